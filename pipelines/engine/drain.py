@@ -1,0 +1,247 @@
+"""Draining a lane: claim, then batch after batch until nothing is due, then release.
+
+Read top-down, this is a batch's whole life: load, call, store, apply.  No database connection is held
+while a model is called; the answer is stored before it is applied, and the stored one is applied; the
+effect, the receipts and the end of the batch are one transaction under the lease's epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from uuid import UUID
+
+from strandline.pipelines.engine.active import ActiveLanes
+from strandline.pipelines.engine.batches import close, next_batch, void_events
+from strandline.pipelines.engine.lease import Lease, LeaseTerms, claim, hold, lane_params, release, renew
+from strandline.pipelines.engine.retry import RetryPolicy
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Stage
+from strandline.schemas.database import Database
+from strandline.schemas.errors import (
+    DatabaseUnavailableError,
+    LeaseLostError,
+    PermanentModelError,
+    TransientModelError,
+)
+from strandline.schemas.lanes import Lane
+
+logger = logging.getLogger("strandline.engine")
+
+StopPoint = Literal["loaded", "called", "stored", "applying", "applied"]
+Outcome = Literal["drained", "taken", "postponed", "lost", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What draining needs; one per worker process, shared by its threads.
+
+    Attributes:
+        ring: told of lanes that have work, once their transaction has committed.
+        active: the lanes that threads of this process drain.
+        stopping: asked between batches; True means give the lane back and leave.
+        reach: called at each stop point (tests kill or pause a process exactly there).
+    """
+
+    database: Database
+    stages: Mapping[str, Stage[Any]]
+    worker_id: UUID
+    terms: LeaseTerms
+    retry: RetryPolicy
+    batch_token_budget: int
+    ring: Callable[[Lane], None]
+    active: ActiveLanes = field(default_factory=ActiveLanes)
+    stopping: Callable[[], bool] = field(default=lambda: False)
+    reach: Callable[[StopPoint], None] = field(default=lambda _point: None)
+
+
+def drain(engine: Engine, lane: Lane) -> Outcome:
+    """Drain one lane as far as it goes.
+
+    What befalls the work is decided here, per the error tree, and never raised.  A lane that is
+    released while work arrived for it is rung for again, so that no wake-up is lost.
+
+    Raises:
+        DatabaseUnavailableError: not even the claim could be made.
+    """
+    with engine.active.enter(lane) as entered:
+        if not entered:
+            return "taken"
+        lease = claim(engine.database, lane, engine.worker_id, engine.terms)
+        if lease is None:
+            return "taken"
+        outcome = _drain_leased(engine, lease)
+    # Looked at only now that a new hint for this lane would be heeded again.
+    if outcome == "drained" and engine.database.fetch("due_in_lane", lane_params(lane) | {"limit": 1}):
+        engine.ring(lane)
+    return outcome
+
+
+def _drain_leased(engine: Engine, lease: Lease) -> Outcome:
+    try:
+        while batch := next_batch(engine.database, lease, engine.batch_token_budget):
+            _process(engine, lease, batch)
+            lease = renew(engine.database, lease, engine.terms)
+            if engine.stopping():
+                release(engine.database, lease)
+                return "stopped"
+        release(engine.database, lease)
+    except LeaseLostError:
+        logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
+        return "lost"
+    except DatabaseUnavailableError:
+        # Not even the release can be written now; the sweep hands the lane back when Postgres is there.
+        logger.warning("database unavailable", extra={"action": "database_unavailable", **_where(lease.lane)})
+        return "lost"
+    except TransientModelError as error:
+        return _postpone(engine, lease, error)
+    except Exception as error:
+        # The outermost edge: a defect in a stage must not stop the worker, nor be retried for ever.
+        logger.exception("stage failed", extra={"action": "stage_failed", **_where(lease.lane)})
+        return _postpone(engine, lease, error)
+    return "drained"
+
+
+def _process(engine: Engine, lease: Lease, batch: Batch) -> None:
+    if lease.failures >= engine.retry.max_failures:
+        _give_up(engine, lease, batch, f"failed {lease.failures} times in a row")
+    elif lease.crashes >= engine.retry.max_crashes:
+        _give_up(engine, lease, batch, f"its worker died {lease.crashes} times in a row")
+    else:
+        try:
+            _derive(engine, lease, batch)
+        except PermanentModelError as error:
+            _give_up(engine, lease, batch, str(error))
+
+
+def _derive(engine: Engine, lease: Lease, batch: Batch) -> None:
+    stage = engine.stages[batch.lane.stage]
+    work = stage.load(engine.database, batch)
+    engine.reach("loaded")
+    answers = {call.step: _answer(engine, lease, batch, call) for call in stage.calls(batch, work)}
+    _apply(engine, lease, batch, stage, work, answers)
+    engine.reach("applied")
+
+
+def _answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
+    """The stored answer of this step; made and stored first if there is none."""
+    stored = _stored(engine.database, batch, call.step)
+    if stored is not None:
+        return stored
+    began = time.monotonic()
+    made = call.make()
+    seconds = time.monotonic() - began
+    engine.reach("called")
+    _store(engine.database, lease, batch, call.step, made, seconds)
+    engine.reach("stored")
+    # Should two holders have overlapped, the first answer stayed, and it is the one to apply.
+    return _stored(engine.database, batch, call.step) or made
+
+
+def _stored(database: Database, batch: Batch, step: str) -> RawAnswer | None:
+    params = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id, "step": step}
+    for model, prompt_hash, body in database.fetch("stored_answer", params):
+        return RawAnswer(model, prompt_hash, bytes(body))
+    return None
+
+
+def _store(
+    database: Database, lease: Lease, batch: Batch, step: str, answer: RawAnswer, seconds: float
+) -> None:
+    stored = database.fetch(
+        "store_answer",
+        lease.params
+        | {
+            "batch_id": batch.batch_id,
+            "step": step,
+            "model": answer.model,
+            "prompt_hash": answer.prompt_hash,
+            "body": answer.body,
+            "input_tokens": answer.input_tokens,
+            "output_tokens": answer.output_tokens,
+            "seconds": seconds,
+        },
+    )
+    if not stored:
+        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away during a model call.")
+
+
+def _apply(
+    engine: Engine,
+    lease: Lease,
+    batch: Batch,
+    stage: Stage[Any],
+    work: Any,
+    answers: Mapping[str, RawAnswer],
+) -> None:
+    """Effect, receipts and the batch's end, in one transaction; a batch that a reset touched is void."""
+    with engine.database.transaction() as tx:
+        hold(tx, lease)
+        if void_events(tx, batch):
+            # The answer speaks of messages that are no more; what remains is due and batched anew.
+            close(tx, batch, "void")
+            return
+        next_lanes = stage.write(tx, batch, work, answers)
+        tx.fetch("finish_events", _finish(batch, "applied"))
+        close(tx, batch, "applied")
+        engine.reach("applying")
+    for lane in next_lanes:
+        engine.ring(lane)
+
+
+def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> None:
+    """Split a batch, so that each event is tried alone; one that is alone already is a dead letter."""
+    with engine.database.transaction() as tx:
+        hold(tx, lease)
+        if len(batch.events) > 1:
+            close(tx, batch, "split")
+            return
+        (event_id,) = batch.event_ids
+        bury = {"event_id": event_id, "batch_id": batch.batch_id, "reason": reason[:2000]}
+        tx.fetch("bury_event", lane_params(batch.lane) | bury)
+        tx.fetch("finish_events", _finish(batch, "dead"))
+        close(tx, batch, "dead")
+    logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(batch.lane)})
+
+
+def _finish(batch: Batch, outcome: Literal["applied", "dead"]) -> dict[str, Any]:
+    return lane_params(batch.lane) | {
+        "event_ids": batch.event_ids,
+        "outcome": outcome,
+        "batch_id": batch.batch_id,
+    }
+
+
+def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
+    """Give the lane back for a while.
+
+    A provider that is away is nobody's fault, however long it is away: only what fails for another
+    reason counts towards the limit.  What the database keeps of the error is never content.
+    """
+    transient = isinstance(error, TransientModelError)
+    wait = engine.retry.wait_seconds(
+        lease.postponements + 1,
+        retry_after_seconds=error.retry_after_seconds if isinstance(error, TransientModelError) else None,
+    )
+    logger.warning(
+        "lane postponed",
+        extra={"action": "lane_postponed", "wait_seconds": round(wait, 2), **_where(lease.lane)},
+    )
+    try:
+        release(
+            engine.database,
+            lease,
+            postponements=lease.postponements + 1,
+            failures=lease.failures if transient else lease.failures + 1,
+            wait_seconds=wait,
+            error=f"{type(error).__name__}: {error}"[:500] if transient else type(error).__name__,
+        )
+    except DatabaseUnavailableError:
+        return "lost"
+    return "postponed"
+
+
+def _where(lane: Lane) -> dict[str, str]:
+    return {"lane": f"{lane.stage}/{lane.generation_id}/{lane.scope_key}"}

@@ -1,0 +1,110 @@
+"""Leases: who drains a lane, and for how long.
+
+A lease lives by its holder's heartbeat row and by a hard deadline, whichever ends first; each taking
+over raises its epoch, and every write of a worker names the epoch it holds.  So a holder that was
+paused and wakes up cannot write anything.  No connection is held: leases work behind any pooler.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.schemas.database import Database, Fetcher
+from strandline.schemas.errors import LeaseLostError
+from strandline.schemas.lanes import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """Seconds without a heartbeat after which a holder counts as dead, and seconds one batch may take."""
+
+    dead_after_seconds: float
+    deadline_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lane held by a worker under an epoch.
+
+    ``postponements``, ``failures`` and ``crashes`` count what befell the lane since it last got on: waits
+    of any reason, errors of its own, and workers that died.
+    """
+
+    lane: Lane
+    worker_id: UUID
+    epoch: int
+    postponements: int = 0
+    failures: int = 0
+    crashes: int = 0
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What every guarded statement needs."""
+        return lane_params(self.lane) | {"worker_id": self.worker_id, "lease_epoch": self.epoch}
+
+
+def lane_params(lane: Lane) -> dict[str, Any]:
+    """The lane's primary key as statement parameters."""
+    return {
+        "shard_key": lane.shard_key,
+        "scope_key": lane.scope_key,
+        "generation_id": lane.generation_id,
+        "stage": lane.stage,
+    }
+
+
+def claim(database: Database, lane: Lane, worker_id: UUID, terms: LeaseTerms) -> Lease | None:
+    """Take the lane if it has work and nobody alive holds it; None otherwise."""
+    params = lane_params(lane) | {
+        "worker_id": worker_id,
+        "dead_after_seconds": terms.dead_after_seconds,
+        "deadline_seconds": terms.deadline_seconds,
+    }
+    rows = database.fetch("claim_lane", params)
+    if not rows and database.fetch("open_lane", lane_params(lane)):
+        rows = database.fetch("claim_lane", params)
+    if not rows:
+        return None
+    return Lease(lane, worker_id, *rows[0])
+
+
+def hold(fetcher: Fetcher, lease: Lease) -> None:
+    """Lock the lease for the rest of a transaction.
+
+    Raises:
+        LeaseLostError: another worker has it by now, or a reset took it away.
+    """
+    if not fetcher.fetch("hold_lane", lease.params):
+        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away; what was prepared is dropped.")
+
+
+def renew(database: Database, lease: Lease, terms: LeaseTerms) -> Lease:
+    """The same lease for the next batch: its whole deadline again, and nothing held against it.
+
+    Raises:
+        LeaseLostError: as for ``hold``.
+    """
+    if not database.fetch("renew_lane", lease.params | {"deadline_seconds": terms.deadline_seconds}):
+        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away between two batches.")
+    return Lease(lease.lane, lease.worker_id, lease.epoch)
+
+
+def release(
+    database: Database,
+    lease: Lease,
+    *,
+    postponements: int = 0,
+    failures: int = 0,
+    wait_seconds: float = 0.0,
+    error: str | None = None,
+) -> None:
+    """Give the lane back; after a failure, not to be taken again before ``wait_seconds``."""
+    params = {
+        "postponements": postponements,
+        "failures": failures,
+        "wait_seconds": wait_seconds,
+        "last_error": error,
+    }
+    database.fetch("release_lane", lease.params | params)

@@ -1,0 +1,75 @@
+"""What a stage is to the engine: load, call, write, as three plain steps.
+
+The engine wraps them with leases, batches, stored answers, receipts and retries; a stage knows none of
+these.  ``load`` and ``write`` talk to Postgres through named statements; ``call`` talks to a model and
+holds no connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+from uuid import UUID
+
+from strandline.schemas.database import Fetcher
+from strandline.schemas.events import FlushEvent
+from strandline.schemas.lanes import Lane
+
+W = TypeVar("W")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The events that one model call covers, fixed in a row before the call."""
+
+    lane: Lane
+    batch_id: UUID
+    events: tuple[FlushEvent, ...]
+
+    @property
+    def event_ids(self) -> list[UUID]:
+        return [event.event_id for event in self.events]
+
+
+@dataclass(frozen=True, slots=True)
+class RawAnswer:
+    """A model's answer as it is stored: bytes, and what it cost."""
+
+    model: str
+    prompt_hash: str
+    body: bytes
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One model call of a batch: a step name, unique in the batch, and what makes the call."""
+
+    step: str
+    make: Callable[[], RawAnswer]
+
+
+class Stage(Protocol, Generic[W]):
+    """One stage of a pipeline; ``W`` is what it loads."""
+
+    @property
+    def name(self) -> str:
+        """The stage's name, which is also its queue's."""
+        ...
+
+    def load(self, fetcher: Fetcher, batch: Batch) -> W:
+        """Read what the batch needs; runs without a lock."""
+        ...
+
+    def calls(self, batch: Batch, work: W) -> Sequence[Call]:
+        """The model calls that the batch needs; none if the write can do without."""
+        ...
+
+    def write(self, fetcher: Fetcher, batch: Batch, work: W, answers: Mapping[str, RawAnswer]) -> list[Lane]:
+        """Write the effect, inside the transaction that also writes the receipts.
+
+        Returns lanes that have work now (the pipeline's next stage).
+        """
+        ...

@@ -1,0 +1,149 @@
+"""Extract: the first stage of facts.  Finds candidates in the messages alone, on the session's lane.
+
+It looks at nothing that is known already, so extractions of one owner never wait for each other; the
+merge stage folds what they find into the owner's facts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from uuid import UUID
+
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.models.answers import ExtractedFact, parse_extract
+from strandline.pipelines.models.contract import ExtractTask, TextModel
+from strandline.pipelines.transcript import Transcript, load_transcript
+from strandline.schemas.database import Fetcher
+from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, Lane
+
+_STEP = "extract"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractStage:
+    """Candidates from a batch of one session's events."""
+
+    model: TextModel
+    name: ClassVar[str] = EXTRACT_STAGE
+
+    def load(self, fetcher: Fetcher, batch: Batch) -> Transcript:
+        return load_transcript(fetcher, batch)
+
+    def calls(self, batch: Batch, work: Transcript) -> Sequence[Call]:
+        if not work.lines:
+            return ()
+        return (Call(_STEP, lambda: ask(self.model, ExtractTask(work.lines))),)
+
+    def write(
+        self, fetcher: Fetcher, batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]
+    ) -> list[Lane]:
+        found = _candidates(work, answers.get(_STEP))
+        if found:
+            _insert(fetcher, batch, work, found, answers[_STEP])
+        fruitful = [event_id for event_id in batch.event_ids if event_id in found]
+        barren = [event_id for event_id in batch.event_ids if event_id not in found]
+        owner_lane = Lane(batch.lane.shard_key, batch.lane.shard_key, batch.lane.generation_id, MERGE_STAGE)
+        _receipts(fetcher, batch, barren)
+        _pass_on(fetcher, owner_lane, fruitful, found)
+        return [owner_lane] if fruitful else []
+
+
+def ask(model: TextModel, task: Any) -> RawAnswer:
+    """Call a text model and keep its raw answer in the form that is stored."""
+    answer = model.answer(task)
+    return RawAnswer(
+        model=answer.model,
+        prompt_hash=answer.prompt_hash,
+        body=answer.text.encode(),
+        input_tokens=answer.input_tokens,
+        output_tokens=answer.output_tokens,
+    )
+
+
+def _candidates(work: Transcript, answer: RawAnswer | None) -> Mapping[UUID, list[ExtractedFact]]:
+    """Each fact under the event that its first message came with."""
+    if answer is None:
+        return {}
+    facts = parse_extract(answer.body.decode(), len(work.lines))
+    found: dict[UUID, list[ExtractedFact]] = {}
+    for fact in facts:
+        found.setdefault(work.event_of(fact.messages[0]).event_id, []).append(fact)
+    return found
+
+
+def _insert(
+    fetcher: Fetcher,
+    batch: Batch,
+    work: Transcript,
+    found: Mapping[UUID, list[ExtractedFact]],
+    answer: RawAnswer,
+) -> None:
+    records = [
+        _record(event_id, ordinal, fact, work)
+        for event_id, facts in found.items()
+        for ordinal, fact in enumerate(facts)
+    ]
+    fetcher.fetch(
+        "insert_candidates",
+        {
+            "shard_key": batch.lane.shard_key,
+            "generation_id": batch.lane.generation_id,
+            "batch_id": batch.batch_id,
+            "candidates": json.dumps(records),
+            "model": answer.model,
+            "prompt_hash": answer.prompt_hash,
+        },
+    )
+
+
+def _record(event_id: UUID, ordinal: int, fact: ExtractedFact, work: Transcript) -> dict[str, Any]:
+    sources = [work.message_of(number) for number in fact.messages]
+    said_at = max(message.created_at for message in sources if message.created_at is not None)
+    return {
+        "event_id": str(event_id),
+        "ordinal": ordinal,
+        "session_key": str(work.event_of(fact.messages[0]).session_key),
+        "text": fact.text,
+        "seqs": [message.seq for message in sources],
+        "topics": list(fact.topics),
+        "said_by": fact.said_by,
+        "about_date": fact.about_date.isoformat() if fact.about_date else None,
+        "said_at": said_at.isoformat(),
+    }
+
+
+def _receipts(fetcher: Fetcher, batch: Batch, event_ids: Sequence[UUID]) -> None:
+    """Events without candidates are through with the merge stage as well."""
+    if event_ids:
+        fetcher.fetch(
+            "insert_receipts",
+            {
+                "shard_key": batch.lane.shard_key,
+                "generation_id": batch.lane.generation_id,
+                "stage": MERGE_STAGE,
+                "batch_id": batch.batch_id,
+                "event_ids": list(event_ids),
+            },
+        )
+
+
+def _pass_on(
+    fetcher: Fetcher, lane: Lane, event_ids: Sequence[UUID], found: Mapping[UUID, list[ExtractedFact]]
+) -> None:
+    for event_id in event_ids:
+        characters = sum(len(fact.text) for fact in found[event_id])
+        fetcher.fetch(
+            "pass_on",
+            {
+                "shard_key": lane.shard_key,
+                "scope_key": lane.scope_key,
+                "generation_id": lane.generation_id,
+                "next_stage": lane.stage,
+                "event_ids": [event_id],
+                # What a merge batch is sized by: about four characters make a token.
+                "tokens": max(1, characters // 4),
+            },
+        )

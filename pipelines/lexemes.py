@@ -1,0 +1,186 @@
+"""Words as full-text search sees them, computed here and stored, never by SQL over content.
+
+Managed Postgres takes no stop-word files, and stored content may be encrypted; so text becomes
+lexemes in Python, for stored rows and for queries by the same rules: NFKC, case folding, a Snowball
+stemmer, a stop list that includes question words, and character bigrams for scripts that are written
+without spaces.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from types import MappingProxyType
+
+import snowballstemmer  # type: ignore[import-untyped]
+
+from strandline.schemas.errors import ConfigurationError
+
+# Postgres' own bounds on a tsvector.
+MAX_POSITION = 16_383
+MAX_POSITIONS_PER_LEXEME = 255
+# Under its 1 MB for a whole value, with room for alignment.
+MAX_VECTOR_BYTES = 900_000
+MAX_TOKEN_CHARACTERS = 200  # at most 800 bytes, of the 2046 that a lexeme may have
+MAX_STEMMED_CHARACTERS = 40
+
+# Scripts without spaces between words: Han, kana, Thai, Lao, Myanmar, Khmer; and Hangul, for its suffixes.
+_UNSPACED = (
+    "\u3005\u3007\u3040-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u1049\u1780-\u17d3"
+    "\U00020000-\U0003ffff"
+)
+# Vowel signs and points that belong inside a word, though re's \w leaves them out.
+_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f\u0670"
+_MARKS += "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0980-\u0d7f\u200c\u200d"
+_LETTER = rf"(?:(?![{_UNSPACED}_])[\w{_MARKS}])"
+_TOKEN = re.compile(
+    rf"(?P<run>[{_UNSPACED}]+)"
+    rf"|(?P<number>\d+(?:[.,]\d+)+(?![\w{_MARKS}]))"
+    rf"|(?P<word>{_LETTER}+(?:'{_LETTER}+)*)"
+)
+_APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'", "\u00ad": None, "\u200b": None})
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list that is written as running text."""
+    return frozenset(text.split())
+
+
+_ENGLISH_STOP_WORDS = word_set(
+    """
+    a an the this that these those some any each every either neither such own same other another both all
+    i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her
+    hers herself it its itself they them their theirs themselves one ones someone something anyone anything
+    am is are was were be been being do does did doing done have has had having will would shall should can
+    could may might must ought
+    and or but nor so if then than because while although though unless until
+    of at by for with about against between into through during before after above below to from up down in
+    out on off over under again further once here there upon onto within without toward towards
+    what which who whom whose when where why how whether
+    not no only just too very also even ever yet still quite rather really
+    as like well oh yeah yes ok okay hey hi hello wow
+    i'm i've i'd i'll you're you've you'd you'll he's he'd he'll she's she'd she'll it's it'd it'll
+    we're we've we'd we'll they're they've they'd they'll let's
+    that's there's here's what's who's where's when's why's how's
+    isn't aren't wasn't weren't don't doesn't didn't haven't hasn't hadn't
+    won't wouldn't can't cannot couldn't shouldn't mustn't s t d ll m re ve
+    """
+)
+
+STOP_WORDS = MappingProxyType({"english": _ENGLISH_STOP_WORDS})
+"""Stop words by language; a language without an entry has none."""
+
+_stemmers: dict[str, snowballstemmer.basestemmer.BaseStemmer] = {}
+_stemmers_lock = threading.Lock()
+
+
+def lexemes(text: str, *, language: str = "english") -> list[tuple[str, int]]:
+    """Lexemes of ``text`` in order, each with its position (from 1; stop words count as places).
+
+    ``language`` is a Snowball algorithm's name, such as ``german``.  For BM25: a document's length is the
+    length of this list.
+
+    Raises:
+        ConfigurationError: there is no stemmer for ``language``.
+    """
+    check_language(language)
+    stop = STOP_WORDS.get(language, frozenset())
+    found: list[tuple[str, int]] = []
+    for position, token in enumerate(_tokens(text), start=1):
+        if token not in stop:
+            found.append((_lexeme(token, language), position))
+    return found
+
+
+def query_lexemes(text: str, *, language: str = "english") -> list[str]:
+    """The distinct lexemes of a query, in order of first mention; empty when it is all stop words.
+
+    Raises:
+        ConfigurationError: there is no stemmer for ``language``.
+    """
+    return list(dict.fromkeys(lexeme for lexeme, _ in lexemes(text, language=language)))
+
+
+def to_tsvector_text(text: str, *, language: str = "english") -> str:
+    """``text`` as a literal for ``::tsvector``: quoted lexemes with positions, within Postgres' bounds.
+
+    Of a very long text, the lexemes first met are kept, up to about 900 kB.
+
+    Raises:
+        ConfigurationError: there is no stemmer for ``language``.
+    """
+    places: dict[str, list[int]] = {}
+    size = 0
+    for lexeme, position in lexemes(text, language=language):
+        if lexeme not in places:
+            cost = len(lexeme.encode()) + 8
+            if size + cost > MAX_VECTOR_BYTES:
+                continue
+            size += cost
+            places[lexeme] = []
+        at = places[lexeme]
+        if len(at) < MAX_POSITIONS_PER_LEXEME and position <= MAX_POSITION and size < MAX_VECTOR_BYTES:
+            size += 2
+            at.append(position)
+    return " ".join(f"{_quoted(lexeme)}{_places(at)}" for lexeme, at in places.items())
+
+
+def check_language(language: str) -> None:
+    """Raise ConfigurationError, naming the choices, unless there is a stemmer for ``language``."""
+    if language not in _LANGUAGES:
+        raise ConfigurationError(
+            f"There is no stemmer for the language {language!r};"
+            f" choose one of {', '.join(sorted(_LANGUAGES))}."
+        )
+
+
+_LANGUAGES = frozenset(snowballstemmer.algorithms())
+
+
+def _tokens(text: str) -> Iterator[str]:
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    for match in _TOKEN.finditer(folded.translate(_APOSTROPHES)):
+        token = match.group()
+        if match.lastgroup == "run":
+            yield from _bigrams(token)
+        elif match.lastgroup == "number":
+            yield token.replace(",", "")[:MAX_TOKEN_CHARACTERS]
+        else:
+            yield token[:MAX_TOKEN_CHARACTERS]
+
+
+def _bigrams(run: str) -> Iterator[str]:
+    if len(run) == 1:
+        yield run
+    for index in range(len(run) - 1):
+        yield run[index : index + 2]
+
+
+def _lexeme(token: str, language: str) -> str:
+    if len(token) > MAX_STEMMED_CHARACTERS:
+        return token
+    return _stem(token, language)
+
+
+@lru_cache(maxsize=65_536)
+def _stem(token: str, language: str) -> str:
+    # A stemmer keeps the word it works on in itself; the cache keeps this lock off the usual path.
+    with _stemmers_lock:
+        stemmer = _stemmers.get(language)
+        if stemmer is None:
+            stemmer = _stemmers[language] = snowballstemmer.stemmer(language)
+        return stemmer.stemWord(token) or token
+
+
+def _quoted(lexeme: str) -> str:
+    escaped = lexeme.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _places(at: list[int]) -> str:
+    # A lexeme whose every place lies beyond the last position is still found: it is kept at that position.
+    return ":" + ",".join(map(str, at or (MAX_POSITION,)))

@@ -1,0 +1,62 @@
+"""A memory template of the caller's own, in Jinja; imported only where one is given.
+
+The template sees ``sections``, each with ``name`` and ``text``.  A section's text was escaped when its
+block rendered it and is passed as markup; everything else is escaped here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from markupsafe import Markup
+
+from strandline.pipelines.rendering import Renderer, Section
+from strandline.schemas.errors import ConfigurationError
+
+_ENVIRONMENT = ImmutableSandboxedEnvironment(
+    autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+
+_SAMPLE = (Section("static_memory", "a"), Section("summary", "b"))
+
+
+@lru_cache(maxsize=64)
+def compile_memory_template(source: str) -> Renderer:
+    """A renderer from Jinja source, for example
+    ``{% for s in sections %}[{{ s.name }}] {{ s.text }}{% endfor %}``.
+
+    Compiled once per source, since a backend makes a ``Memory`` per request, and tried at once on a
+    sample, so that a mistake shows where the template is given and not at the first read.
+
+    Raises:
+        ConfigurationError: the template cannot be parsed, or uses what is not there.
+    """
+    try:
+        template = _ENVIRONMENT.from_string(source)
+    except TemplateError as error:
+        raise _refusal(error) from error
+
+    def render(sections: Sequence[Section]) -> str:
+        return _rendered(template, sections) if sections else ""
+
+    render(_SAMPLE)
+    return render
+
+
+def _rendered(template: Template, sections: Sequence[Section]) -> str:
+    # Blocks escape what they render, so to escape it here once more would garble it.
+    marked = [{"name": section.name, "text": Markup(section.text)} for section in sections]  # noqa: S704
+    try:
+        return template.render(sections=marked).strip()
+    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise _refusal(error) from error
+
+
+def _refusal(error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"memory_template cannot be used: {error}. It is a Jinja template over `sections`, each with"
+        " `name` and `text`."
+    )

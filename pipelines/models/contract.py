@@ -1,0 +1,146 @@
+"""What the pipelines ask of a model, as typed tasks, and what a model hands back.
+
+A stage never sees an HTTP client or a prompt.  It hands one task to a ``TextModel`` (or texts to an
+``Embedder``) and gets a ``ModelAnswer``, whose ``text`` is stored before it is parsed and applied.
+Two families implement this: ``openai_compatible`` renders prompts and calls a server; ``local``
+computes extractive stand-ins in-process.  Both answer in the same JSON, described per task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+TaskName = Literal["extract", "merge", "summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptLine:
+    """One message as a model is to see it.
+
+    ``number`` counts from 1 within the task; a model names messages by it, never by id.
+    ``text`` is the message's plain text, tool calls rendered as text included.
+    """
+
+    number: int
+    role: str
+    name: str | None
+    text: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractTask:
+    """Find facts worth keeping in a piece of conversation.
+
+    Answer: ``{"facts": [{"text": str, "messages": [int], "topics": [str], "said_by": str | null,
+    "about_date": "YYYY-MM-DD" | null}]}``; ``messages`` are ``TranscriptLine.number`` values.
+    """
+
+    lines: tuple[TranscriptLine, ...]
+    max_facts: int = 30
+    name: TaskName = "extract"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedFact:
+    """A fact as the merge model sees it: ``number`` is local to its list and counts from 1."""
+
+    number: int
+    text: str
+    said_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Fold candidate facts into what is known of one owner.
+
+    Answer: ``{"operations": [{"op": "add" | "update" | "invalidate" | "duplicate",
+    "candidate": int, "fact": int | null, "text": str | null}]}``.  ``fact`` is the number of the
+    known fact that is updated (its text becomes ``text``), invalidated (it was true, and no longer
+    is: the candidate replaces it) or already says the same; it is null for ``add``.
+    """
+
+    known: tuple[NumberedFact, ...]
+    candidates: tuple[NumberedFact, ...]
+    name: TaskName = "merge"
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryTask:
+    """Roll a summary forward: ``previous`` (empty at the start) plus what was said since.
+
+    Answer: ``{"summary": str, "topics": [str]}``.
+    """
+
+    previous: str
+    lines: tuple[TranscriptLine, ...]
+    max_tokens: int
+    name: TaskName = "summary"
+
+
+Task = ExtractTask | MergeTask | SummaryTask
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """A raw answer with what is needed to account for it.
+
+    ``prompt_hash`` identifies instructions and schema (hex, 16 characters), not the input.
+    Token counts are the provider's, or 0 where none were spent.
+    """
+
+    text: str
+    model: str
+    prompt_hash: str
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingAnswer:
+    """One vector per text, in order, each of the embedder's ``dimensions``, L2-normalised."""
+
+    vectors: tuple[tuple[float, ...], ...]
+    model: str
+    input_tokens: int
+
+
+class TextModel(Protocol):
+    """Answers tasks; must be safe to call from many threads at once."""
+
+    @property
+    def model(self) -> str:
+        """The model's name as recorded in provenance, such as ``gpt-4.1-mini`` or ``local-extractive``."""
+        ...
+
+    def answer(self, task: Task) -> ModelAnswer:
+        """Return a raw answer whose text is JSON of the task's form.
+
+        Raises:
+            TransientModelError: trying again later may help.
+            PermanentModelError: the provider refused, or output stayed unusable after one repair.
+        """
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors; must be safe to call from many threads at once."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
+        """Embed ``texts`` in order, in batches where the provider needs it.
+
+        ``timeout_seconds`` bounds the whole call (default: the client's own limit).
+
+        Raises:
+            TransientModelError, PermanentModelError: as for ``TextModel.answer``.
+        """
+        ...

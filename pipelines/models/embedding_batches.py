@@ -1,0 +1,42 @@
+"""Cuts texts into embedding requests, and brings vectors to unit length: what every embedder needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from strandline.pipelines.models.answers import storable
+
+
+def ready_to_embed(texts: Sequence[str]) -> list[str]:
+    """The texts as a server takes them: encodable, and a space for an empty one, which servers refuse."""
+    return [storable(text) or " " for text in texts]
+
+
+def batches(texts: Sequence[str], *, max_texts: int, max_characters: int) -> Iterator[Sequence[str]]:
+    """Consecutive runs of ``texts`` within both bounds; a text that is too long by itself goes alone."""
+    start, characters = 0, 0
+    for index, text in enumerate(texts):
+        full = index - start >= max_texts or characters + len(text) > max_characters
+        if full and index > start:
+            yield texts[start:index]
+            start, characters = index, 0
+        characters += len(text)
+    if start < len(texts):
+        yield texts[start:]
+
+
+def unit_length(vector: Sequence[float]) -> tuple[float, ...]:
+    """``vector`` divided by its Euclidean length.
+
+    A vector of zeros has no direction, and its cosine distance would be NaN: it becomes the first axis.
+
+    Raises:
+        ValueError: a component is not finite.
+    """
+    length = math.hypot(*vector)
+    if not math.isfinite(length):
+        raise ValueError("the vector has a component that is no finite number")
+    if length == 0.0:
+        return (1.0,) + (0.0,) * (len(vector) - 1)
+    return tuple(component / length for component in vector)

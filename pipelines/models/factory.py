@@ -1,0 +1,54 @@
+"""Chooses the model family that the settings ask for, and loads only that one.
+
+``openai`` takes half a second to import and wordllama belongs to an extra, so neither may be imported
+by a process that does not use it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Literal
+
+from strandline.pipelines.models.contract import Embedder, TextModel
+from strandline.pipelines.models.local import LocalTextModel
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.settings import Settings
+
+
+def build_text_model(settings: Settings, *, purpose: Literal["facts", "summary"]) -> TextModel:
+    """The text model for facts (extract and merge) or summaries: a server's, or the local stand-in.
+
+    Raises:
+        ConfigurationError: a server is chosen, and key or base URL are missing or unusable.
+    """
+    if settings.text_model_kind == "local":
+        return LocalTextModel()
+    model: TextModel = _backend("openai_compatible").text_model_from(settings, purpose=purpose)
+    return model
+
+
+def build_embedder(settings: Settings) -> Embedder:
+    """The embedder: a server's, or the local one of 256 dimensions.
+
+    Raises:
+        ConfigurationError: a server is chosen, and key or base URL are missing or unusable; or the local
+            one is chosen, and the ``embedded`` extra is not installed.
+    """
+    if settings.embedder_kind == "openai":
+        embedder: Embedder = _backend("openai_compatible").embedder_from(settings)
+        return embedder
+    try:
+        local: Embedder = _backend("wordllama_embedder").WordLlamaEmbedder()
+    except ImportError:
+        problem = (
+            "The local embedding model is not installed; run `pip install 'strandline[embedded]'`,"
+            " or set OPENAI_API_KEY to use a model server."
+        )
+    else:
+        return local
+    raise ConfigurationError(problem)
+
+
+def _backend(module: str) -> Any:
+    # The one place where a module is loaded at run time: each backend imports what only it needs.
+    return importlib.import_module(f"strandline.pipelines.models.{module}")

@@ -1,0 +1,75 @@
+"""The parts of OpenAI's response bodies that are used, read strictly enough to notice a broken one."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+
+from strandline.schemas.errors import TransientModelError
+
+_Reply = TypeVar("_Reply", bound=BaseModel)
+
+
+class Reply(BaseModel):
+    """What a choice says; ``refusal`` is set instead of ``content`` when the model declines."""
+
+    content: str | None = None
+    refusal: str | None = None
+
+
+class Choice(BaseModel):
+    """One answer with the reason why it ended: ``stop``, ``length``, ``content_filter``, …"""
+
+    message: Reply
+    finish_reason: str | None = None
+
+
+class Usage(BaseModel):
+    """Tokens spent, 0 where the server does not count them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def plus(self, more: Usage | None) -> Usage:
+        """The sum of both."""
+        if more is None:
+            return self
+        return Usage(
+            prompt_tokens=self.prompt_tokens + more.prompt_tokens,
+            completion_tokens=self.completion_tokens + more.completion_tokens,
+        )
+
+
+class Completion(BaseModel):
+    """The body of ``/chat/completions``, with at least one choice."""
+
+    choices: list[Choice] = Field(min_length=1)
+    usage: Usage | None = None
+
+
+class Vector(BaseModel):
+    """One embedding and the number of its text in the request, from 0."""
+
+    index: int
+    embedding: list[float]
+
+
+class Embeddings(BaseModel):
+    """The body of ``/embeddings``."""
+
+    data: list[Vector]
+    usage: Usage | None = None
+
+
+def read_reply(form: type[_Reply], body: bytes) -> _Reply:
+    """Read a response body as ``form``.
+
+    Raises:
+        TransientModelError: cut off on its way, or not of this form; the input is not to blame.
+    """
+    try:
+        return form.model_validate_json(body)
+    except ValidationError:
+        problem = "The model server's response is not of OpenAI's form, or incomplete; check OPENAI_BASE_URL."
+    raise TransientModelError(problem)

@@ -1,0 +1,116 @@
+"""What a model server's HTTP status means for the work at hand: try again later, or give this input up.
+
+The line runs between what is wrong for everyone and what is wrong with one input.  A wrong key, a
+model that does not exist or a wrong address fails every call alike: that is an outage, and no event
+may become a dead letter for it.  Sentences name settings and statuses, never keys or content, and
+nothing of the server's own message, which may quote both.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+
+from strandline.schemas.errors import ModelError, PermanentModelError, TransientModelError
+
+MAX_RETRY_AFTER_SECONDS = 86_400.0
+
+_ABOUT_THE_INPUT = frozenset({HTTPStatus.BAD_REQUEST, 413, 422})
+_ABOUT_THE_KEY = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+_CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_KEY = re.compile(r"api[ _-]?key", re.IGNORECASE)
+_MODEL = re.compile(r"model\b.{0,200}?\b(not found|not exist|unknown)|invalid model", re.IGNORECASE)
+_FORMAT = re.compile(
+    r"response.?format|json.?schema|json.?object|structured.?output|guided|grammar|unsupported|not.supported",
+    re.IGNORECASE,
+)
+_REFUSING = frozenset({400, 404, 422, 501})
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """An HTTP answer of 4xx or 5xx; ``message``, ``code`` and ``param`` as OpenAI's error body has them."""
+
+    status: int
+    message: str
+    code: str | None
+    param: str | None
+    headers: Mapping[str, str]
+
+
+def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
+    """The error that ``rejection`` amounts to; ``model_setting`` is the variable that chose the model."""
+    said = f"The model server answered {rejection.status}{_code_suffix(rejection.code)}"
+    if rejection.status in _ABOUT_THE_KEY or (
+        rejection.status == HTTPStatus.BAD_REQUEST and _KEY.search(rejection.message)
+    ):
+        return TransientModelError(f"{said}: it does not accept the key; check OPENAI_API_KEY.")
+    if _model_missing(rejection):
+        return TransientModelError(f"{said}: it does not have the model; check {model_setting}.")
+    if rejection.status == HTTPStatus.NOT_FOUND:
+        return TransientModelError(f"{said}: no such address; check OPENAI_BASE_URL (it often ends in /v1).")
+    if rejection.status in _ABOUT_THE_INPUT:
+        return PermanentModelError(f"{said}: it refuses this input; the same request will be refused again.")
+    return TransientModelError(
+        f"{said}; the call will be tried again later.",
+        retry_after_seconds=retry_after_seconds(rejection.headers),
+    )
+
+
+def refuses_answer_format(rejection: Rejection) -> bool:
+    """True where the server seems to know too little of structured output for this request."""
+    named = f"{rejection.param or ''} {rejection.code or ''} {rejection.message}"
+    return rejection.status in _REFUSING and _FORMAT.search(named) is not None
+
+
+def refuses_temperature(rejection: Rejection) -> bool:
+    """True where the model takes no temperature, as reasoning models do."""
+    named = f"{rejection.param or ''} {rejection.message}".lower()
+    return rejection.status in _REFUSING and "temperature" in named
+
+
+def retry_after_seconds(headers: Mapping[str, str], *, now: float | None = None) -> float | None:
+    """Seconds to wait by ``retry-after-ms`` or ``Retry-After`` (seconds or an HTTP date); None if unreadable.
+
+    Between 0 and a day.  ``now`` is a Unix time, by default the present; only dates need it.
+    """
+    for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        seconds = _number(headers.get(name))
+        if seconds is not None:
+            return _bounded(seconds / per_second)
+    moment = _http_date(headers.get("retry-after"))
+    return None if moment is None else _bounded(moment - (time.time() if now is None else now))
+
+
+def _model_missing(rejection: Rejection) -> bool:
+    if rejection.code in ("model_not_found", "DeploymentNotFound"):
+        return True
+    return rejection.status in (400, 404) and _MODEL.search(rejection.message) is not None
+
+
+def _code_suffix(code: str | None) -> str:
+    return f" ({code})" if code and _CODE.fullmatch(code) else ""
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _http_date(text: str | None) -> float | None:
+    try:
+        return parsedate_to_datetime(text or "").timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)

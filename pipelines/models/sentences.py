@@ -1,0 +1,41 @@
+"""Cuts chat text into sentences and words, in Latin and in Chinese, Japanese or Korean script."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_SENTENCE = re.compile(
+    r"[^.!?。！？\n]*(?:[.!?](?!\s|$|[\"')])[^.!?。！？\n]*)*(?:[.!?。！？]+[\"')」”]*|\n|$)"
+)
+_ABBREVIATION = re.compile(r"\b(?:mr|mrs|ms|dr|st|prof|vs|e\.g|i\.e|etc)\.$", re.IGNORECASE)
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+(?:['\u2019][^\W_]+)*")
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of ``text`` in order, trimmed, with their end marks; none of them empty."""
+    found: list[str] = []
+    for match in _SENTENCE.finditer(text):
+        piece = " ".join(match.group().split())
+        if found and _ABBREVIATION.search(found[-1]):
+            found[-1] = f"{found[-1]} {piece}".rstrip()
+        elif piece:
+            found.append(piece)
+    return found
+
+
+def words(text: str) -> list[str]:
+    """Case-folded words; each Chinese, Japanese or Korean character counts as one."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'"))
+
+
+def is_wide(text: str) -> bool:
+    """True where ``text`` has Chinese, Japanese or Korean characters."""
+    return _WIDE.search(text) is not None
+
+
+def estimated_tokens(text: str) -> int:
+    """About as many tokens as a model counts: one per wide character, one per four others."""
+    wide = len(_WIDE.findall(text))
+    return wide + (len(text) - wide + 3) // 4

@@ -1,0 +1,1 @@
+"""The instructions that models are given, one Markdown file per task, and how a task is rendered."""

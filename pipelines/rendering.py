@@ -1,0 +1,50 @@
+"""How long-term memory looks in a prompt: escaped text in named sections inside ``<memory>``.
+
+The form that ships is three lines of Python, so it costs no import; a template of the caller's own is
+compiled by ``pipelines.memory_template``, which is imported only where one is given (Jinja takes 60 ms).
+Whatever stands inside a section was escaped when its block rendered it, so that nothing that was once
+said in a conversation can close a section or open another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from strandline.schemas.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One block's part of the memory: its name (a tag name), and its text, already escaped."""
+
+    name: str
+    text: str
+
+
+Renderer = Callable[[Sequence[Section]], str]
+
+
+def render_memory(sections: Sequence[Section]) -> str:
+    """The sections in order, inside ``<memory>``; nothing at all for no sections."""
+    if not sections:
+        return ""
+    body = "\n".join(f"<{section.name}>\n{section.text}\n</{section.name}>" for section in sections)
+    return f"<memory>\n{body}\n</memory>"
+
+
+def escaped(text: str) -> str:
+    """``text`` with ``&``, ``<``, ``>`` and both quotes as entities: safe as content and in an attribute."""
+    return escape(text, quote=True)
+
+
+def fact_line(text: str) -> str:
+    """One fact as it stands in a section."""
+    return f"<fact>{escaped(text)}</fact>"
+
+
+def message_line(message: Message) -> str:
+    """One message as it stands in a section: who spoke, and its text without other content parts."""
+    name = f" name='{escaped(message.name)}'" if message.name else ""
+    return f"<message role='{escaped(message.role)}'{name}>{escaped(message.text)}</message>"

@@ -1,0 +1,86 @@
+"""Summary: an ordered pipeline that folds a session's messages into a rolling summary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.extract import ask
+from strandline.pipelines.models.answers import parse_summary
+from strandline.pipelines.models.contract import SummaryTask, TextModel
+from strandline.pipelines.transcript import Transcript, load_transcript
+from strandline.schemas.database import Fetcher
+from strandline.schemas.lanes import SUMMARY_STAGE, Lane
+
+_STEP = "summary"
+
+# Room for the characters of a token in any script, so that a summary is cut only if it ignored its limit.
+_CHARACTERS_PER_TOKEN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryWork:
+    """The state before the batch, and what was said in it."""
+
+    previous: Mapping[str, Any]
+    transcript: Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryStage:
+    """Rolls the summary forward, batch by batch; each state is kept, so that one can fold again from it."""
+
+    model: TextModel
+    max_tokens: int
+    name: ClassVar[str] = SUMMARY_STAGE
+
+    def load(self, fetcher: Fetcher, batch: Batch) -> SummaryWork:
+        return SummaryWork(_state_before(fetcher, batch), load_transcript(fetcher, batch))
+
+    def calls(self, batch: Batch, work: SummaryWork) -> Sequence[Call]:
+        if not work.transcript.lines:
+            return ()
+        task = SummaryTask(work.previous.get("text", ""), work.transcript.lines, self.max_tokens)
+        return (Call(_STEP, lambda: ask(self.model, task)),)
+
+    def write(
+        self, fetcher: Fetcher, batch: Batch, work: SummaryWork, answers: Mapping[str, RawAnswer]
+    ) -> list[Lane]:
+        answer = answers.get(_STEP)
+        if answer is None:
+            return []
+        rolled = parse_summary(answer.body.decode(), max_characters=self.max_tokens * _CHARACTERS_PER_TOKEN)
+        state = {
+            "text": rolled.summary,
+            "topics": list(rolled.topics),
+            "model": answer.model,
+            "prompt_hash": answer.prompt_hash,
+        }
+        fetcher.fetch(
+            "insert_state",
+            {
+                "shard_key": batch.lane.shard_key,
+                "scope_key": batch.lane.scope_key,
+                "generation_id": batch.lane.generation_id,
+                "through_seq": batch.events[-1].through_seq,
+                "state": json.dumps(state),
+                "batch_id": batch.batch_id,
+            },
+        )
+        return []
+
+
+def _state_before(fetcher: Fetcher, batch: Batch) -> Mapping[str, Any]:
+    params = {
+        "shard_key": batch.lane.shard_key,
+        "scope_key": batch.lane.scope_key,
+        "generation_id": batch.lane.generation_id,
+        "from_seq": batch.events[0].from_seq,
+    }
+    for state, _through_seq in fetcher.fetch("latest_state", params):
+        found: Mapping[str, Any] = json.loads(state)
+        return found
+    return {}

@@ -1,0 +1,98 @@
+"""From stored messages to what a model sees: numbered lines of plain, bounded text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.pipelines.engine.stage import Batch
+from strandline.pipelines.models.contract import TranscriptLine
+from strandline.schemas.database import Fetcher
+from strandline.schemas.events import FlushEvent
+from strandline.schemas.messages import Message, read_stored
+
+# A pasted file must not crowd out the conversation around it (about 2,000 tokens).
+MAX_LINE_CHARACTERS = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A batch's messages with the event each one came with, in order, and the lines made of them.
+
+    ``lines[n - 1]`` is line number ``n`` and shows ``messages[n - 1]``; messages without any text have
+    no line and are left out of both.
+    """
+
+    messages: tuple[Message, ...]
+    events: tuple[FlushEvent, ...]
+    lines: tuple[TranscriptLine, ...]
+
+    def event_of(self, number: int) -> FlushEvent:
+        return self.events[number - 1]
+
+    def message_of(self, number: int) -> Message:
+        return self.messages[number - 1]
+
+
+def load_transcript(fetcher: Fetcher, batch: Batch) -> Transcript:
+    """Read a batch's messages, of all its events, in order."""
+    shown = [
+        (event, message, text)
+        for event in batch.events
+        for message in load_messages(fetcher, event)
+        if (text := plain_text(message))
+    ]
+    lines = tuple(
+        TranscriptLine(number, message.role, message.name, text, message.created_at)
+        for number, (_event, message, text) in enumerate(shown, 1)
+        if message.created_at is not None
+    )
+    return Transcript(tuple(m for _e, m, _t in shown), tuple(e for e, _m, _t in shown), lines)
+
+
+def load_messages(fetcher: Fetcher, event: FlushEvent) -> list[Message]:
+    """The messages that an event delivers."""
+    rows = fetcher.fetch(
+        "range_messages",
+        {
+            "shard_key": event.shard_key,
+            "session_key": event.session_key,
+            "from_seq": event.from_seq,
+            "through_seq": event.through_seq,
+        },
+    )
+    return [
+        read_stored(
+            seq=seq,
+            id=id_,
+            role=role,
+            tokens=tokens,
+            created_at=created_at,
+            envelope=envelope,
+            metadata=metadata,
+        )
+        for seq, id_, role, tokens, created_at, envelope, metadata in rows
+    ]
+
+
+def plain_text(message: Message) -> str:
+    """Text and tool calls of a message, cut at ``MAX_LINE_CHARACTERS``; empty if there is nothing to read."""
+    pieces = [message.text, *(_call_text(call) for call in message.tool_calls or ())]
+    text = "\n".join(piece for piece in pieces if piece.strip())
+    return text if len(text) <= MAX_LINE_CHARACTERS else text[: MAX_LINE_CHARACTERS - 1] + "…"
+
+
+def speaker(message: Message) -> str:
+    """Who said it: the name where there is one, else the role."""
+    return message.name or message.role
+
+
+def _call_text(call: Mapping[str, Any]) -> str:
+    function = call.get("function")
+    if not isinstance(function, Mapping):
+        return ""
+    arguments = function.get("arguments") or ""
+    shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f"{function.get('name')}({shown})"

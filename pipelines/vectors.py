@@ -1,0 +1,104 @@
+"""Vectors: a commutative pipeline that makes what was said searchable, by meaning and by words."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from uuid import UUID
+
+from strandline.pipelines.chunks import Chunk, chunks
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.lexemes import lexemes, to_tsvector_text
+from strandline.pipelines.models.contract import Embedder
+from strandline.pipelines.transcript import load_messages
+from strandline.schemas.database import Fetcher
+from strandline.schemas.errors import PermanentModelError
+from strandline.schemas.lanes import VECTORS_STAGE, Lane
+
+_STEP = "embed"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChunk:
+    """A chunk and the event that delivered it."""
+
+    event_id: UUID
+    session_key: UUID
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class VectorsStage:
+    """Embeds a batch's turns; the vectors are stored as halves, as they are kept."""
+
+    embedder: Embedder
+    name: ClassVar[str] = VECTORS_STAGE
+
+    def load(self, fetcher: Fetcher, batch: Batch) -> tuple[PlacedChunk, ...]:
+        return tuple(
+            PlacedChunk(event.event_id, event.session_key, chunk)
+            for event in batch.events
+            for chunk in chunks(load_messages(fetcher, event))
+        )
+
+    def calls(self, batch: Batch, work: tuple[PlacedChunk, ...]) -> Sequence[Call]:
+        return (Call(_STEP, lambda: self._embed(work)),) if work else ()
+
+    def write(
+        self,
+        fetcher: Fetcher,
+        batch: Batch,
+        work: tuple[PlacedChunk, ...],
+        answers: Mapping[str, RawAnswer],
+    ) -> list[Lane]:
+        if work:
+            vectors = unpack_vectors(answers[_STEP].body)
+            if len(vectors) != len(work):
+                raise PermanentModelError(f"{len(vectors)} vectors are stored for {len(work)} chunks.")
+            fetcher.fetch("insert_chunks", _rows(batch, work, vectors))
+        return []
+
+    def _embed(self, work: tuple[PlacedChunk, ...]) -> RawAnswer:
+        answer = self.embedder.embed([placed.chunk.text for placed in work])
+        return RawAnswer(
+            model=answer.model,
+            prompt_hash="",
+            body=pack_vectors(answer.vectors),
+            input_tokens=answer.input_tokens,
+        )
+
+
+def vector_text(vector: Sequence[float]) -> str:
+    """A vector as pgvector reads it."""
+    return "[" + ",".join(f"{value:.6g}" for value in vector) + "]"
+
+
+def pack_vectors(vectors: Sequence[Sequence[float]]) -> bytes:
+    """Vectors of one length as bytes: count and dimensions, then little-endian half floats."""
+    dimensions = len(vectors[0]) if vectors else 0
+    flat = [value for vector in vectors for value in vector]
+    return struct.pack(f"<II{len(flat)}e", len(vectors), dimensions, *flat)
+
+
+def unpack_vectors(body: bytes) -> list[tuple[float, ...]]:
+    """The inverse of ``pack_vectors``, at half precision."""
+    count, dimensions = struct.unpack_from("<II", body)
+    return [struct.unpack_from(f"<{dimensions}e", body, 8 + 2 * dimensions * at) for at in range(count)]
+
+
+def _rows(batch: Batch, work: Sequence[PlacedChunk], vectors: Sequence[Sequence[float]]) -> dict[str, Any]:
+    return {
+        "shard_key": batch.lane.shard_key,
+        "generation_id": batch.lane.generation_id,
+        "batch_id": batch.batch_id,
+        "session_keys": [placed.session_key for placed in work],
+        "event_ids": [placed.event_id for placed in work],
+        "from_seqs": [placed.chunk.from_seq for placed in work],
+        "through_seqs": [placed.chunk.through_seq for placed in work],
+        "pieces": [placed.chunk.piece for placed in work],
+        "lengths": [max(1, len(lexemes(placed.chunk.text))) for placed in work],
+        "lexemes": [to_tsvector_text(placed.chunk.text) for placed in work],
+        "embeddings": [vector_text(vector) for vector in vectors],
+    }

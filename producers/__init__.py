@@ -1,0 +1,1 @@
+"""Producers: what accepts writes and answers reads."""

@@ -1,0 +1,201 @@
+"""Appending: put messages into a session's log, and flush when the put crosses the mark."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.schemas.errors import (
+    ConflictError,
+    InvalidMessageError,
+    OwnerError,
+    StrandlineError,
+    UnknownPipelineError,
+)
+from strandline.schemas.flushing import Flushed, flush_over_mark
+from strandline.schemas.identity import SessionIdentity
+from strandline.schemas.messages import Message, PreparedMessage, PutLimits, prepare, with_tokens
+from strandline.schemas.operations import Fetch, Operation, Row, Run
+from strandline.schemas.policy import Policy
+from strandline.schemas.tokens import count_message, is_loaded
+
+logger = logging.getLogger("strandline.producers")
+
+# Counting this much text takes about 0.2 ms; more is moved off the event loop.
+INLINE_CHARACTERS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One put, checked and ready: nothing about it can be refused any more but its ids and its owner.
+
+    The ids are made here, before the first attempt, so that a repeated attempt is the same put.
+    """
+
+    identity: SessionIdentity
+    policy: Policy
+    messages: tuple[PreparedMessage, ...]
+    places: tuple[int, ...]
+    count_text: Callable[[str], int]
+
+    @classmethod
+    def check(
+        cls,
+        sources: Sequence[object],
+        *,
+        identity: SessionIdentity,
+        policy: Policy,
+        count_text: Callable[[str], int],
+        limits: PutLimits,
+        max_messages: int,
+    ) -> Append:
+        """Check every message of a put.
+
+        Raises:
+            InvalidMessageError: one cannot be stored, or there are too many.
+            ConflictError: two of them have one id and different content.
+        """
+        if len(sources) > max_messages:
+            raise InvalidMessageError(
+                "messages",
+                f"{len(sources):,} in one put, over the limit of {max_messages:,}; split them into several"
+                " puts, or raise STRANDLINE_MAX_MESSAGES_PER_PUT",
+            )
+        prepared: dict[str, PreparedMessage] = {}
+        order: list[str] = []
+        for index, source in enumerate(sources):
+            where = "message" if len(sources) == 1 else f"messages[{index}]"
+            one = prepare(Message.from_openai(source, where=where), where, limits)
+            if prepared.setdefault(one.id, one).digest != one.digest:
+                raise ConflictError(
+                    f"{where}.id: {one.id!r} occurs twice in this put with different content."
+                )
+            order.append(one.id)
+        index_of = {message_id: index for index, message_id in enumerate(prepared)}
+        return cls(identity, policy, tuple(prepared.values()), tuple(index_of[i] for i in order), count_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The seqs of a put, in the order of its messages, and what it flushed, if it did."""
+
+    seqs: list[int]
+    flushed: Flushed | None
+
+
+def append(request: Append, *, in_callers_transaction: bool) -> Operation[Appended]:
+    """Carry out a put: one round trip, and a second short transaction when the mark is crossed.
+
+    A flush that fails does not fail the put, which is committed by then: the next put or the sweep
+    flushes.  In the caller's transaction it does fail it, since Postgres has ended that transaction.
+    """
+    tokens: list[int] = yield from _count(request)
+    messages = [with_tokens(m, tokens=t) for m, t in zip(request.messages, tokens, strict=True)]
+    seqs, crossed = yield from _put(request, messages)
+    flushed = None
+    if crossed:
+        try:
+            flushed = yield from flush_over_mark(request.identity.shard_key, request.identity.session_key)
+        except StrandlineError as error:
+            if in_callers_transaction:
+                raise
+            logger.warning("flush after put failed", extra={"action": "flush_failed", "reason": str(error)})
+    return Appended([seqs[place] for place in request.places], flushed)
+
+
+def _count(request: Append) -> Operation[list[int]]:
+    def count() -> list[int]:
+        return [count_message(message.source, request.count_text) for message in request.messages]
+
+    size = sum(len(message.envelope) for message in request.messages)
+    if size <= INLINE_CHARACTERS and is_loaded():
+        return count()
+    counted: list[int] = yield Run(count)
+    return counted
+
+
+def _put(request: Append, messages: Sequence[PreparedMessage]) -> Operation[tuple[list[int], bool]]:
+    params = _parameters(request, messages)
+    rows: list[Row] = yield Fetch("put", params)
+    if rows[0][0] == "unclaimed":
+        yield from _claim(request.identity)
+        rows = yield Fetch("put", {**params, "claimed": True})
+    status, detail, seqs, crossed = rows[0]
+    if status == "conflict":
+        raise ConflictError(
+            f"Message id {detail!r} was used before in session {request.identity.session_id!r}, with other"
+            " content; nothing was stored. Give a new message a new id."
+        )
+    if status == "unknown_pipeline":
+        raise UnknownPipelineError(
+            f"No worker has registered {detail} in this database, so what is flushed would never be derived."
+            " Start a worker that serves it (`strandline worker`), or leave the block out of memory_blocks."
+        )
+    return seqs, crossed
+
+
+def _claim(identity: SessionIdentity) -> Operation[None]:
+    """Write the directory entry of a new session; it decides for good whose session this is."""
+    rows: list[Row] = yield Fetch(
+        "claim_session",
+        {
+            "directory_key": identity.directory_key,
+            "namespace": identity.namespace,
+            "session_id": identity.session_id,
+            "user_id": identity.user_id,
+            "shard_key": identity.shard_key,
+        },
+    )
+    if not rows:  # another process claimed it in this very moment, after our snapshot
+        rows = yield Fetch("find_owner", {"directory_key": identity.directory_key})
+    check_owner(identity, rows[0][1])
+
+
+def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
+    """Raise OwnerError if the directory says that this session is somebody else's."""
+    if owner_key != identity.shard_key:
+        asked = "without a user" if identity.user_id is None else "as that user"
+        raise OwnerError(
+            f"Session {identity.session_id!r} in namespace {identity.namespace!r} belongs to another owner"
+            f" and cannot be opened {asked}; open it with the user_id of its first put, or use another"
+            " session_id."
+        )
+
+
+def _parameters(request: Append, messages: Sequence[PreparedMessage]) -> dict[str, Any]:
+    return {
+        "shard_key": request.identity.shard_key,
+        "session_key": request.identity.session_key,
+        "claimed": False,
+        "session": session_record(request.identity, request.policy),
+        "ids": [m.id for m in messages],
+        "roles": [m.role for m in messages],
+        "tokens": [m.tokens for m in messages],
+        "digests": [m.digest for m in messages],
+        "envelopes": [m.envelope for m in messages],
+        "metadata": [m.metadata for m in messages],
+        "created_at": [m.created_at for m in messages],
+        "calls": [m.calls for m in messages],
+        "answers": [m.answers for m in messages],
+    }
+
+
+def session_record(identity: SessionIdentity, policy: Policy) -> str:
+    """What put_v1 makes a new session's row from, as JSON."""
+    return json.dumps(
+        {
+            "namespace": identity.namespace,
+            "session_id": identity.session_id,
+            "user_id": identity.user_id,
+            "token_limit": policy.token_limit,
+            "flush_at_tokens": policy.flush_at_tokens,
+            "token_flush_size": policy.token_flush_size,
+            "idle_seconds": policy.idle_seconds,
+            "tokenizer": policy.tokenizer,
+            "pipelines": policy.pipelines,
+        }
+    )

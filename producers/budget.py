@@ -1,0 +1,253 @@
+"""The token budget of a read: what stays, what is shortened and what is left out; pure functions.
+
+The pinned head, the window and blocks of priority 0 stay whole.  Of the room that remains, the tail may
+take up to half, newest first; then come the other blocks, the largest priority number shortened or left
+out first; then the tail takes what is still free.  The memory is counted as it is rendered, template and
+all, so that the sum holds for what a model is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from strandline.pipelines.blocks import BaseMemoryBlock, CountText
+from strandline.pipelines.rendering import Renderer, Section
+from strandline.producers.context import Omission
+from strandline.schemas.messages import Message
+from strandline.schemas.tokens import count_message
+
+logger = logging.getLogger("strandline.producers")
+
+# What the memory is set apart by from the message that it is inserted into.
+SEPARATOR = "\n\n"
+
+# A block that is still too long after so many attempts to shorten it is left out.
+MAX_TRUNCATIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one block has to say: its text, escaped, and content parts beside it."""
+
+    block: BaseMemoryBlock
+    text: str
+    parts: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Flushed messages that some block does not cover yet.
+
+    Attributes:
+        messages: in order, the newest of them; there may be more than were read.
+        ranges: first and last ``seq`` of each event that they lie in, in order.
+    """
+
+    messages: Sequence[Message] = ()
+    ranges: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a read shows beside the pinned head and the window; ``tokens`` counts all of it."""
+
+    memory: str
+    parts: tuple[Mapping[str, Any], ...]
+    tail: tuple[Message, ...]
+    tokens: int
+    over_budget: bool
+    omitted: tuple[Omission, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How the memory is rendered and counted."""
+
+    count_text: CountText
+    render: Renderer
+
+    def rendered(self, contributions: Iterable[Contribution]) -> str:
+        return self.render([Section(c.block.name, c.text) for c in contributions if c.text])
+
+    def cost(self, contributions: Sequence[Contribution]) -> int:
+        """Tokens of the memory as inserted, and of the content parts by their estimates."""
+        text = self.rendered(contributions)
+        parts = [part for c in contributions for part in c.parts]
+        estimates = count_message(Message("user", parts), self.count_text) if parts else 0
+        return estimates + (self.count_text(text + SEPARATOR) if text else 0)
+
+
+def fit(
+    *,
+    token_limit: int,
+    fixed_tokens: int,
+    contributions: Sequence[Contribution],
+    tail: Tail,
+    measure: Measure,
+) -> Fitted:
+    """Choose what fits beside ``fixed_tokens`` (pinned head and window), and name what does not."""
+    room = token_limit - fixed_tokens
+    reserved = reserved_tail(room=room, contributions=contributions, tail=tail, measure=measure)
+    kept, omitted = _shrunk(contributions, room - _tokens(reserved), measure)
+    cost = measure.cost(kept)
+    shown = newest_that_fit(tail, room - cost)
+    tokens = fixed_tokens + cost + _tokens(shown)
+    return Fitted(
+        memory=measure.rendered(kept),
+        parts=tuple(part for c in kept for part in c.parts),
+        tail=shown,
+        tokens=tokens,
+        over_budget=tokens > token_limit,
+        omitted=(*omitted, *_omitted_tail(tail, shown)),
+    )
+
+
+def reserved_tail(
+    *, room: int, contributions: Sequence[Contribution], tail: Tail, measure: Measure
+) -> tuple[Message, ...]:
+    """The part of the tail that no block but those of priority 0 can displace: at most half the room."""
+    if not tail.messages:
+        return ()
+    always = [c for c in contributions if c.block.priority == 0]
+    return newest_that_fit(tail, (room - measure.cost(always)) // 2)
+
+
+def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:
+    """The longest end of the tail within ``room`` tokens that begins where a conversation can be cut.
+
+    That is before a user message, or at the beginning of an event (which was cut so by the flush), and
+    never between a tool call and its result.
+    """
+    starts = {first for first, _ in tail.ranges}
+    answers: set[str] = set()
+    used, begin = 0, len(tail.messages)
+    for index in range(len(tail.messages) - 1, -1, -1):
+        message = tail.messages[index]
+        used += message.tokens or 0
+        if used > room:
+            break
+        if message.tool_call_id is not None:
+            answers.add(message.tool_call_id)
+        answers.difference_update(str(call.get("id")) for call in message.tool_calls or ())
+        if message.seq in starts:
+            answers.clear()
+            begin = index
+        elif message.role == "user" and not answers:
+            begin = index
+    return tuple(tail.messages[begin:])
+
+
+def attempt(
+    what: str, block: BaseMemoryBlock, call: Callable[[], object]
+) -> tuple[str | None, Omission | None]:
+    """Call a block's own code: its text, or None with what went wrong.
+
+    A block may be anybody's code, and one that fails must not fail the read.  So this is the one place
+    that catches everything; the error's message is not logged, since it may hold what was said.
+    """
+    try:
+        result = call()
+    except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
+        problem = f"raised {type(error).__name__}"
+    else:
+        if result is None or isinstance(result, str):
+            return result, None
+        problem = f"returned {type(result).__name__} instead of text"
+    logger.warning(
+        "memory block failed",
+        extra={"action": "block_failed", "block": block.name, "reason": f"{what} {problem}"},
+    )
+    return None, Omission("block_failed", block.name, f"Its {what}() {problem}; the block is left out.")
+
+
+def _shrunk(
+    contributions: Sequence[Contribution], room: int, measure: Measure
+) -> tuple[list[Contribution], list[Omission]]:
+    """The contributions with the largest priority numbers shortened or dropped until all fit."""
+    kept = list(contributions)
+    omitted: list[Omission] = []
+    for victim in _least_important_first(contributions):
+        if measure.cost(kept) <= room:
+            break
+        place = kept.index(victim)
+        others = kept[:place], kept[place + 1 :]
+        shorter, failure = _made_to_fit(victim, others, room, measure)
+        kept = [*others[0], *([shorter] if shorter else []), *others[1]]
+        omitted.append(failure or _shortened(victim, shorter, measure))
+    return kept, omitted
+
+
+def _least_important_first(contributions: Sequence[Contribution]) -> list[Contribution]:
+    """Those that may be cut: the largest priority number first, of equals the one named last."""
+    cuttable = [c for c in contributions if c.block.priority > 0]
+    return sorted(cuttable, key=lambda c: c.block.priority)[::-1]
+
+
+def _made_to_fit(
+    victim: Contribution,
+    others: tuple[list[Contribution], list[Contribution]],
+    room: int,
+    measure: Measure,
+) -> tuple[Contribution | None, Omission | None]:
+    """``victim`` shortened until it fits beside ``others``; None when it is to be dropped whole.
+
+    More than one attempt, since a block estimates by its own text what is counted over all of it.
+    """
+    shorter = victim
+    for _ in range(MAX_TRUNCATIONS):
+        excess = measure.cost([*others[0], shorter, *others[1]]) - room
+        if excess <= 0:
+            return shorter, None
+        cut, failure = _truncated(shorter, excess, measure)
+        if cut is None:
+            return None, failure
+        shorter = cut
+    return (shorter if measure.cost([*others[0], shorter, *others[1]]) <= room else None), None
+
+
+def _truncated(
+    contribution: Contribution, excess: int, measure: Measure
+) -> tuple[Contribution | None, Omission | None]:
+    """The contribution made shorter by its own block; None when it is to be dropped whole."""
+    block, text = contribution.block, contribution.text
+    shorter, failure = attempt("truncate", block, lambda: block.truncate(text, excess, measure.count_text))
+    if not shorter:
+        return None, failure
+    return replace(contribution, text=shorter), None
+
+
+def _shortened(before: Contribution, after: Contribution | None, measure: Measure) -> Omission:
+    name = before.block.name
+    size = measure.count_text(before.text)
+    if after is None:
+        return Omission("block_dropped", name, f"Its {size} tokens do not fit the token limit.")
+    left = measure.count_text(after.text)
+    return Omission("block_truncated", name, f"Shortened from {size} to {left} tokens to fit the limit.")
+
+
+def _omitted_tail(tail: Tail, shown: Sequence[Message]) -> list[Omission]:
+    """The ranges of the tail that are not shown, adjacent ones joined."""
+    first_shown = shown[0].seq if shown else None
+    gaps: list[tuple[int, int]] = []
+    for first, last in sorted(tail.ranges):
+        end = last if first_shown is None else min(last, first_shown - 1)
+        if first > end:
+            continue
+        if gaps and first <= gaps[-1][1] + 1:
+            gaps[-1] = (gaps[-1][0], max(end, gaps[-1][1]))
+        else:
+            gaps.append((first, end))
+    everything_read = len(shown) == len(tail.messages)
+    reason = (
+        "More messages wait for the workers than one read takes in."
+        if everything_read
+        else "Messages that the workers have not taken in yet do not fit the token limit."
+    )
+    return [Omission("tail", "tail", reason, first, last) for first, last in gaps]
+
+
+def _tokens(messages: Iterable[Message]) -> int:
+    return sum(message.tokens or 0 for message in messages)

@@ -1,0 +1,84 @@
+"""What a read gives: the messages for the model, and what can be said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+from strandline.schemas.messages import Message
+
+OmissionKind = Literal[
+    "tail", "block_dropped", "block_truncated", "block_failed", "search_text_only", "search_failed", "not_fed"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """Something that a read left out, or could not do in full.
+
+    Attributes:
+        kind: ``tail`` (delivered messages that no block covers yet, left out), ``block_dropped``,
+            ``block_truncated``, ``block_failed``, ``search_text_only`` (no vector for the query: words
+            alone decided), ``search_failed``, ``not_fed`` (nothing derives what the block shows).
+        name: the block's name, or ``tail``.
+        reason: a sentence.
+        from_seq: for ``tail``, the first message left out.
+        through_seq: for ``tail``, the last one.
+    """
+
+    kind: OmissionKind
+    name: str
+    reason: str
+    from_seq: int | None = None
+    through_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MemoryContext(Sequence[Message]):
+    """The messages for the next model call: pinned head with the memory, tail, window; a sequence.
+
+    Attributes:
+        messages: all of them, in order.
+        covered_through: per pipeline of the blocks, the last ``seq`` up to which everything that was
+            flushed is in what the block shows.
+        caught_up: nothing flushed is still on its way to a block (with ``wait_for``: nothing up to it).
+        omitted: what was left out, and why; empty when everything fits and works.
+        tokens: the stored tokens of the messages, and those of the inserted memory.
+        over_budget: ``tokens`` is above the limit, since the pinned head, the window and blocks of
+            priority 0 are never cut.
+    """
+
+    messages: tuple[Message, ...]
+    covered_through: Mapping[str, int]
+    caught_up: bool
+    omitted: tuple[Omission, ...]
+    tokens: int
+    over_budget: bool
+
+    def to_openai(self) -> list[dict[str, Any]]:
+        """The messages as OpenAI's chat API takes them."""
+        return [message.to_openai() for message in self.messages]
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        return list(self.messages[index]) if isinstance(index, slice) else self.messages[index]
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __str__(self) -> str:
+        return "\n".join(str(message) for message in self.messages)
+
+    def __repr__(self) -> str:
+        return (
+            f"MemoryContext({len(self.messages)} messages, {self.tokens} tokens, caught_up={self.caught_up},"
+            f" covered_through={dict(self.covered_through)}, omitted={len(self.omitted)},"
+            f" over_budget={self.over_budget})"
+        )

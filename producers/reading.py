@@ -1,0 +1,313 @@
+"""Reading: pinned head, memory, tail and window of a session, from one snapshot and within its limit.
+
+A read never waits for a model, save for one embedding of the query where a vector block searches; and a
+block that fails is left out, which the result says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from strandline.pipelines.blocks import (
+    BaseMemoryBlock,
+    FactExtractionMemoryBlock,
+    Hit,
+    InsertMethod,
+    Material,
+    StaticMemoryBlock,
+    VectorMemoryBlock,
+    pipelines_of,
+)
+from strandline.pipelines.rendering import Renderer, render_memory
+from strandline.producers.appending import INLINE_CHARACTERS, check_owner
+from strandline.producers.budget import Contribution, Fitted, Measure, attempt, fit, reserved_tail
+from strandline.producers.context import MemoryContext, Omission
+from strandline.producers.insertion import assembled
+from strandline.producers.recall import (
+    EmbedQuery,
+    Query,
+    Shown,
+    Vectors,
+    prepare_query,
+    query_text,
+    search,
+    without_shown,
+)
+from strandline.producers.snapshot import Snapshot, read_message, read_snapshot
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.identity import SessionIdentity
+from strandline.schemas.lanes import VECTORS
+from strandline.schemas.messages import Message
+from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run
+from strandline.schemas.tokens import is_loaded
+
+# More uncovered messages than this are named as omitted, not read: workers are far behind.
+MAX_TAIL_MESSAGES = 1_000
+
+DEFAULT_WAIT_SECONDS = 10.0
+FIRST_PAUSE_SECONDS = 0.01
+LONGEST_PAUSE_SECONDS = 0.2
+
+# Each round takes messages out of the hits that the tail came to show; one is the rule.
+_MAX_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """One read of one session.
+
+    Attributes:
+        token_limit: what the result may hold, memory included.
+        count_text: the session's tokenizer.
+        query: what vector blocks search for; else ``messages``; else the latest of the window.
+        wait_for: wait until the blocks cover this ``seq``, as far as it was flushed.
+        timeout_seconds: how long to wait (default 10 s); then the read goes on with what there is.
+        embed_query: a query's vector as pgvector reads it, given its text and the generation's config
+            (``embedder``, ``dimensions``); None if the vectors there are of another model.
+        render: sections to text.
+        in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
+            transaction.
+    """
+
+    identity: SessionIdentity
+    blocks: tuple[BaseMemoryBlock, ...]
+    token_limit: int
+    count_text: Callable[[str], int]
+    insert_method: InsertMethod = InsertMethod.SYSTEM
+    query: str | Message | None = None
+    messages: Sequence[Message] | None = None
+    wait_for: int | None = None
+    timeout_seconds: float | None = None
+    embed_query: EmbedQuery | None = None
+    render: Renderer = render_memory
+    in_callers_transaction: bool = False
+
+
+def read(request: ReadRequest) -> Operation[MemoryContext]:
+    """Carry out a read: one round trip, one more where vector blocks search.
+
+    Raises:
+        OwnerError: the session belongs to another owner.
+        StrandlineError: the database failed.
+    """
+    pipelines = pipelines_of(request.blocks)
+    if request.wait_for is not None and pipelines:
+        yield from _wait(request, pipelines, request.wait_for)
+    rows: list[Row] = yield Fetch("read", _parameters(request, pipelines))
+    snapshot = read_snapshot(rows)
+    if not snapshot.exists:
+        yield from _check_unowned(request.identity)
+    hits, said = yield from _search(request, snapshot)
+    material = Material(facts=snapshot.facts, states=snapshot.states, hits=hits)
+    fitted, failures = yield from _fitted(request, snapshot, material)
+    covered = snapshot.covered_through(pipelines)
+    return MemoryContext(
+        messages=assembled(
+            pinned=snapshot.pinned,
+            tail=fitted.tail,
+            window=snapshot.window,
+            memory=fitted.memory,
+            parts=fitted.parts,
+            method=request.insert_method,
+        ),
+        covered_through=covered,
+        caught_up=_caught_up(snapshot, covered, request.wait_for),
+        omitted=(*_not_fed(request.blocks, snapshot), *said, *failures, *fitted.omitted),
+        tokens=fitted.tokens,
+        over_budget=fitted.over_budget,
+    )
+
+
+def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> Operation[list[Message]]:
+    """The next messages of the whole log after ``after_seq`` (0: from its start), in order.
+
+    Raises:
+        OwnerError: the session belongs to another owner.
+    """
+    params = {
+        "shard_key": identity.shard_key,
+        "session_key": identity.session_key,
+        "after_seq": after_seq,
+        "page_size": page_size,
+    }
+    rows: list[Row] = yield Fetch("history", params)
+    if not rows:
+        yield from _check_unowned(identity)
+    return [read_message(row) for row in rows]
+
+
+def _parameters(request: ReadRequest, pipelines: tuple[str, ...]) -> dict[str, object]:
+    shown = (block.max_facts for block in request.blocks if isinstance(block, FactExtractionMemoryBlock))
+    return {
+        "shard_key": request.identity.shard_key,
+        "session_key": request.identity.session_key,
+        "pipelines": list(pipelines),
+        "max_facts": max(shown, default=0),
+        "tail_rows": MAX_TAIL_MESSAGES,
+    }
+
+
+def _check_unowned(identity: SessionIdentity) -> Operation[None]:
+    """There are no rows under this owner: make sure that it is not because there is another one."""
+    rows: list[Row] = yield Fetch("find_owner", {"directory_key": identity.directory_key})
+    if rows:
+        check_owner(identity, rows[0][1])
+
+
+def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operation[None]:
+    """Wait until nothing up to ``seq`` is on its way to a pipeline, or the time is over."""
+    timeout = DEFAULT_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
+    deadline = time.monotonic() + timeout
+    params = {
+        "shard_key": request.identity.shard_key,
+        "session_key": request.identity.session_key,
+        "pipelines": list(pipelines),
+        "seq": seq,
+    }
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        rows: list[Row] = yield Fetch("coverage", params)
+        left = deadline - time.monotonic()
+        if left <= 0 or all(from_seq is None for _, from_seq, _ in rows):
+            return
+        yield Pause(min(pause, left))
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def _caught_up(snapshot: Snapshot, covered: Mapping[str, int], wait_for: int | None) -> bool:
+    target = snapshot.flushed_through if wait_for is None else min(wait_for, snapshot.flushed_through)
+    return all(through >= target for through in covered.values())
+
+
+def _not_fed(blocks: Sequence[BaseMemoryBlock], snapshot: Snapshot) -> list[Omission]:
+    """Blocks for which nothing is derived from this session's messages."""
+    said = []
+    for block in blocks:
+        if block.pipeline is None:
+            continue
+        if block.pipeline not in snapshot.serving:
+            reason = f"No worker has registered the pipeline {block.pipeline!r} in this database."
+        elif snapshot.exists and block.pipeline not in snapshot.fed:
+            reason = f"The session was begun without {block.pipeline!r}: its messages are not given to it."
+        else:
+            continue
+        said.append(Omission("not_fed", block.name, reason))
+    return said
+
+
+def _search(
+    request: ReadRequest, snapshot: Snapshot
+) -> Operation[tuple[dict[str, tuple[Hit, ...]], list[Omission]]]:
+    """What each vector block finds; a search that fails is left out, and said."""
+    found: dict[str, tuple[Hit, ...]] = {}
+    said: list[Omission] = []
+    serving = snapshot.serving.get(VECTORS)
+    blocks = [block for block in request.blocks if isinstance(block, VectorMemoryBlock)]
+    if serving is None or not any(_may_find(block, snapshot) for block in blocks):
+        return found, said
+    vectors = Vectors(serving["generation_id"], serving["config"])
+    shown = yield from _shown_anyway(request, snapshot)
+    prepared: dict[str, Query] = {}
+    for block in blocks:
+        text = query_text(request.query, request.messages, snapshot.window, block.retrieval_context_window)
+        if not text or not _may_find(block, snapshot):
+            continue
+        if text not in prepared:
+            prepared[text] = yield from prepare_query(text, vectors, request.embed_query)
+        try:
+            found[block.name], omissions = yield from search(block, prepared[text], vectors, shown)
+        except StrandlineError as error:
+            if request.in_callers_transaction:
+                raise
+            omissions = [Omission("search_failed", block.name, f"The search failed: {error}")]
+        said += omissions
+    return found, said
+
+
+def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
+    return block.scope == "owner" or snapshot.has_flushed
+
+
+def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
+    """The window, and of the tail what no block can displace: to find these is of no use."""
+    if not snapshot.tail.messages:
+        return Shown(request.identity, snapshot.window_from, frozenset())
+    always = [block for block in request.blocks if block.priority == 0]
+    contributions, _ = _contributions(always, Material(facts=snapshot.facts, states=snapshot.states))
+    reserve = partial(
+        reserved_tail,
+        room=request.token_limit - snapshot.fixed_tokens,
+        contributions=contributions,
+        tail=snapshot.tail,
+        measure=Measure(request.count_text, request.render),
+    )
+    reserved: tuple[Message, ...]
+    if _is_quick(contributions):
+        reserved = reserve()
+    else:
+        reserved = yield Run(reserve)
+    seqs = frozenset(message.seq for message in reserved if message.seq is not None)
+    visible_from = snapshot.window_from
+    while visible_from - 1 in seqs:
+        visible_from -= 1
+    return Shown(request.identity, visible_from, seqs)
+
+
+def _fitted(
+    request: ReadRequest, snapshot: Snapshot, material: Material
+) -> Operation[tuple[Fitted, list[Omission]]]:
+    """Render the blocks and fit them in: inline while that is quick, off the event loop otherwise."""
+    contributions, failures = _contributions(request.blocks, material)
+    fit_in = partial(_fit, request, snapshot, material, contributions)
+    if _is_quick(contributions):
+        return fit_in(), failures
+    fitted: Fitted = yield Run(fit_in)
+    return fitted, failures
+
+
+def _is_quick(contributions: Sequence[Contribution]) -> bool:
+    if not contributions:
+        return True
+    return is_loaded() and sum(len(c.text) for c in contributions) <= INLINE_CHARACTERS
+
+
+def _fit(
+    request: ReadRequest, snapshot: Snapshot, material: Material, contributions: Sequence[Contribution]
+) -> Fitted:
+    """Fit the blocks in, and take out of the hits what the tail then shows."""
+    fit_in = partial(
+        fit,
+        token_limit=request.token_limit,
+        fixed_tokens=snapshot.fixed_tokens,
+        tail=snapshot.tail,
+        measure=Measure(request.count_text, request.render),
+    )
+    fitted = fit_in(contributions=contributions)
+    for _ in range(_MAX_ROUNDS):
+        seqs = frozenset(message.seq for message in fitted.tail if message.seq is not None)
+        shown = Shown(request.identity, snapshot.window_from, seqs)
+        remaining = {name: without_shown(hits, shown) for name, hits in material.hits.items()}
+        if remaining == material.hits:
+            break
+        material = replace(material, hits=remaining)
+        contributions, _ = _contributions(request.blocks, material)
+        fitted = fit_in(contributions=contributions)
+    return fitted
+
+
+def _contributions(
+    blocks: Sequence[BaseMemoryBlock], material: Material
+) -> tuple[list[Contribution], list[Omission]]:
+    contributions: list[Contribution] = []
+    failures: list[Omission] = []
+    for block in blocks:
+        text, failure = attempt("render", block, partial(block.render, material))
+        parts = block.parts() if isinstance(block, StaticMemoryBlock) else ()
+        if failure is not None:
+            failures.append(failure)
+        elif text or parts:
+            contributions.append(Contribution(block, text or "", parts))
+    return contributions, failures

@@ -1,0 +1,49 @@
+"""What a memory needs from its process: databases, a bell, an embedder for queries.
+
+The composition root supplies it.  A ``Memory`` itself holds no connection, so making one costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from strandline.schemas.async_database import AsyncDatabase
+from strandline.schemas.database import Database
+from strandline.schemas.lanes import Lane
+from strandline.schemas.settings import Settings
+
+
+class Resources(Protocol):
+    """Shared by all memories of a process that name the same database."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    def database(self) -> Database:
+        """The process's pool; opened (and the embedded Postgres started) at the first call."""
+        ...
+
+    async def async_database(self) -> AsyncDatabase:
+        """The running event loop's pool; opened at the first call."""
+        ...
+
+    def ring(self, lanes: Iterable[Lane]) -> None:
+        """Tell the workers that these lanes have work; never blocks, never fails."""
+        ...
+
+    def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
+        """The query's vector as pgvector text, or None if this process has not the embedder of ``config``.
+
+        Raises:
+            ModelError: the embedder failed or ran out of its time budget.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the process's use: pools, threads, embedded servers."""
+        ...
+
+    async def aclose(self) -> None:
+        """The same from a coroutine; closes the running loop's pool as well."""
+        ...

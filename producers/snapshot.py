@@ -1,0 +1,97 @@
+"""The rows of the statement ``read``, as values: marks, coverage, what blocks show, and messages."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.producers.budget import Tail
+from strandline.schemas.messages import Message, read_stored
+from strandline.schemas.operations import Row
+
+_WINDOW_PART = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One session at one moment.
+
+    Attributes:
+        exists: whether anything was ever put to it; if not, its marks are those of an empty one.
+        fed: the pipelines that its flushes feed.
+        serving: by pipeline, ``generation_id`` and ``config`` of the generation that serves.
+        pending: pipeline, first and last ``seq`` of what is flushed and not covered.
+        has_flushed: whether anything can have been derived from it.
+        fixed_tokens: of the pinned head and the window.
+    """
+
+    exists: bool
+    window_from: int
+    flushed_through: int
+    pinned_through: int
+    has_flushed: bool
+    fed: frozenset[str]
+    serving: Mapping[str, Mapping[str, Any]]
+    pending: Sequence[tuple[str, int, int]]
+    facts: tuple[str, ...]
+    states: Mapping[str, Any]
+    pinned: Sequence[Message]
+    window: Sequence[Message]
+    tail: Tail
+    fixed_tokens: int
+
+    def covered_through(self, pipelines: Sequence[str]) -> dict[str, int]:
+        """Per pipeline, the last ``seq`` before which nothing that was flushed is missing."""
+        return {pipeline: self._covered(pipeline) for pipeline in pipelines}
+
+    def _covered(self, pipeline: str) -> int:
+        if pipeline not in self.serving or pipeline not in self.fed:
+            return self.pinned_through
+        starts = (first for name, first, _ in self.pending if name == pipeline)
+        return min(starts, default=self.flushed_through + 1) - 1
+
+
+def read_snapshot(rows: Sequence[Row]) -> Snapshot:
+    """Read the header row, then the tail, the pinned head and the window, which come in this order."""
+    header: dict[str, Any] = json.loads(rows[0][6])
+    marks: dict[str, Any] = header["session"] or {}
+    window_from, pinned_through = marks.get("window_from", 1), marks.get("pinned_through", 0)
+    flushed_through = marks.get("flushed_through", 0)
+    part_two = bisect_left(rows, _WINDOW_PART, key=lambda row: row[0])
+    window_at = bisect_left(rows, window_from, lo=part_two, key=lambda row: row[1])
+    pending = [(name, first, last) for name, first, last in header["pending"] or ()]
+    return Snapshot(
+        exists=header["session"] is not None,
+        window_from=window_from,
+        flushed_through=flushed_through,
+        pinned_through=pinned_through,
+        has_flushed=flushed_through > pinned_through or marks.get("log_start_seq", 1) > 1,
+        fed=frozenset(marks.get("pipelines") or ()),
+        serving=header["serving"] or {},
+        pending=pending,
+        facts=tuple(fact["text"] for fact in header["facts"] or ()),
+        states=header["states"] or {},
+        pinned=[read_message(row[1:]) for row in rows[part_two:window_at]],
+        window=[read_message(row[1:]) for row in rows[window_at:]],
+        tail=Tail(
+            messages=[read_message(row[1:]) for row in rows[1:part_two]],
+            ranges=_gaps(pending, window_from),
+        ),
+        fixed_tokens=sum(row[4] for row in rows[part_two:]),
+    )
+
+
+def read_message(row: Sequence[Any]) -> Message:
+    """A message from its columns: seq, id, role, tokens, created_at, envelope, metadata."""
+    seq, id_, role, tokens, created_at, envelope, metadata = row
+    return read_stored(
+        seq=seq, id=id_, role=role, tokens=tokens, created_at=created_at, envelope=envelope, metadata=metadata
+    )
+
+
+def _gaps(pending: Sequence[tuple[str, int, int]], window_from: int) -> list[tuple[int, int]]:
+    """What lies below the window and some pipeline has not covered; each event once."""
+    return sorted({(first, min(last, window_from - 1)) for _, first, last in pending if first < window_from})

@@ -1,0 +1,143 @@
+"""The driver for asyncio: the same operations on an async pool, blocking calls moved to threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, TypeVar, assert_never
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg_pool import AsyncConnectionPool
+
+from strandline.schemas.connections import ConnectionOptions, is_lost, translated
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run, Step
+from strandline.schemas.statements import statements
+
+T = TypeVar("T")
+
+
+class AsyncFetcher(Protocol):
+    """What runs a named statement: an ``AsyncDatabase`` (alone, committed) or an ``AsyncTransaction``."""
+
+    async def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]: ...
+
+
+class AsyncTransaction:
+    """Statements on one connection inside one transaction, which somebody else begins and ends."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], schema: str) -> None:
+        self._connection = connection
+        self._statements = statements(schema)
+
+    async def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+        with translated():
+            return await execute(self._connection, self._statements[name], params)
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carry an operation out inside the caller's transaction."""
+        return await drive(operation, self)
+
+
+class AsyncDatabase:
+    """A pool and the statements of one schema, for one event loop."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any], schema: str, *, owns_pool: bool = True) -> None:
+        self._pool = pool
+        self._owns_pool = owns_pool
+        self._opened = not owns_pool
+        self._schema = schema
+        self._statements = statements(schema)
+        self._opening = asyncio.Lock()
+
+    @classmethod
+    def connect(cls, options: ConnectionOptions) -> AsyncDatabase:
+        """A database with a pool of its own; connections are opened when first needed."""
+        pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+            options.url,
+            kwargs=options.connect_arguments(),
+            min_size=0,
+            max_size=options.pool_size,
+            timeout=options.pool_timeout,
+            max_idle=60.0,
+            open=False,
+            name="strandline-async",
+        )
+        return cls(pool, options.schema)
+
+    async def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
+        """Run one named statement in a transaction of its own; see ``Database.fetch``."""
+        sql = self._statements[name]
+        with translated():
+            await self._open()
+            for attempts_left in (1, 0):
+                async with self._pool.connection() as connection:
+                    try:
+                        return await execute(connection, sql, params)
+                    except psycopg.Error as error:
+                        if not (repeatable and attempts_left and is_lost(error, connection)):
+                            raise
+                await self._pool.check()
+        raise AssertionError("unreachable: the second attempt returns or raises")
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncTransaction]:
+        """One transaction: commits when the block ends, rolls back when it raises."""
+        with translated():
+            await self._open()
+            async with self._pool.connection() as connection, connection.transaction():
+                yield AsyncTransaction(connection, self._schema)
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carry an operation out, each of its statements in a transaction of its own."""
+        return await drive(operation, self)
+
+    async def close(self) -> None:
+        """Close the pool, unless the caller of the library owns it."""
+        if self._owns_pool and not self._pool.closed:
+            await self._pool.close(timeout=2.0)
+
+    async def _open(self) -> None:
+        # A closed pool cannot be opened again: after close() the next statement says so.
+        if not self._opened:
+            async with self._opening:
+                await self._pool.open()
+                self._opened = True
+
+
+async def execute(connection: psycopg.AsyncConnection[Any], sql: str, params: Mapping[str, Any]) -> list[Row]:
+    """Run ``sql`` on a connection whatever its row factory, and return its rows as tuples."""
+    async with connection.cursor(row_factory=tuple_row) as cursor:
+        await cursor.execute(sql.encode(), params)
+        return await cursor.fetchall() if cursor.description else []
+
+
+async def drive(operation: Operation[T], fetcher: AsyncFetcher) -> T:
+    """Carry out an operation's steps on this event loop and return its result."""
+    try:
+        step = next(operation)
+        while True:
+            try:
+                result = await _carry_out(step, fetcher)
+            except StrandlineError as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(result)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+async def _carry_out(step: Step, fetcher: AsyncFetcher) -> Any:
+    if isinstance(step, Fetch):
+        if isinstance(fetcher, AsyncDatabase):
+            return await fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
+        return await fetcher.fetch(step.name, step.params)
+    if isinstance(step, Run):
+        return await asyncio.to_thread(step.call)
+    if isinstance(step, Pause):
+        await asyncio.sleep(step.seconds)
+        return None
+    assert_never(step)

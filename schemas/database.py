@@ -1,0 +1,151 @@
+"""The driver for threads: a pool, named statements, transactions, and operations carried out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar, assert_never
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg_pool import ConnectionPool
+
+from strandline.schemas.connections import ConnectionOptions, is_lost, translated
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run, Step
+from strandline.schemas.statements import statements
+
+T = TypeVar("T")
+
+
+class Fetcher(Protocol):
+    """What runs a named statement: a ``Database`` (alone, committed) or a ``Transaction``."""
+
+    def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]: ...
+
+
+class Transaction:
+    """Statements on one connection inside one transaction; it commits or rolls back with its block."""
+
+    def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
+        self._connection = connection
+        self._statements = statements(schema)
+
+    def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+        return execute(self._connection, self._statements[name], params)
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry an operation out inside this transaction."""
+        return drive(operation, self)
+
+
+class Database:
+    """A pool and the statements of one schema; safe to share between threads.
+
+    Connections are taken per statement or per transaction and never held across anything else.
+    """
+
+    def __init__(self, pool: ConnectionPool[Any], schema: str, *, owns_pool: bool = True) -> None:
+        self._pool = pool
+        self._owns_pool = owns_pool
+        self._opened = not owns_pool
+        self._statements = statements(schema)
+        self.schema = schema
+
+    @classmethod
+    def connect(cls, options: ConnectionOptions) -> Database:
+        """A database with a pool of its own; connections are opened when first needed."""
+        pool: ConnectionPool[Any] = ConnectionPool(
+            options.url,
+            kwargs=options.connect_arguments(),
+            min_size=0,
+            max_size=options.pool_size,
+            timeout=options.pool_timeout,
+            max_idle=60.0,
+            open=False,
+            name="strandline",
+        )
+        return cls(pool, options.schema)
+
+    def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
+        """Run one named statement in a transaction of its own.
+
+        A repeatable one is sent once more, on a fresh connection, if its connection was lost.
+
+        Raises:
+            StrandlineError: as ``schemas.connections.translated`` says.
+        """
+        sql = self._statements[name]
+        with translated():
+            self._open()
+            for attempts_left in (1, 0):
+                with self._pool.connection() as connection:
+                    try:
+                        return execute(connection, sql, params)
+                    except psycopg.Error as error:
+                        if not (repeatable and attempts_left and is_lost(error, connection)):
+                            raise
+                # The others in the pool are likely to be dead as well.
+                self._pool.check()
+        raise AssertionError("unreachable: the second attempt returns or raises")
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """One transaction: commits when the block ends, rolls back when it raises."""
+        with translated():
+            self._open()
+            with self._pool.connection() as connection, connection.transaction():
+                yield Transaction(connection, self.schema)
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry an operation out, each of its statements in a transaction of its own."""
+        return drive(operation, self)
+
+    def close(self) -> None:
+        """Close the pool, unless the caller of the library owns it."""
+        if self._owns_pool and not self._pool.closed:
+            self._pool.close(timeout=2.0)
+
+    def _open(self) -> None:
+        # A closed pool cannot be opened again: after close() the next statement says so.
+        if not self._opened:
+            self._pool.open()
+            self._opened = True
+
+
+def execute(connection: psycopg.Connection[Any], sql: str, params: Mapping[str, Any]) -> list[Row]:
+    """Run ``sql`` on a connection whatever its row factory, and return its rows as tuples."""
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        cursor.execute(sql.encode(), params)
+        return cursor.fetchall() if cursor.description else []
+
+
+def drive(operation: Operation[T], fetcher: Fetcher) -> T:
+    """Carry out an operation's steps in this thread and return its result."""
+    try:
+        step = next(operation)
+        while True:
+            try:
+                result = _carry_out(step, fetcher)
+            except StrandlineError as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(result)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+def _carry_out(step: Step, fetcher: Fetcher) -> Any:
+    if isinstance(step, Fetch):
+        if isinstance(fetcher, Database):
+            return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
+        with translated():
+            return fetcher.fetch(step.name, step.params)
+    if isinstance(step, Run):
+        return step.call()
+    if isinstance(step, Pause):
+        time.sleep(step.seconds)
+        return None
+    assert_never(step)

@@ -1,0 +1,88 @@
+"""The error tree: every exception is a decision, and its sentence says what happened and what to do.
+
+``StrandlineError`` is the root.  Errors that a caller of ``Memory`` meets stand in the first half;
+errors that only the engine meets (they decide between retry, split and dead letter) in the second.
+Driver errors are translated in ``schemas.database`` and nowhere else.
+"""
+
+from __future__ import annotations
+
+
+class StrandlineError(Exception):
+    """Root of everything that Strandline raises on purpose."""
+
+
+class ConfigurationError(StrandlineError):
+    """A setting is missing, malformed or contradicts another; raised before any work is done."""
+
+
+class InvalidMessageError(StrandlineError, ValueError):
+    """A message, or an argument beside it, cannot be stored as given; nothing was stored.
+
+    Attributes:
+        field: the offending field in dotted form, such as ``messages[2].content``.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+
+
+class ConflictError(StrandlineError):
+    """A message id was used again in its session with other content; nothing was stored."""
+
+
+class OwnerError(StrandlineError):
+    """The session belongs to another owner: its owner is fixed at the first put."""
+
+
+class UnknownPipelineError(StrandlineError):
+    """A memory block names a pipeline that no worker has registered in this database."""
+
+
+class DatabaseUnavailableError(StrandlineError):
+    """Postgres cannot be reached, or ended the connection; the call may be repeated."""
+
+
+class DatabaseTimeoutError(DatabaseUnavailableError):
+    """No connection became free, or a statement ran over its time limit; the call may be repeated."""
+
+
+class DatabaseError(StrandlineError):
+    """Postgres refused a statement for a reason that trying again does not change."""
+
+
+class SchemaError(StrandlineError):
+    """The tables are missing or of another version; the sentence names ``strandline migrate``."""
+
+
+class EmbeddedUnavailableError(ConfigurationError):
+    """The embedded servers are needed but forbidden or not installed."""
+
+
+class UndecodableEventError(StrandlineError):
+    """A stored event is of a version or form that this release cannot read."""
+
+
+class ModelError(StrandlineError):
+    """A model call failed; the subclass says whether trying again can help."""
+
+
+class TransientModelError(ModelError):
+    """Time-out, rate limit, connection failure or 5xx: the same call may succeed later.
+
+    Attributes:
+        retry_after_seconds: what the provider asked for (``Retry-After``), or None.
+    """
+
+    def __init__(self, problem: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(problem)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class PermanentModelError(ModelError):
+    """The provider refused this input, or its output stayed unusable after one repair."""
+
+
+class LeaseLostError(StrandlineError):
+    """Another holder took the lane, or a reset voided the work: whatever was prepared is dropped."""

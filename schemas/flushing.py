@@ -1,0 +1,160 @@
+"""Flushing: plan from an unlocked read, then one compare-and-set of marks, events and due work.
+
+Producers (a put that crossed the mark, a manual flush) and the sweep (idle and overdue sessions) run
+this same operation; it stands here because neither may import the other.  No lock is held between the
+plan and the flush, and a process that dies between them leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from strandline.schemas.events import EVENT_VERSION, FlushCause
+from strandline.schemas.flush_plan import Entry, FlushPlan, plan_idle, plan_manual, plan_threshold
+from strandline.schemas.lanes import Lane
+from strandline.schemas.operations import Fetch, Operation, Row
+
+# A manual flush that loses the race plans again; each loss means that somebody else flushed.
+MANUAL_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """A session's marks and policy as one read saw them."""
+
+    incarnation: UUID
+    window_from: int
+    flushed_through: int
+    pinned_tokens: int
+    window_tokens: int
+    flush_at_tokens: int
+    token_flush_size: int
+    idle_for_seconds: float
+    idle_seconds: int | None
+    watched: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """What one flush recorded: its events, oldest first, and the lanes that now have work."""
+
+    event_ids: tuple[UUID, ...]
+    lanes: tuple[Lane, ...]
+
+
+def flush_over_mark(shard_key: UUID, session_key: UUID) -> Operation[Flushed | None]:
+    """Flush a session that crossed its mark; None if it need not, cannot, or another was first."""
+    marks, entries = yield from read_window(shard_key, session_key)
+    if marks is None or marks.pinned_tokens + marks.window_tokens <= marks.flush_at_tokens:
+        return None
+    plan = plan_threshold(
+        entries,
+        flushed_through=marks.flushed_through,
+        pinned_tokens=marks.pinned_tokens,
+        mark=marks.flush_at_tokens,
+        flush_size=marks.token_flush_size,
+    )
+    if plan is None:
+        yield Fetch("postpone_planning", _postponement(shard_key, session_key, marks))
+        return None
+    return (yield from _apply(shard_key, session_key, marks, plan, "threshold"))
+
+
+def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Operation[Flushed | None]:
+    """Flush all but the last turn, or all; None if there is nothing to flush."""
+    for _attempt in range(MANUAL_ATTEMPTS):
+        marks, entries = yield from read_window(shard_key, session_key)
+        if marks is None:
+            return None
+        plan = plan_manual(
+            entries,
+            flushed_through=marks.flushed_through,
+            flush_size=marks.token_flush_size,
+            everything=everything,
+        )
+        if plan is None:
+            return None
+        flushed = yield from _apply(shard_key, session_key, marks, plan, "manual")
+        if flushed is not None:
+            return flushed
+    return None
+
+
+def deliver_idle(
+    shard_key: UUID, session_key: UUID, marks: Marks, entries: Sequence[Entry]
+) -> Operation[Flushed | None]:
+    """Deliver what an idle session's window holds, and leave it in the window."""
+    plan = plan_idle(
+        entries,
+        window_from=marks.window_from,
+        flushed_through=marks.flushed_through,
+        flush_size=marks.token_flush_size,
+    )
+    if plan is None:
+        return None
+    return (yield from _apply(shard_key, session_key, marks, plan, "idle"))
+
+
+def read_window(shard_key: UUID, session_key: UUID) -> Operation[tuple[Marks | None, list[Entry]]]:
+    """The marks and the window's entries, in one snapshot; no marks if there is no such session."""
+    rows: list[Row] = yield Fetch("plan_window", {"shard_key": shard_key, "session_key": session_key})
+    if not rows:
+        return None, []
+    seen: dict[str, Any] = json.loads(rows[0][5])
+    seen["incarnation"] = UUID(seen["incarnation"])
+    return Marks(**seen), [_entry(row) for row in rows[1:]]
+
+
+def _entry(row: Row) -> Entry:
+    seq, role, tokens, calls, answers, _marks = row
+    return Entry(seq, role, tokens, tuple(json.loads(calls)) if calls else (), answers)
+
+
+def _apply(
+    shard_key: UUID, session_key: UUID, marks: Marks, plan: FlushPlan, cause: FlushCause
+) -> Operation[Flushed | None]:
+    event_ids = [uuid4() for _ in plan.events]
+    rows: list[Row] = yield Fetch(
+        "flush",
+        {
+            "shard_key": shard_key,
+            "session_key": session_key,
+            "incarnation": marks.incarnation,
+            "old_window_from": marks.window_from,
+            "old_flushed_through": marks.flushed_through,
+            "window_from": plan.window_from,
+            "flushed_through": plan.flushed_through,
+            "tokens_out": plan.tokens_out,
+            "cause": cause,
+            "event_ids": event_ids,
+            "from_seqs": [event.from_seq for event in plan.events],
+            "through_seqs": [event.through_seq for event in plan.events],
+            "tokens": [event.tokens for event in plan.events],
+            "messages": [event.messages for event in plan.events],
+            "version": EVENT_VERSION,
+        },
+    )
+    if not rows:
+        return None
+    lanes = tuple(
+        Lane(shard_key, session_key, generation_id, stage)
+        for generation_id, stage in rows
+        if generation_id is not None
+    )
+    return Flushed(tuple(event_ids), lanes)
+
+
+def _postponement(shard_key: UUID, session_key: UUID, marks: Marks) -> dict[str, Any]:
+    """Plan again once half a flush more has come in; a user message lifts the postponement at once."""
+    return {
+        "shard_key": shard_key,
+        "session_key": session_key,
+        "incarnation": marks.incarnation,
+        "old_window_from": marks.window_from,
+        "old_flushed_through": marks.flushed_through,
+        "tokens_more": max(1, marks.token_flush_size // 2),
+    }

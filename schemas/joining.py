@@ -1,0 +1,38 @@
+"""Joining a caller's transaction: from whatever connection object the caller has to psycopg's."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import psycopg
+
+from strandline.schemas.errors import ConfigurationError
+
+C = TypeVar("C", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
+
+# SQLAlchemy: Connection.connection is the pool's proxy, whose driver_connection is psycopg's.
+# Django: django.db.connection.connection is psycopg's.
+_STEPS = ("driver_connection", "connection")
+_MAX_STEPS = 4
+
+
+def driver_connection(connection: object, kind: type[C]) -> C:
+    """The psycopg connection inside ``connection``: psycopg's own, SQLAlchemy's, or Django's.
+
+    Raises:
+        ConfigurationError: there is none of the kind that this method (sync or async) needs.
+    """
+    found: object = connection
+    for _step in range(_MAX_STEPS):
+        if isinstance(found, kind):
+            return found
+        inner = next(
+            (getattr(found, name) for name in _STEPS if getattr(found, name, None) is not None), None
+        )
+        # A SQLAlchemy Session hands its connection out by a call.
+        found = inner() if callable(inner) and not isinstance(inner, kind) else inner
+    wanted = "psycopg.AsyncConnection" if issubclass(kind, psycopg.AsyncConnection) else "psycopg.Connection"
+    raise ConfigurationError(
+        f"connection= is a {type(connection).__name__} without a {wanted} inside; pass a psycopg connection,"
+        " or a SQLAlchemy or Django connection on psycopg 3 (async ones to the a… methods only)"
+    )

@@ -1,0 +1,65 @@
+"""Pipelines, stages, lanes and queues: the names by which work is addressed.
+
+A pipeline is what serves a memory block (facts, summary, vectors, a custom one).  It runs in stages,
+each with a queue of its own; only facts have two.  A lane is where one stage's work of one generation
+is done in order for one scope, and what a doorbell message names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+FACTS = "facts"
+SUMMARY = "summary"
+VECTORS = "vectors"
+
+EXTRACT_STAGE = "extract"
+MERGE_STAGE = "merge"
+SUMMARY_STAGE = "summary"
+VECTORS_STAGE = "vectors"
+
+Scope = Literal["session", "owner"]
+
+PIPELINE_STAGES: dict[str, tuple[str, ...]] = {
+    FACTS: (EXTRACT_STAGE, MERGE_STAGE),
+    SUMMARY: (SUMMARY_STAGE,),
+    VECTORS: (VECTORS_STAGE,),
+}
+STAGES: tuple[str, ...] = tuple(stage for stages in PIPELINE_STAGES.values() for stage in stages)
+
+_QUEUE_PREFIX = "strandline."
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One lane; ``scope_key`` is a session's key, or the owner's ``shard_key`` for the merge stage."""
+
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
+
+    def to_args(self) -> tuple[str, str, int, str]:
+        """The lane as a doorbell message carries it: keys only, JSON-ready."""
+        return str(self.shard_key), str(self.scope_key), self.generation_id, self.stage
+
+    @classmethod
+    def from_args(cls, shard_key: str, scope_key: str, generation_id: int, stage: str) -> Lane:
+        return cls(UUID(shard_key), UUID(scope_key), generation_id, stage)
+
+
+def pipeline_of(stage: str) -> str:
+    """The pipeline that a stage belongs to; a custom pipeline has one stage of its own name."""
+    return next((name for name, stages in PIPELINE_STAGES.items() if stage in stages), stage)
+
+
+def entry_stage(pipeline: str) -> str:
+    """The stage that flush events go to first."""
+    return PIPELINE_STAGES.get(pipeline, (pipeline,))[0]
+
+
+def queue_name(stage: str) -> str:
+    """The broker queue of a stage, which is the name of its Celery task as well."""
+    return _QUEUE_PREFIX + stage

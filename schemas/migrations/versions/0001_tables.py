@@ -1,0 +1,550 @@
+"""The tables and functions of the first release."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import context, op
+from pgvector.sqlalchemy import HALFVEC
+from sqlalchemy.dialects import postgresql
+
+from strandline.schemas.statements import function_source, in_schema
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    schema = context.config.attributes["schema"]
+    op.create_table(
+        "answer",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("batch_id", sa.Uuid(), nullable=False),
+        sa.Column("step", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("prompt_hash", sa.Text(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("shard_key", "batch_id", "step", name=op.f("answer_pkey")),
+        schema=schema,
+        comment="A model's raw answer, stored before it is applied; what is applied is always the stored one",
+    )
+    op.create_table(
+        "batch",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("batch_id", sa.Uuid(), nullable=False),
+        sa.Column("scope_key", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), nullable=False),
+        sa.Column("stage", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), server_default="open", nullable=False),
+        sa.Column("lease_epoch", sa.BigInteger(), nullable=False),
+        sa.Column("event_ids", sa.ARRAY(sa.Uuid()), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("closed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "state IN ('open', 'applied', 'void', 'split', 'dead')", name=op.f("batch_state_check")
+        ),
+        sa.CheckConstraint("cardinality(event_ids) > 0", name=op.f("batch_events_check")),
+        sa.PrimaryKeyConstraint("shard_key", "batch_id", name=op.f("batch_pkey")),
+        schema=schema,
+        comment="Which events one model call covers, fixed before the call and reused by a replay",
+    )
+    op.create_index(
+        "batch_open",
+        "batch",
+        ["shard_key", "scope_key", "generation_id", "stage"],
+        unique=True,
+        schema=schema,
+        postgresql_where=sa.text("state = 'open'"),
+    )
+    op.create_table(
+        "block_state",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("scope_key", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("state", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("batch_id", sa.Uuid(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint(
+            "shard_key", "scope_key", "generation_id", "through_seq", name=op.f("block_state_pkey")
+        ),
+        schema=schema,
+        comment="The state of a folding pipeline after each batch; the newest one serves",
+    )
+    op.create_table(
+        "chunk",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("from_seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("piece", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.Column("batch_id", sa.Uuid(), nullable=False),
+        sa.Column("length", sa.Integer(), nullable=False),
+        sa.Column("lexemes", postgresql.TSVECTOR(), nullable=False),
+        sa.Column("embedding", HALFVEC(), nullable=True),
+        sa.PrimaryKeyConstraint(
+            "shard_key", "generation_id", "session_key", "from_seq", "piece", name=op.f("chunk_pkey")
+        ),
+        schema=schema,
+        comment="A searchable piece of conversation: its messages by range, its lexemes and its vector",
+    )
+    op.create_table(
+        "dead_letter",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("stage", sa.Text(), nullable=False),
+        sa.Column("from_seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
+        sa.Column("scope_key", sa.Uuid(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("batch_id", sa.Uuid(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint(
+            "shard_key", "session_key", "generation_id", "stage", "from_seq", name=op.f("dead_letter_pkey")
+        ),
+        schema=schema,
+        comment="A hole: an event that a lane went past, with the reason; its messages stay in the tail",
+    )
+    op.create_table(
+        "due",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("stage", sa.Text(), nullable=False),
+        sa.Column("from_seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
+        sa.Column("scope_key", sa.Uuid(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("tokens", sa.BigInteger(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column(
+            "ring_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp() + interval '2 seconds'"),
+            nullable=False,
+        ),
+        sa.Column("rings", sa.Integer(), server_default="0", nullable=False),
+        sa.PrimaryKeyConstraint(
+            "shard_key", "session_key", "generation_id", "stage", "from_seq", name=op.f("due_pkey")
+        ),
+        schema=schema,
+        comment="Work that a lane has to do: inserted by a flush (or an earlier stage), deleted by its apply",
+        postgresql_with={"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_vacuum_cost_delay": "0"},
+    )
+    op.create_index(
+        "due_by_lane",
+        "due",
+        ["shard_key", "scope_key", "generation_id", "stage", "created_at"],
+        unique=False,
+        schema=schema,
+    )
+    op.create_index("due_by_ring", "due", ["ring_at"], unique=False, schema=schema)
+    op.create_table(
+        "fact",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("fact_id", sa.Uuid(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.LargeBinary(), nullable=False),
+        sa.Column("lexemes", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("topics", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("said_by", sa.Text(), nullable=True),
+        sa.Column("about_date", sa.Date(), nullable=True),
+        sa.Column("said_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("live", sa.Boolean(), server_default=sa.text("true"), nullable=False),
+        sa.Column("invalidated_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("invalidated_by", sa.Uuid(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column(
+            "updated_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint("live = (invalidated_at IS NULL)", name=op.f("fact_live_check")),
+        sa.PrimaryKeyConstraint("shard_key", "generation_id", "fact_id", name=op.f("fact_pkey")),
+        schema=schema,
+        comment="What is known of an owner; an invalidated fact stays, with what took its place",
+    )
+    op.create_index(
+        "fact_fingerprint",
+        "fact",
+        ["shard_key", "generation_id", "fingerprint"],
+        unique=True,
+        schema=schema,
+        postgresql_where=sa.text("live"),
+    )
+    op.create_index(
+        "fact_recent",
+        "fact",
+        ["shard_key", "generation_id", sa.literal_column("said_at DESC")],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("live"),
+    )
+    op.create_table(
+        "fact_candidate",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.Column("ordinal", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("batch_id", sa.Uuid(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("seqs", sa.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("topics", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("said_by", sa.Text(), nullable=True),
+        sa.Column("about_date", sa.Date(), nullable=True),
+        sa.Column("said_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("prompt_hash", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint(
+            "shard_key", "generation_id", "event_id", "ordinal", name=op.f("fact_candidate_pkey")
+        ),
+        schema=schema,
+        comment="What extract found in one event; merge folds it into the owner's facts",
+    )
+    op.create_table(
+        "fact_revision",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("fact_id", sa.Uuid(), nullable=False),
+        sa.Column("revision", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("operation", sa.Text(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("fingerprint", sa.LargeBinary(), nullable=False),
+        sa.Column("lexemes", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("seqs", sa.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("extract_batch_id", sa.Uuid(), nullable=False),
+        sa.Column("merge_batch_id", sa.Uuid(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("prompt_hash", sa.Text(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "operation IN ('add', 'update', 'invalidate', 'duplicate')",
+            name=op.f("fact_revision_operation_check"),
+        ),
+        sa.PrimaryKeyConstraint(
+            "shard_key", "generation_id", "fact_id", "revision", name=op.f("fact_revision_pkey")
+        ),
+        schema=schema,
+        comment="A fact's history and provenance: which event and messages, prompt and model, did what",
+    )
+    op.create_table(
+        "flush_event",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("from_seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("message_count", sa.Integer(), nullable=False),
+        sa.Column("tokens", sa.BigInteger(), nullable=False),
+        sa.Column("version", sa.SmallInteger(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "cause IN ('threshold', 'idle', 'manual', 'import')", name=op.f("flush_event_cause_check")
+        ),
+        sa.CheckConstraint("through_seq >= from_seq", name=op.f("flush_event_range_check")),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "from_seq", name=op.f("flush_event_pkey")),
+        schema=schema,
+        comment="The outbox: one immutable row per flush",
+    )
+    op.create_index("flush_event_by_id", "flush_event", ["shard_key", "event_id"], unique=True, schema=schema)
+    op.create_table(
+        "generation",
+        sa.Column("generation_id", sa.Integer(), sa.Identity(always=True), nullable=False),
+        sa.Column("pipeline", sa.Text(), nullable=False),
+        sa.Column("version", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("entry_stage", sa.Text(), nullable=False),
+        sa.Column(
+            "config",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'::jsonb"),
+            nullable=False,
+        ),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint("state IN ('serving', 'feeding', 'retired')", name=op.f("generation_state_check")),
+        sa.PrimaryKeyConstraint("generation_id", name=op.f("generation_pkey")),
+        schema=schema,
+        comment="Which pipelines run, and which derivation of each one serves",
+    )
+    op.create_index(
+        "generation_serving",
+        "generation",
+        ["pipeline"],
+        unique=True,
+        schema=schema,
+        postgresql_where=sa.text("state = 'serving'"),
+    )
+    op.create_table(
+        "lane",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("scope_key", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("stage", sa.Text(), nullable=False),
+        sa.Column("lease_epoch", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("holder", sa.Uuid(), nullable=True),
+        sa.Column("leased_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("deadline_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column(
+            "next_attempt_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("postponements", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("failures", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("crashes", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("last_error", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("shard_key", "scope_key", "generation_id", "stage", name=op.f("lane_pkey")),
+        schema=schema,
+        comment="The lease of a lane: who drains it, under which epoch, and when it may be tried again",
+        postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.02"},
+    )
+    op.create_index(
+        "lane_held",
+        "lane",
+        ["holder"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("holder IS NOT NULL"),
+    )
+    op.create_table(
+        "message",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("tokens", sa.Integer(), nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
+        sa.Column("envelope", sa.JSON(), nullable=False),
+        sa.Column("metadata", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
+        sa.Column("calls", sa.JSON(), nullable=True),
+        sa.Column("answers", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "role IN ('system', 'developer', 'user', 'assistant', 'tool')", name=op.f("message_role_check")
+        ),
+        sa.CheckConstraint("tokens >= 0", name=op.f("message_tokens_check")),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "seq", name=op.f("message_pkey")),
+        schema=schema,
+        comment="The append-only log: no row is ever updated",
+    )
+    op.create_index(
+        "message_by_id", "message", ["shard_key", "incarnation", "id"], unique=True, schema=schema
+    )
+    op.create_table(
+        "model_call",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("call_id", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), nullable=False),
+        sa.Column("stage", sa.Text(), nullable=False),
+        sa.Column("batch_id", sa.Uuid(), nullable=False),
+        sa.Column("step", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("prompt_hash", sa.Text(), nullable=False),
+        sa.Column("input_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("output_tokens", sa.BigInteger(), nullable=False),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("shard_key", "call_id", name=op.f("model_call_pkey")),
+        schema=schema,
+        comment="The ledger of cost, without content",
+    )
+    op.create_table(
+        "receipt",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("stage", sa.Text(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("batch_id", sa.Uuid(), nullable=True),
+        sa.Column(
+            "applied_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint("outcome IN ('applied', 'void', 'dead')", name=op.f("receipt_outcome_check")),
+        sa.PrimaryKeyConstraint("shard_key", "event_id", "generation_id", "stage", name=op.f("receipt_pkey")),
+        schema=schema,
+        comment="That an event reached its end in a stage; written in the transaction of its effect",
+    )
+    op.create_table(
+        "session",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("incarnation", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False),
+        sa.Column("next_seq", sa.BigInteger(), server_default="1", nullable=False),
+        sa.Column("log_start_seq", sa.BigInteger(), server_default="1", nullable=False),
+        sa.Column("pinned_through", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("window_from", sa.BigInteger(), server_default="1", nullable=False),
+        sa.Column("flushed_through", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("pinned_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("window_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("replan_at_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("token_limit", sa.Integer(), nullable=False),
+        sa.Column("flush_at_tokens", sa.Integer(), nullable=False),
+        sa.Column("token_flush_size", sa.Integer(), nullable=False),
+        sa.Column("idle_seconds", sa.Integer(), nullable=True),
+        sa.Column(
+            "last_put_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("watched_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("session_id", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=True),
+        sa.Column("tokenizer", sa.Text(), nullable=False),
+        sa.Column("pipelines", sa.ARRAY(sa.Text()), nullable=False),
+        sa.CheckConstraint(
+            "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through AND flushed_through >= pinned_through AND window_from <= flushed_through + 1 AND flushed_through < next_seq",
+            name=op.f("session_marks_check"),
+        ),
+        sa.CheckConstraint("window_tokens >= 0 AND pinned_tokens >= 0", name=op.f("session_tokens_check")),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", name=op.f("session_pkey")),
+        schema=schema,
+        comment="One conversation: its marks, its token count and its policy",
+        postgresql_with={"fillfactor": "60", "autovacuum_vacuum_scale_factor": "0.02"},
+    )
+    op.create_table(
+        "session_owner",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("session_id", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=True),
+        sa.Column("owner_key", sa.Uuid(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("shard_key", name=op.f("session_owner_pkey")),
+        schema=schema,
+        comment="Directory: to whom a session id belongs; written once, before the session's first put",
+    )
+    op.create_index(
+        "session_owner_by_name", "session_owner", ["namespace", "session_id"], unique=True, schema=schema
+    )
+    op.create_index(
+        "session_owner_by_user",
+        "session_owner",
+        ["namespace", "user_id", "session_id"],
+        unique=False,
+        schema=schema,
+    )
+    op.create_table(
+        "watch",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("watch_id", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("check_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("cause IN ('idle', 'overdue')", name=op.f("watch_cause_check")),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "watch_id", name=op.f("watch_pkey")),
+        schema=schema,
+        comment="When the sweep looks at a session again: once per idle period, and after a crossing",
+    )
+    op.create_index("watch_by_time", "watch", ["check_at"], unique=False, schema=schema)
+    op.create_table(
+        "worker",
+        sa.Column("worker_id", sa.Uuid(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("pid", sa.Integer(), nullable=False),
+        sa.Column("version", sa.Text(), nullable=False),
+        sa.Column("stages", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column(
+            "started_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column(
+            "heartbeat_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("worker_id", name=op.f("worker_pkey")),
+        schema=schema,
+        comment="One heartbeat row per worker process; every lease it holds lives by it",
+    )
+
+    # A vector is read whole in a scan: out of line it would cost a second look-up per row (measured, 3x).
+    op.execute(in_schema("ALTER TABLE strandline.chunk ALTER COLUMN embedding SET STORAGE PLAIN", schema))
+    for name in ("put_v1", "flush_v1", "reset_v1"):
+        op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))

@@ -1,0 +1,45 @@
+"""Operations: each is written once, as a generator that yields what it wants done.
+
+A driver (``schemas.database`` for threads, ``schemas.async_database`` for asyncio) carries the steps
+out and sends back what came of them.  The operation itself does no I/O and knows no event loop, so the
+sync and the async half of the public surface are the same code.  (psycopg's own core is built so.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Run one named statement, alone in its transaction; the answer is a list of rows (tuples).
+
+    ``repeatable``: running it again after a lost connection does no harm (reads, and puts by id).
+    """
+
+    name: str
+    params: Mapping[str, Any]
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Call something that computes or blocks: inline for threads, in a thread for asyncio."""
+
+    call: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait so many seconds."""
+
+    seconds: float
+
+
+Step = Fetch | Run | Pause
+Operation = Generator[Step, Any, T]

@@ -1,0 +1,92 @@
+"""A session's policy: limits, flush size, idle time, tokenizer and pipelines.
+
+The first put stores it on the session's row; flushes, sweeps and other processes use what is stored.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import lru_cache
+
+from strandline.schemas.errors import ConfigurationError
+
+logger = logging.getLogger("strandline.policy")
+
+DEFAULT_TOKEN_LIMIT = 30_000
+DEFAULT_HISTORY_RATIO = 0.7
+DEFAULT_FLUSH_SIZE = 3_000
+DEFAULT_IDLE_SECONDS = 600
+FLUSH_SIZE_REPAIR_RATIO = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a session is created with; token counts are those of its tokenizer.
+
+    Attributes:
+        token_limit: what a read may fill, long-term memory included.
+        flush_at_tokens: the mark; a put that lifts the short-term tokens above it flushes.
+        token_flush_size: how much leaves, at least, in one flush event.
+        idle_seconds: a session without puts for so long is delivered; None: never.
+        tokenizer: its name, for other processes to see.
+        pipelines: the pipelines that its flush events feed; empty: messages are only archived.
+    """
+
+    token_limit: int
+    flush_at_tokens: int
+    token_flush_size: int
+    idle_seconds: int | None
+    tokenizer: str
+    pipelines: tuple[str, ...]
+
+
+def make_policy(
+    *,
+    token_limit: int = DEFAULT_TOKEN_LIMIT,
+    chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
+    token_flush_size: int = DEFAULT_FLUSH_SIZE,
+    idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
+    tokenizer: str,
+    pipelines: tuple[str, ...],
+) -> Policy:
+    """Check the limits and derive the mark.
+
+    A flush size above the token limit is set to 0.7 of the limit, as LlamaIndex does, and logged.
+
+    Raises:
+        ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
+    """
+    _check_positive("token_limit", token_limit)
+    _check_positive("token_flush_size", token_flush_size)
+    if idle_seconds is not None:
+        _check_positive("idle_seconds", idle_seconds)
+    if not 0 < chat_history_token_ratio <= 1:
+        raise ConfigurationError(
+            f"chat_history_token_ratio is {chat_history_token_ratio}; it must be above 0 and at most 1"
+        )
+    if token_flush_size > token_limit:
+        token_flush_size = _repaired_flush_size(token_flush_size, token_limit)
+    return Policy(
+        token_limit=token_limit,
+        flush_at_tokens=max(1, int(token_limit * chat_history_token_ratio)),
+        token_flush_size=token_flush_size,
+        idle_seconds=idle_seconds,
+        tokenizer=tokenizer,
+        pipelines=pipelines,
+    )
+
+
+@lru_cache(maxsize=256)
+def _repaired_flush_size(token_flush_size: int, token_limit: int) -> int:
+    """The flush size that takes the place of one above the limit; said once, not per request."""
+    repaired = max(1, int(token_limit * FLUSH_SIZE_REPAIR_RATIO))
+    logger.warning(
+        "token_flush_size %d is above token_limit %d: using %d", token_flush_size, token_limit, repaired
+    )
+    return repaired
+
+
+def _check_positive(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise ConfigurationError(f"{name} is {value!r}; it must be a whole number above 0")

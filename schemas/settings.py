@@ -1,0 +1,117 @@
+"""Settings: typed, validated, and read from the environment once, at the edge of a process.
+
+Every name is ``STRANDLINE_`` plus the field in capitals, units in the name.  The two settings that
+OpenAI's own SDK reads keep their own names.  Nothing below the edge reads the environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import platformdirs
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from strandline.schemas.errors import ConfigurationError
+
+Backend = Literal["auto", "local", "openai"]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Settings(BaseSettings):
+    """All settings of producers, workers and the command line.
+
+    Policy (token limits and the like) is not here: it belongs to a session and is stored with it.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="STRANDLINE_", frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True
+    )
+
+    # Where things are.
+    database_url: SecretStr | None = Field(None, description="Postgres; unset means the embedded server")
+    database_schema: str = Field("strandline", pattern=r"^[a-z_][a-z0-9_]{0,50}$")
+    broker_url: SecretStr | None = Field(None, description="Redis or RabbitMQ, as Celery spells it")
+    home: Path = Field(default_factory=lambda: platformdirs.user_data_path("strandline"))
+    embedded: Literal["auto", "never"] = "auto"
+
+    # Connections.
+    pool_max_size: int = Field(16, ge=1, le=500)
+    pool_timeout_seconds: Positive = 10.0
+    connect_timeout_seconds: Positive = 5.0
+    statement_timeout_seconds: Positive = 30.0
+
+    # Bounds on what a put accepts.
+    max_content_bytes: int = Field(1_000_000, ge=1)
+    max_metadata_bytes: int = Field(16_384, ge=2)
+    max_messages_per_put: int = Field(1_000, ge=1)
+
+    # Models.  The key and the base URL are read under the names that OpenAI's SDK gives them.
+    openai_api_key: SecretStr | None = Field(None, validation_alias="OPENAI_API_KEY")
+    openai_base_url: str | None = Field(None, validation_alias="OPENAI_BASE_URL")
+    text_backend: Backend = "auto"
+    embedding_backend: Backend = "auto"
+    facts_model: str = "gpt-4.1-mini"
+    summary_model: str = "gpt-4.1-mini"
+    embedding_model: str = "text-embedding-3-small"
+    embedding_dimensions: int = Field(1536, ge=1, le=3900)
+    model_timeout_seconds: Positive = 60.0
+    query_embedding_timeout_seconds: Positive = 0.5
+    summary_max_tokens: int = Field(400, ge=16)
+
+    # Custom blocks: "package.module:Class", comma-separated.
+    blocks: str = ""
+
+    # Workers.
+    worker_concurrency: int = Field(16, ge=1, le=1000)
+    batch_token_budget: int = Field(8_000, ge=1)
+    heartbeat_interval_seconds: Positive = 1.0
+    worker_dead_after_seconds: Positive = 5.0
+    lease_deadline_seconds: Positive = 600.0
+    sweep_interval_seconds: Positive = 1.0
+    sweep_batch_size: int = Field(200, ge=1, le=10_000)
+    retry_base_seconds: Positive = 1.0
+    retry_max_seconds: Positive = 60.0
+    max_failures: int = Field(8, ge=1, description="attempts that fail alone before a dead letter")
+    max_crashes: int = Field(20, ge=1, description="attempts ended by a crash before a dead letter")
+
+    @property
+    def has_openai(self) -> bool:
+        """True when a key or a base URL names a real model server."""
+        return self.openai_api_key is not None or self.openai_base_url is not None
+
+    @property
+    def text_model_kind(self) -> Literal["local", "openai"]:
+        """Which family extracts, merges and summarises: what was chosen, else what is configured."""
+        if self.text_backend != "auto":
+            return self.text_backend
+        return "openai" if self.has_openai else "local"
+
+    @property
+    def embedder_kind(self) -> Literal["local", "openai"]:
+        """Which family embeds: what was chosen, else what is configured."""
+        if self.embedding_backend != "auto":
+            return self.embedding_backend
+        return "openai" if self.has_openai else "local"
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Read the environment once and apply ``overrides`` (field names) on top.
+
+    Raises:
+        ConfigurationError: naming each variable that cannot be used, and why.
+    """
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise ConfigurationError(_describe(error)) from None
+
+
+def _describe(error: ValidationError) -> str:
+    lines = []
+    for item in error.errors(include_input=False, include_url=False):
+        name = str(item["loc"][0])
+        variable = name if name.isupper() else f"STRANDLINE_{name.upper()}"
+        lines.append(f"{variable}: {item['msg']}")
+    return "Settings cannot be used. " + "; ".join(lines)

@@ -1,0 +1,299 @@
+-- What the engine runs to drain a lane.  Nothing here locks a row that a producer writes.
+
+-- name: claim_lane
+-- Take a lane that is free, or whose holder is dead or past its deadline, and that has work.
+-- A lane whose holder is in the middle of a transaction is passed over, not waited for.
+WITH free AS (
+    SELECT l.holder FROM strandline.lane l
+    WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
+        AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s
+        AND l.next_attempt_at <= clock_timestamp()
+        AND (l.holder IS NULL OR l.deadline_at < clock_timestamp() OR NOT EXISTS (
+            SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
+                AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)))
+        AND EXISTS (
+            SELECT FROM strandline.due d WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+                AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s)
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE strandline.lane l SET
+    lease_epoch = l.lease_epoch + 1, holder = %(worker_id)s, leased_at = clock_timestamp(),
+    deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s),
+    crashes = l.crashes + (free.holder IS NOT NULL)::integer
+FROM free
+WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
+    AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s
+RETURNING l.lease_epoch, l.postponements, l.failures, l.crashes
+
+-- name: open_lane
+-- Make the lane's row, once, where there is work for it.
+INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
+SELECT %(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s
+WHERE EXISTS (
+    SELECT FROM strandline.due d WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s)
+ON CONFLICT DO NOTHING
+RETURNING lease_epoch
+
+-- name: release_lane
+-- Give the lane back, with its next attempt postponed where something failed.
+UPDATE strandline.lane SET
+    holder = NULL, deadline_at = NULL, crashes = 0,
+    postponements = %(postponements)s, failures = %(failures)s, last_error = %(last_error)s,
+    next_attempt_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
+WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+    AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
+
+-- name: hold_lane
+-- Lock the lease inside a transaction; no row means that it was taken away.
+SELECT 1 FROM strandline.lane
+WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+    AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
+FOR UPDATE
+
+-- name: renew_lane
+-- A batch is done: the next one has the whole deadline again, and what failed before no longer counts.
+UPDATE strandline.lane SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
+    deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
+WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+    AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
+RETURNING lease_epoch
+
+-- name: hand_back_lanes
+-- Lanes that this worker holds by the table but drains no more: their release did not get through.
+UPDATE strandline.lane l SET holder = NULL, deadline_at = NULL
+WHERE l.holder = %(worker_id)s AND l.leased_at < clock_timestamp() - interval '1 second'
+    AND NOT EXISTS (
+        SELECT FROM unnest(%(shard_keys)s::uuid[], %(scope_keys)s::uuid[], %(generation_ids)s::integer[],
+            %(stages)s::text[]) AS active (shard_key, scope_key, generation_id, stage)
+        WHERE active.shard_key = l.shard_key AND active.scope_key = l.scope_key
+            AND active.generation_id = l.generation_id AND active.stage = l.stage)
+
+-- name: clear_void
+-- Work from before a reset: its due rows go, and a receipt says why.
+WITH gone AS (
+    DELETE FROM strandline.due d
+    WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
+        AND NOT EXISTS (
+            SELECT FROM strandline.session s WHERE s.shard_key = d.shard_key
+                AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
+    RETURNING d.event_id
+)
+INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
+SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, 'void' FROM gone
+ON CONFLICT DO NOTHING
+RETURNING event_id
+
+-- name: open_batch
+-- The batch that an earlier holder left open, if any, with how many of its events are still due.
+SELECT b.batch_id, b.event_ids, (
+    SELECT count(*) FROM strandline.due d WHERE d.shard_key = b.shard_key AND d.scope_key = b.scope_key
+        AND d.generation_id = b.generation_id AND d.stage = b.stage AND d.event_id = ANY (b.event_ids)
+    ) AS still_due
+FROM strandline.batch b
+WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s
+    AND b.generation_id = %(generation_id)s AND b.stage = %(stage)s AND b.state = 'open'
+
+-- name: due_in_lane
+-- What the lane has to do, in its order; was_split marks events that failed in company before.
+SELECT d.event_id, d.tokens, EXISTS (
+    SELECT FROM strandline.batch b WHERE b.shard_key = d.shard_key AND b.scope_key = d.scope_key
+        AND b.generation_id = d.generation_id AND b.stage = d.stage AND b.state = 'split'
+        AND b.event_ids @> ARRAY[d.event_id]) AS was_split
+FROM strandline.due d
+WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+    AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
+ORDER BY CASE WHEN d.scope_key = d.session_key THEN d.from_seq END, d.created_at, d.session_key, d.from_seq
+LIMIT %(limit)s
+
+-- name: insert_batch
+-- Fix which events the next model call covers.
+INSERT INTO strandline.batch (shard_key, batch_id, scope_key, generation_id, stage, lease_epoch, event_ids)
+VALUES (%(shard_key)s, %(batch_id)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(lease_epoch)s,
+    %(event_ids)s::uuid[])
+
+-- name: close_batch
+-- The batch is over: applied, void, split or dead.
+UPDATE strandline.batch SET state = %(state)s, closed_at = clock_timestamp()
+WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'open'
+RETURNING batch_id
+
+-- name: batch_events
+-- The events of a batch in its order, and whether each still belongs to its session's incarnation.
+SELECT e.event_id, e.shard_key, e.session_key, e.incarnation, e.cause, e.from_seq, e.through_seq,
+    e.message_count, e.tokens, e.version, e.created_at,
+    EXISTS (SELECT FROM strandline.session s WHERE s.shard_key = e.shard_key
+        AND s.session_key = e.session_key AND s.incarnation = e.incarnation) AS current
+FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
+JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = wanted.event_id
+ORDER BY wanted.place
+
+-- name: range_messages
+-- The messages of one event.
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq BETWEEN %(from_seq)s AND %(through_seq)s
+ORDER BY m.seq
+
+-- name: stored_answer
+-- A raw answer that an earlier attempt stored.
+SELECT model, prompt_hash, body FROM strandline.answer
+WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND step = %(step)s
+
+-- name: store_answer
+-- Store a raw answer and its cost, if the lease still holds; an answer already there stays.
+WITH held AS (
+    SELECT 1 FROM strandline.lane
+    WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+        AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
+    FOR UPDATE
+), stored AS (
+    INSERT INTO strandline.answer (shard_key, batch_id, step, model, prompt_hash, body)
+    SELECT %(shard_key)s, %(batch_id)s, %(step)s, %(model)s, %(prompt_hash)s, %(body)s FROM held
+    ON CONFLICT DO NOTHING
+)
+INSERT INTO strandline.model_call (shard_key, call_id, generation_id, stage, batch_id, step, model,
+    prompt_hash, input_tokens, output_tokens, seconds)
+SELECT %(shard_key)s, gen_random_uuid(), %(generation_id)s, %(stage)s, %(batch_id)s, %(step)s, %(model)s,
+    %(prompt_hash)s, %(input_tokens)s, %(output_tokens)s, %(seconds)s FROM held
+RETURNING call_id
+
+-- name: finish_events
+-- The effect is written: the work is no longer due, and the receipt says how it ended.
+WITH gone AS (
+    DELETE FROM strandline.due d
+    WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
+        AND d.event_id = ANY (%(event_ids)s::uuid[])
+    RETURNING d.event_id
+)
+INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
+SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, %(outcome)s, %(batch_id)s FROM gone
+RETURNING event_id
+
+-- name: bury_event
+-- Go past an event that cannot be applied: a dead letter, whose messages stay in the tail.
+INSERT INTO strandline.dead_letter (shard_key, session_key, generation_id, stage, from_seq, through_seq,
+    scope_key, event_id, incarnation, batch_id, reason)
+SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq, d.through_seq, d.scope_key,
+    d.event_id, d.incarnation, %(batch_id)s, %(reason)s
+FROM strandline.due d
+WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s AND d.generation_id = %(generation_id)s
+    AND d.stage = %(stage)s AND d.event_id = %(event_id)s
+ON CONFLICT DO NOTHING
+
+-- name: pass_on
+-- Make the events due in the pipeline's next stage, on the owner's lane.
+INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
+    scope_key, event_id, incarnation, tokens)
+SELECT e.shard_key, e.session_key, %(generation_id)s, %(next_stage)s, e.from_seq, e.through_seq,
+    %(scope_key)s, e.event_id, e.incarnation, %(tokens)s
+FROM strandline.flush_event e
+WHERE e.shard_key = %(shard_key)s AND e.event_id = ANY (%(event_ids)s::uuid[])
+
+-- name: insert_receipts
+-- A later stage has nothing to do for these events.
+INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
+SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, 'applied', %(batch_id)s
+FROM unnest(%(event_ids)s::uuid[]) AS passed (event_id)
+
+-- name: insert_candidates
+-- What extract found.
+INSERT INTO strandline.fact_candidate (shard_key, generation_id, event_id, ordinal, session_key, batch_id,
+    text, seqs, topics, said_by, about_date, said_at, model, prompt_hash)
+SELECT %(shard_key)s, %(generation_id)s, c.event_id, c.ordinal, c.session_key, %(batch_id)s, c.text,
+    c.seqs, c.topics, c.said_by, c.about_date, c.said_at, %(model)s, %(prompt_hash)s
+FROM json_to_recordset(%(candidates)s::json) AS c (
+    event_id uuid, ordinal integer, session_key uuid, text text, seqs bigint[], topics text[],
+    said_by text, about_date date, said_at timestamptz)
+
+-- name: pending_candidates
+-- What merge has to fold in, in the order of its batch.
+SELECT c.event_id, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date, c.said_at,
+    c.model, c.prompt_hash
+FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
+JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s
+    AND c.generation_id = %(generation_id)s AND c.event_id = wanted.event_id
+ORDER BY wanted.place, c.ordinal
+
+-- name: related_facts
+-- The owner's live facts that share words with the candidates, closest first.
+SELECT f.fact_id, f.text, f.said_at, f.fingerprint FROM strandline.fact f
+CROSS JOIN LATERAL (
+    SELECT count(*) AS shared FROM unnest(f.lexemes) AS l (lexeme)
+    WHERE l.lexeme = ANY (%(lexemes)s::text[])) AS overlap
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
+    AND (f.lexemes && %(lexemes)s::text[] OR f.fingerprint = ANY (%(fingerprints)s::bytea[]))
+ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC, f.fact_id
+LIMIT %(limit)s
+
+-- name: add_fact
+-- A new fact; one with the same words that is live already is kept instead, and named.
+INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
+    said_by, about_date, said_at)
+VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
+    %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s)
+ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
+    DO UPDATE SET updated_at = clock_timestamp(), said_at = greatest(fact.said_at, excluded.said_at)
+RETURNING fact_id
+
+-- name: update_fact
+-- The fact as it is now known; what it was stays in its revisions.
+UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
+    topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
+    about_date = coalesce(%(about_date)s, f.about_date), said_at = greatest(f.said_at, %(said_at)s),
+    updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+    AND f.live AND NOT EXISTS (
+        SELECT FROM strandline.fact o WHERE o.shard_key = f.shard_key AND o.live
+            AND o.generation_id = f.generation_id AND o.fingerprint = %(fingerprint)s
+            AND o.fact_id <> f.fact_id)
+RETURNING f.fact_id
+
+-- name: confirm_fact
+-- Said again: only when it was last said changes.
+UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(said_at)s), updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+RETURNING f.fact_id
+
+-- name: invalidate_fact
+-- It was true and no longer is; it stays, with what took its place.
+UPDATE strandline.fact f SET live = false, invalidated_at = clock_timestamp(), invalidated_by = %(by_fact_id)s,
+    updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s AND f.live
+RETURNING f.fact_id
+
+-- name: insert_revision
+-- Provenance: what was done to a fact, from which event and messages, by which prompt and model.
+INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
+    fingerprint, lexemes, event_id, session_key, seqs, extract_batch_id, merge_batch_id, model, prompt_hash)
+SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, coalesce(max(r.revision), 0) + 1, %(operation)s,
+    %(text)s, %(fingerprint)s, %(lexemes)s::text[], %(event_id)s, %(session_key)s, %(seqs)s::bigint[],
+    %(extract_batch_id)s, %(merge_batch_id)s, %(model)s, %(prompt_hash)s
+FROM strandline.fact_revision r
+WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
+
+-- name: latest_state
+-- The state before a range: what a folding pipeline goes on from.
+SELECT state::text, through_seq FROM strandline.block_state
+WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+    AND through_seq < %(from_seq)s
+ORDER BY through_seq DESC LIMIT 1
+
+-- name: insert_state
+-- The state after a batch.
+INSERT INTO strandline.block_state (shard_key, scope_key, generation_id, through_seq, state, batch_id)
+VALUES (%(shard_key)s, %(scope_key)s, %(generation_id)s, %(through_seq)s, %(state)s::jsonb, %(batch_id)s)
+
+-- name: insert_chunks
+-- Searchable pieces with their lexemes and vectors.
+INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
+    event_id, batch_id, length, lexemes, embedding)
+SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
+    %(batch_id)s, c.length, c.lexemes::tsvector, c.embedding::halfvec
+FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integer[],
+    %(through_seqs)s::bigint[], %(event_ids)s::uuid[], %(lengths)s::integer[], %(lexemes)s::text[],
+    %(embeddings)s::text[])
+    AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding)

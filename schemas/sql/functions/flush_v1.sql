@@ -1,0 +1,63 @@
+-- flush_v1: move a session's marks by compare-and-set, record the events, and make the work due.
+--
+-- All or nothing, in one statement: the marks move only if they and the incarnation are still what the
+-- plan was made from.  No row comes back when another flush, or a reset, was first.
+-- Returns the lanes that now have work.
+CREATE FUNCTION strandline.flush_v1(
+    p_shard_key uuid,
+    p_session_key uuid,
+    p_incarnation uuid,
+    p_old_window_from bigint,
+    p_old_flushed_through bigint,
+    p_window_from bigint,
+    p_flushed_through bigint,
+    p_tokens_out bigint,
+    p_cause text,
+    p_event_ids uuid[],
+    p_from_seqs bigint[],
+    p_through_seqs bigint[],
+    p_tokens bigint[],
+    p_messages integer[],
+    p_version smallint
+) RETURNS TABLE (generation_id integer, stage text)
+LANGUAGE plpgsql AS $function$
+#variable_conflict use_column
+DECLARE
+    fed text[];
+BEGIN
+    UPDATE strandline.session t SET
+            window_from = p_window_from, flushed_through = p_flushed_through,
+            window_tokens = t.window_tokens - p_tokens_out, replan_at_tokens = 0
+        WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
+          AND t.incarnation = p_incarnation
+          AND t.window_from = p_old_window_from AND t.flushed_through = p_old_flushed_through
+        RETURNING t.pipelines INTO fed;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    INSERT INTO strandline.flush_event (
+            shard_key, session_key, from_seq, through_seq, event_id, incarnation, cause,
+            message_count, tokens, version)
+        SELECT p_shard_key, p_session_key, e.from_seq, e.through_seq, e.event_id, p_incarnation,
+            p_cause, e.messages, e.tokens, p_version
+        FROM unnest(p_event_ids, p_from_seqs, p_through_seqs, p_tokens, p_messages)
+            AS e (event_id, from_seq, through_seq, tokens, messages);
+    INSERT INTO strandline.due (
+            shard_key, session_key, generation_id, stage, from_seq, through_seq, scope_key, event_id,
+            incarnation, tokens)
+        SELECT p_shard_key, p_session_key, g.generation_id, g.entry_stage, e.from_seq, e.through_seq,
+            p_session_key, e.event_id, p_incarnation, e.tokens
+        FROM unnest(p_event_ids, p_from_seqs, p_through_seqs, p_tokens)
+            AS e (event_id, from_seq, through_seq, tokens)
+        CROSS JOIN strandline.generation g
+        WHERE g.pipeline = ANY (fed) AND g.state IN ('serving', 'feeding');
+    RETURN QUERY
+        SELECT g.generation_id, g.entry_stage FROM strandline.generation g
+        WHERE g.pipeline = ANY (fed) AND g.state IN ('serving', 'feeding')
+          AND cardinality(p_event_ids) > 0;
+    IF NOT FOUND THEN
+        -- Won, with nothing to ring: say so with one empty row.
+        RETURN QUERY SELECT NULL::integer, NULL::text;
+    END IF;
+END
+$function$;

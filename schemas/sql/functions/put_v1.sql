@@ -1,0 +1,146 @@
+-- put_v1: accept messages into one session, in one statement.
+--
+-- Locks the session row first, and only then looks up the ids: each statement of a VOLATILE function
+-- sees what was committed before it began, so a retry that waited on the lock finds what its first
+-- attempt wrote.  (As one CTE this is as fast and wrong: its snapshot is from before the wait.)
+--
+-- status: 'ok'; 'unclaimed' (no such session yet, and p_claimed is false); 'conflict' (detail is the
+-- id that was used with other content); 'unknown_pipeline' (detail names what is not registered).
+-- Whatever is not 'ok' has stored nothing.
+CREATE FUNCTION strandline.put_v1(
+    p_shard_key uuid,
+    p_session_key uuid,
+    p_claimed boolean,
+    p_session jsonb,
+    p_ids text[],
+    p_roles text[],
+    p_tokens integer[],
+    p_digests bytea[],
+    p_envelopes text[],
+    p_metadata text[],
+    p_created_at timestamptz[],
+    p_calls text[],
+    p_answers text[]
+) RETURNS TABLE (status text, detail text, seqs bigint[], crossed boolean)
+LANGUAGE plpgsql AS $function$
+#variable_conflict use_column
+DECLARE
+    s strandline.session%ROWTYPE;
+    accepted_at timestamptz;
+    known integer;
+    added integer;
+    head integer := 0;
+    head_tokens bigint := 0;
+    all_tokens bigint;
+BEGIN
+    SELECT * INTO s FROM strandline.session t
+        WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        IF NOT p_claimed THEN
+            status := 'unclaimed';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        SELECT string_agg(wanted.name, ', ') INTO detail
+            FROM jsonb_array_elements_text(p_session -> 'pipelines') AS wanted (name)
+            WHERE NOT EXISTS (
+                SELECT FROM strandline.generation g WHERE g.pipeline = wanted.name AND g.state = 'serving');
+        IF detail IS NOT NULL THEN
+            status := 'unknown_pipeline';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        INSERT INTO strandline.session (
+            shard_key, session_key, namespace, session_id, user_id, token_limit, flush_at_tokens,
+            token_flush_size, idle_seconds, tokenizer, pipelines)
+        SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
+            n.flush_at_tokens, n.token_flush_size, n.idle_seconds, n.tokenizer, n.pipelines
+        FROM jsonb_to_record(p_session) AS n (
+            namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
+            token_flush_size integer, idle_seconds integer, tokenizer text, pipelines text[])
+        ON CONFLICT DO NOTHING;
+        SELECT * INTO s FROM strandline.session t
+            WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
+    END IF;
+    accepted_at := clock_timestamp();
+
+    SELECT array_agg(m.seq ORDER BY given.place), count(m.seq),
+           min(given.id) FILTER (WHERE m.digest <> given.digest)
+        INTO seqs, known, detail
+        FROM unnest(p_ids, p_digests) WITH ORDINALITY AS given (id, digest, place)
+        LEFT JOIN strandline.message m
+            ON m.shard_key = p_shard_key AND m.incarnation = s.incarnation AND m.id = given.id;
+    IF detail IS NOT NULL THEN
+        status := 'conflict';
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    status := 'ok';
+    added := cardinality(p_ids) - known;
+    crossed := false;
+    IF added = 0 THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+
+    WITH fresh AS (
+        SELECT given.*, s.next_seq - 1 + row_number() OVER (ORDER BY given.place) AS seq
+        FROM unnest(seqs, p_ids, p_roles, p_tokens, p_digests, p_envelopes, p_metadata, p_created_at,
+                    p_calls, p_answers) WITH ORDINALITY
+            AS given (had, id, role, tokens, digest, envelope, metadata, created_at, calls, answers, place)
+        WHERE given.had IS NULL
+    ), stored AS (
+        INSERT INTO strandline.message (
+            shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata,
+            calls, answers, created_at)
+        SELECT p_shard_key, p_session_key, f.seq, s.incarnation, f.id, f.role, f.tokens, f.digest,
+            f.envelope::json, f.metadata::jsonb, f.calls::json, f.answers,
+            coalesce(f.created_at, accepted_at)
+        FROM fresh f
+    ), placed AS (
+        SELECT given.place, coalesce(given.had, f.seq) AS seq
+        FROM unnest(seqs) WITH ORDINALITY AS given (had, place) LEFT JOIN fresh f USING (place)
+    ), opening AS (
+        -- Only a session that so far holds nothing but its head can have that head grow.
+        SELECT count(*) AS messages, coalesce(sum(f.tokens), 0) AS tokens FROM fresh f
+        WHERE s.next_seq = s.pinned_through + 1
+          AND NOT EXISTS (
+            SELECT FROM fresh e WHERE e.seq <= f.seq AND e.role NOT IN ('system', 'developer'))
+    )
+    SELECT (SELECT array_agg(p.seq ORDER BY p.place) FROM placed p),
+           (SELECT sum(f.tokens) FROM fresh f), o.messages, o.tokens
+        INTO seqs, all_tokens, head, head_tokens
+        FROM opening o;
+
+    s.next_seq := s.next_seq + added;
+    s.window_tokens := s.window_tokens + all_tokens - head_tokens;
+    IF head > 0 THEN
+        s.pinned_through := s.pinned_through + head;
+        s.pinned_tokens := s.pinned_tokens + head_tokens;
+        s.window_from := s.pinned_through + 1;
+        s.flushed_through := s.pinned_through;
+    END IF;
+    IF 'user' = ANY (p_roles) THEN
+        s.replan_at_tokens := 0;
+    END IF;
+    crossed := s.pinned_tokens + s.window_tokens > greatest(s.flush_at_tokens, s.replan_at_tokens - 1);
+
+    IF s.idle_seconds IS NOT NULL AND (s.watched_until IS NULL OR s.watched_until < accepted_at) THEN
+        s.watched_until := accepted_at + make_interval(secs => s.idle_seconds);
+        INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
+            VALUES (p_shard_key, p_session_key, 'idle', s.watched_until);
+    END IF;
+    IF crossed THEN
+        -- The caller flushes at once; this is for the case that it dies before it does.
+        INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
+            VALUES (p_shard_key, p_session_key, 'overdue', accepted_at + interval '3 seconds');
+    END IF;
+    UPDATE strandline.session t SET
+            next_seq = s.next_seq, window_tokens = s.window_tokens, pinned_through = s.pinned_through,
+            pinned_tokens = s.pinned_tokens, window_from = s.window_from,
+            flushed_through = s.flushed_through, replan_at_tokens = s.replan_at_tokens,
+            watched_until = s.watched_until, last_put_at = accepted_at
+        WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
+    RETURN NEXT;
+END
+$function$;

@@ -1,0 +1,111 @@
+-- What keeps the pipeline running and shows how it is: registry, heartbeat, sweep, status.
+
+-- name: register_generation
+-- The first derivation of a pipeline in this database; one that serves already stays.
+INSERT INTO strandline.generation (pipeline, version, state, entry_stage, config)
+VALUES (%(pipeline)s, %(version)s, 'serving', %(entry_stage)s, %(config)s::jsonb)
+ON CONFLICT (pipeline) WHERE state = 'serving' DO NOTHING
+
+-- name: serving_generations
+-- Which derivation of each pipeline serves.
+SELECT generation_id, pipeline, version, config::text FROM strandline.generation WHERE state = 'serving'
+ORDER BY pipeline
+
+-- name: beat
+-- This worker lives; the database's time counts.
+INSERT INTO strandline.worker (worker_id, host, pid, version, stages)
+VALUES (%(worker_id)s, %(host)s, %(pid)s, %(version)s, %(stages)s::text[])
+ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp()
+
+-- name: leave
+-- This worker is gone, and says so.
+DELETE FROM strandline.worker WHERE worker_id = %(worker_id)s
+
+-- name: forget_dead_workers
+-- Heartbeat rows of workers that died long ago.
+DELETE FROM strandline.worker WHERE heartbeat_at < clock_timestamp() - interval '1 hour'
+
+-- name: ring_due
+-- Lanes with work that nobody picked up: postpone the next look, and say which they are.
+-- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.
+WITH ripe AS (
+    SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq FROM strandline.due d
+    WHERE d.ring_at <= clock_timestamp() AND d.stage = ANY (%(stages)s::text[])
+    ORDER BY d.ring_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), rung AS (
+    UPDATE strandline.due d SET rings = d.rings + 1,
+        ring_at = clock_timestamp() + make_interval(secs => least(8, power(2, d.rings + 1)) * (0.75 + random() / 2))
+    FROM ripe r
+    WHERE d.shard_key = r.shard_key AND d.session_key = r.session_key
+        AND d.generation_id = r.generation_id AND d.stage = r.stage AND d.from_seq = r.from_seq
+    RETURNING d.shard_key, d.scope_key, d.generation_id, d.stage
+)
+SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung
+
+-- name: ripe_watches
+-- Sessions that it is time to look at.  Nothing is locked: a flush is a compare-and-set.
+SELECT w.shard_key, w.session_key, w.watch_id, w.cause FROM strandline.watch w
+WHERE w.check_at <= clock_timestamp() ORDER BY w.check_at LIMIT %(limit)s
+
+-- name: end_watch
+-- Looked at.
+DELETE FROM strandline.watch
+WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id = %(watch_id)s
+
+-- name: watch_again
+-- The session was used since: replace this watch by one for when it will have been idle for its time.
+WITH ended AS (
+    DELETE FROM strandline.watch
+    WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id = %(watch_id)s
+    RETURNING shard_key, session_key
+)
+INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
+SELECT shard_key, session_key, 'idle', clock_timestamp() + make_interval(secs => %(wait_seconds)s) FROM ended
+
+-- name: status_pipelines
+-- Per stage: what is due, held, dead, and how old the oldest work is.
+SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
+    SELECT coalesce(json_agg(x), '[]') FROM (
+        SELECT d.stage, count(*) AS due, extract(epoch FROM clock_timestamp() - min(d.created_at)) AS lag_seconds
+        FROM strandline.due d WHERE d.generation_id = g.generation_id GROUP BY d.stage) AS x)::text AS due, (
+    SELECT coalesce(json_agg(x), '[]') FROM (
+        SELECT l.stage, count(*) AS leased FROM strandline.lane l
+        JOIN strandline.worker w ON w.worker_id = l.holder
+        WHERE l.generation_id = g.generation_id AND l.holder IS NOT NULL
+            AND l.deadline_at > clock_timestamp()
+            AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)
+        GROUP BY l.stage) AS x)::text AS leased, (
+    SELECT coalesce(json_agg(x), '[]') FROM (
+        SELECT d.stage, count(*) AS dead FROM strandline.dead_letter d
+        WHERE d.generation_id = g.generation_id GROUP BY d.stage) AS x)::text AS dead
+FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.generation_id
+
+-- name: status_totals
+-- How much there is.
+SELECT (SELECT count(*) FROM strandline.session) AS sessions,
+    (SELECT count(*) FROM strandline.message) AS messages,
+    (SELECT count(*) FROM strandline.flush_event) AS events,
+    (SELECT count(*) FROM strandline.fact WHERE live) AS facts,
+    (SELECT count(*) FROM strandline.chunk) AS chunks,
+    (SELECT count(*) FROM strandline.model_call) AS model_calls,
+    (SELECT coalesce(sum(input_tokens + output_tokens), 0)::bigint FROM strandline.model_call) AS model_tokens
+
+-- name: status_workers
+-- Who is alive, and what each one serves.
+SELECT worker_id, host, pid, version, stages, started_at,
+    extract(epoch FROM clock_timestamp() - heartbeat_at) AS beat_seconds_ago
+FROM strandline.worker
+WHERE heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)
+ORDER BY started_at
+
+-- name: find_sessions
+-- Sessions of a namespace by name or user, for commands.
+SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
+WHERE o.namespace = %(namespace)s
+    AND (%(session_id)s::text IS NULL OR o.session_id = %(session_id)s)
+    AND (%(user_id)s::text IS NULL OR o.user_id = %(user_id)s)
+ORDER BY o.session_id LIMIT %(limit)s
+
+-- name: schema_revision
+-- Which migration the tables are at.
+SELECT version_num FROM strandline.alembic_version

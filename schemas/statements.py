@@ -1,0 +1,45 @@
+"""The statements: SQL read from the ``.sql`` files, addressed by name, bound to one schema.
+
+In the files the tables stand as ``strandline.…``; another schema name is put in its place when a
+process starts.  That name is checked by the settings, and never comes from a request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+
+_FILES = ("producing.sql", "consuming.sql", "operating.sql")
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_QUALIFIER = re.compile(r"\bstrandline\.")
+FUNCTIONS = ("put_v1", "flush_v1", "reset_v1")
+
+
+@cache
+def statements(schema: str) -> Mapping[str, str]:
+    """All statements by name, for tables that live in ``schema``."""
+    found: dict[str, str] = {}
+    for file in _FILES:
+        pieces = _NAME.split(_read(file))[1:]
+        for name, body in zip(pieces[::2], pieces[1::2], strict=True):
+            if name in found:
+                raise ValueError(f"statement {name!r} is defined twice")
+            found[name] = in_schema(body.strip(), schema)
+    return MappingProxyType(found)
+
+
+def function_source(name: str, schema: str) -> str:
+    """The ``CREATE FUNCTION`` text of a stored function; its name ends in its version."""
+    return in_schema(_read(f"functions/{name}.sql"), schema)
+
+
+def in_schema(sql: str, schema: str) -> str:
+    """``sql`` with its tables and functions qualified by ``schema``."""
+    return _QUALIFIER.sub(f"{schema}.", sql)
+
+
+def _read(path: str) -> str:
+    return (resources.files("strandline.schemas") / "sql" / path).read_text(encoding="utf-8")

@@ -1,0 +1,32 @@
+"""What the tables share: one metadata, names for every constraint, and two kinds of column."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, DateTime, MetaData, Uuid, func
+
+SCHEMA = "strandline"
+
+metadata = MetaData(
+    schema=SCHEMA,
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "ix": "%(table_name)s_%(column_0_N_name)s_idx",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+        "ck": "%(table_name)s_%(constraint_name)s_check",
+    },
+)
+
+
+def key(name: str) -> Column[object]:
+    """A part of the primary key that is one of the 128-bit keys."""
+    return Column(name, Uuid, primary_key=True)
+
+
+def moment(name: str, *, nullable: bool = False, default: bool = False) -> Column[object]:
+    """A time with its zone; ``default`` is the moment of the write, not of its transaction's begin."""
+    return Column(
+        name,
+        DateTime(timezone=True),
+        nullable=nullable,
+        server_default=func.clock_timestamp() if default else None,
+    )

@@ -1,0 +1,129 @@
+"""The log and its marks: sessions, messages, flush events, and when to look at a session again."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    func,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from strandline.schemas.messages import ROLES
+from strandline.schemas.tables.base import key, metadata, moment
+
+session_owner = Table(
+    "session_owner",
+    metadata,
+    key("shard_key"),
+    Column("namespace", Text, nullable=False),
+    Column("session_id", Text, nullable=False),
+    Column("user_id", Text),
+    Column("owner_key", Uuid, nullable=False),
+    moment("created_at", default=True),
+    Index("session_owner_by_name", "namespace", "session_id", unique=True),
+    Index("session_owner_by_user", "namespace", "user_id", "session_id"),
+    comment="Directory: to whom a session id belongs; written once, before the session's first put",
+)
+
+session = Table(
+    "session",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("incarnation", Uuid, nullable=False, server_default=func.gen_random_uuid()),
+    Column("next_seq", BigInteger, nullable=False, server_default="1"),
+    Column("log_start_seq", BigInteger, nullable=False, server_default="1"),
+    Column("pinned_through", BigInteger, nullable=False, server_default="0"),
+    Column("window_from", BigInteger, nullable=False, server_default="1"),
+    Column("flushed_through", BigInteger, nullable=False, server_default="0"),
+    Column("pinned_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("window_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("replan_at_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("token_limit", Integer, nullable=False),
+    Column("flush_at_tokens", Integer, nullable=False),
+    Column("token_flush_size", Integer, nullable=False),
+    Column("idle_seconds", Integer),
+    moment("last_put_at", default=True),
+    moment("watched_until", nullable=True),
+    moment("created_at", default=True),
+    Column("namespace", Text, nullable=False),
+    Column("session_id", Text, nullable=False),
+    Column("user_id", Text),
+    Column("tokenizer", Text, nullable=False),
+    Column("pipelines", ARRAY(Text), nullable=False),
+    CheckConstraint(
+        "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through"
+        " AND flushed_through >= pinned_through AND window_from <= flushed_through + 1"
+        " AND flushed_through < next_seq",
+        name="marks",
+    ),
+    CheckConstraint("window_tokens >= 0 AND pinned_tokens >= 0", name="tokens"),
+    comment="One conversation: its marks, its token count and its policy",
+    postgresql_with={"fillfactor": "60", "autovacuum_vacuum_scale_factor": "0.02"},
+)
+
+message = Table(
+    "message",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("incarnation", Uuid, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("envelope", JSON, nullable=False),
+    Column("metadata", JSONB),
+    Column("calls", JSON),
+    Column("answers", Text),
+    moment("created_at"),
+    Index("message_by_id", "shard_key", "incarnation", "id", unique=True),
+    CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="role"),
+    CheckConstraint("tokens >= 0", name="tokens"),
+    comment="The append-only log: no row is ever updated",
+)
+
+flush_event = Table(
+    "flush_event",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("from_seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("through_seq", BigInteger, nullable=False),
+    Column("event_id", Uuid, nullable=False),
+    Column("incarnation", Uuid, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("message_count", Integer, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("version", SmallInteger, nullable=False),
+    moment("created_at", default=True),
+    Index("flush_event_by_id", "shard_key", "event_id", unique=True),
+    CheckConstraint("cause IN ('threshold', 'idle', 'manual', 'import')", name="cause"),
+    CheckConstraint("through_seq >= from_seq", name="range"),
+    comment="The outbox: one immutable row per flush",
+)
+
+watch = Table(
+    "watch",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("watch_id", Uuid, primary_key=True, server_default=func.gen_random_uuid()),
+    Column("cause", Text, nullable=False),
+    moment("check_at"),
+    Index("watch_by_time", "check_at"),
+    CheckConstraint("cause IN ('idle', 'overdue')", name="cause"),
+    comment="When the sweep looks at a session again: once per idle period, and after a crossing",
+)

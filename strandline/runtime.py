@@ -1,0 +1,266 @@
+"""What one process shares per database: pools, a bell, perhaps the embedded stack and a runner.
+
+The composition root of the library side.  Everything is made at first use, and what is costly to import
+is imported then, so that ``import strandline`` and making a ``Memory`` cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import importlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from strandline.schemas.async_database import AsyncDatabase
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
+from strandline.schemas.lanes import Lane
+from strandline.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from strandline.deploy.stack import EmbeddedStack
+    from strandline.pipelines.models.contract import Embedder
+    from strandline.producers.doorbell import Doorbell
+    from strandline.workers.background import BackgroundRunner
+
+Consume = Literal["background"]
+Pool = ConnectionPool[Any] | AsyncConnectionPool[Any]
+
+EXIT_SECONDS = 5.0
+
+
+class _Registry:
+    """The runtimes of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.runtimes: dict[tuple[object, ...], Runtime] = {}
+
+
+_registry = _Registry()
+
+
+def runtime_for(settings: Settings, *, pool: Pool | None = None, consume: Consume | None = None) -> Runtime:
+    """The runtime of this process for these settings; made, without any I/O, when there is none."""
+    key = (
+        settings.model_dump_json(),
+        _secret(settings.database_url),
+        _secret(settings.broker_url),
+        id(pool),
+        consume,
+    )
+    with _registry.lock:
+        if key not in _registry.runtimes:
+            _registry.runtimes[key] = Runtime(
+                settings, pool=pool, consume=consume, forget=lambda: _forget(key)
+            )
+        return _registry.runtimes[key]
+
+
+class Runtime:
+    """Implements ``producers.resources.Resources``; safe to share between threads and event loops."""
+
+    def __init__(
+        self, settings: Settings, *, pool: Pool | None, consume: Consume | None, forget: Callable[[], None]
+    ) -> None:
+        self.settings = settings
+        self._pool = pool
+        self._consume = consume
+        self._forget = forget
+        self._starting = threading.RLock()
+        self._database: Database | None = None
+        self._url: str | None = None
+        self._async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncDatabase] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._stack: EmbeddedStack | None = None
+        self._doorbell: Doorbell | None = None
+        self._runner: BackgroundRunner | None = None
+        self._embedders: dict[str, Embedder | None] = {}
+
+    def database(self) -> Database:
+        self._ensure_started()
+        if self._database is None:
+            raise ConfigurationError(
+                "pool= is an AsyncConnectionPool, which serves the a… methods only; pass a"
+                " psycopg_pool.ConnectionPool to call the sync ones"
+            )
+        return self._database
+
+    async def async_database(self) -> AsyncDatabase:
+        loop = asyncio.get_running_loop()
+        if loop not in self._async:
+            await asyncio.to_thread(self._ensure_started)
+            if loop not in self._async:
+                self._async[loop] = self._make_async()
+        return self._async[loop]
+
+    def ring(self, lanes: Iterable[Lane]) -> None:
+        if self._runner is not None:
+            self._runner.ring(lanes)
+        elif self._doorbell is not None:
+            self._doorbell.ring(lanes)
+
+    def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
+        embedder = self._query_embedder(config)
+        if embedder is None:
+            return None
+        vectors = _load("strandline.pipelines.vectors")
+        answer = embedder.embed([text], timeout_seconds=self.settings.query_embedding_timeout_seconds)
+        literal: str = vectors.vector_text(answer.vectors[0])
+        return literal
+
+    def close(self) -> None:
+        """End runner, bell, pool and stack in that order; work in hand gets five seconds."""
+        with self._starting:
+            self._forget()
+            atexit.unregister(self.close)
+            if self._runner is not None:
+                self._runner.stop(EXIT_SECONDS)
+            if self._doorbell is not None:
+                self._doorbell.close()
+            if self._database is not None:
+                self._database.close()
+            if self._stack is not None:
+                self._stack.stop()
+            self._runner = self._doorbell = self._database = self._stack = self._url = None
+
+    async def aclose(self) -> None:
+        database = self._async.pop(asyncio.get_running_loop(), None)
+        if database is not None:
+            await database.close()
+        await asyncio.to_thread(self.close)
+
+    def _ensure_started(self) -> None:
+        if self._database is not None or self._url is not None:
+            return
+        with self._starting:
+            if self._database is None and self._url is None:
+                self._start()
+                atexit.register(self.close)
+
+    def _start(self) -> None:
+        if self._pool is not None:
+            self._url = ""
+            if isinstance(self._pool, ConnectionPool):
+                self._database = Database(self._pool, self.settings.database_schema, owns_pool=False)
+        elif self.settings.database_url is not None:
+            self._connect(self.settings.database_url.get_secret_value())
+        else:
+            self._start_embedded()
+            return
+        if self._consume == "background":
+            self._start_runner()
+        elif self.settings.broker_url is not None:
+            self._start_doorbell(self.settings.broker_url.get_secret_value())
+
+    def _connect(self, url: str) -> Database:
+        self._url = url
+        self._database = Database.connect(ConnectionOptions.from_settings(url, self.settings))
+        return self._database
+
+    def _start_embedded(self) -> None:
+        """The embedded Postgres; beside a running ``strandline up`` its worker, else a runner of our own."""
+        stack = _embedded_stack(self.settings)
+        assembly = _load("strandline.assembly")
+        self._stack = stack
+        database = self._connect(stack.database_url)
+        assembly.ensure_tables(stack.database_url, database, self.settings)
+        if stack.broker_url is not None and self._consume is None:
+            self._start_doorbell(stack.broker_url)
+        else:
+            self._start_runner()
+
+    def _start_runner(self) -> None:
+        assembly = _load("strandline.assembly")
+        self._runner = assembly.background_runner(self.database(), self.settings)
+        self._runner.start()
+
+    def _start_doorbell(self, broker_url: str) -> None:
+        doorbell = _load("strandline.producers.doorbell")
+        self._doorbell = doorbell.Doorbell(self.settings, broker_url)
+
+    def _make_async(self) -> AsyncDatabase:
+        schema = self.settings.database_schema
+        if isinstance(self._pool, AsyncConnectionPool):
+            return AsyncDatabase(self._pool, schema, owns_pool=False)
+        if not self._url:
+            raise ConfigurationError(
+                "pool= is a ConnectionPool, which serves the sync methods only; pass a"
+                " psycopg_pool.AsyncConnectionPool to call the a… ones"
+            )
+        return AsyncDatabase.connect(ConnectionOptions.from_settings(self._url, self.settings))
+
+    def _query_embedder(self, config: Mapping[str, Any]) -> Embedder | None:
+        """The embedder that the stored vectors were made with, if this process can have it."""
+        name = str(config.get("embedder"))
+        with self._starting:
+            if name not in self._embedders:
+                self._embedders[name] = self._build_embedder(name, config)
+            return self._embedders[name]
+
+    def _build_embedder(self, name: str, config: Mapping[str, Any]) -> Embedder | None:
+        factory = _load("strandline.pipelines.models.factory")
+        backend = "local" if name.startswith("wordllama") else "openai"
+        update: dict[str, Any] = {"embedding_backend": backend}
+        if backend == "openai":
+            update |= {"embedding_model": name, "embedding_dimensions": config.get("dimensions")}
+        try:
+            embedder: Embedder = factory.build_embedder(self.settings.model_copy(update=update))
+        except ConfigurationError:
+            return None
+        return embedder if embedder.model == name else None
+
+
+def _embedded_stack(settings: Settings) -> EmbeddedStack:
+    try:
+        stacks = _load("strandline.deploy.stack")
+    except ImportError as error:
+        raise EmbeddedUnavailableError(
+            "No database is configured, and the embedded one is not installed: set STRANDLINE_DATABASE_URL,"
+            " or run `pip install 'strandline[embedded]'`."
+        ) from error
+    running: EmbeddedStack | None = None
+    if settings.embedded != "never":
+        running = stacks.running_stack(settings.home)
+    if running is not None:
+        return running
+    stack: EmbeddedStack = stacks.start_stack(settings.home, with_broker=False, embedded=settings.embedded)
+    print(
+        f"strandline: no database is configured, using the embedded PostgreSQL in {settings.home}"
+        " (STRANDLINE_EMBEDDED=never forbids it)",
+        file=sys.stderr,
+        flush=True,
+    )
+    return stack
+
+
+def _load(module: str) -> Any:
+    return importlib.import_module(module)
+
+
+def _secret(value: Any) -> str | None:
+    return None if value is None else value.get_secret_value()
+
+
+def _forget(key: tuple[object, ...]) -> None:
+    with _registry.lock:
+        _registry.runtimes.pop(key, None)
+
+
+def _after_fork() -> None:
+    # Pools and threads do not survive a fork: a child makes its own.  Nor may it inherit a held lock.
+    _registry.lock = threading.Lock()
+    _registry.runtimes.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

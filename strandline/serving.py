@@ -1,0 +1,61 @@
+"""Serving: runs one worker process, from settings to a Celery worker that consumes until it is stopped."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from celery.platforms import SecurityWarning
+
+from strandline.assembly import prepare_stages, stop_points
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.lanes import queue_name
+from strandline.schemas.settings import Settings
+from strandline.workers.app import make_app, ringer, serve
+from strandline.workers.consumer import Consumer
+
+
+def run_worker(
+    settings: Settings,
+    *,
+    database_url: str,
+    broker_url: str,
+    stages: Sequence[str],
+    concurrency: int | None = None,
+    sweep: bool = True,
+    log_level: str = "WARNING",
+) -> int:
+    """Consume until SIGTERM or SIGINT; returns the exit code.
+
+    Raises:
+        StrandlineError: before consuming, if the database, its tables or a model are not as they must be.
+    """
+    if concurrency is not None:
+        settings = settings.model_copy(update={"worker_concurrency": concurrency})
+    database = Database.connect(ConnectionOptions.from_settings(database_url, settings))
+    try:
+        built = prepare_stages(database, settings, stages)
+        app = make_app(settings, broker_url, list(built))
+        consumer = Consumer(
+            database, built, settings, ring=ringer(app), with_sweep=sweep, reach=stop_points()
+        )
+        serve(app, consumer, list(built))
+        # Celery warns that root may be handed pickled code; only JSON is accepted here.
+        warnings.filterwarnings("ignore", category=SecurityWarning)
+        worker = app.Worker(
+            pool="threads",
+            concurrency=settings.worker_concurrency,
+            queues=[queue_name(stage) for stage in built],
+            loglevel=log_level,
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            quiet=True,
+        )
+        # Before the first hint comes: a lease is worth nothing without a heartbeat.
+        consumer.start()
+        worker.start()
+        return int(worker.exitcode or 0)
+    finally:
+        database.close()

@@ -1,0 +1,223 @@
+"""Fixtures on real services: one embedded Postgres and broker per run, one cloned database per test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from strandline import Memory
+from strandline.assembly import prepare_stages
+from strandline.deploy.stack import EmbeddedStack, start_stack
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.migrate import migrate
+from strandline.schemas.settings import Settings, load_settings
+from tests.model_server import ModelServer
+
+TEMPLATE = "strandline_template"
+_broker_databases = count()
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test depends on, or touches, what the machine's user has configured."""
+    for name in list(os.environ):
+        if name.startswith(("STRANDLINE_", "OPENAI_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("STRANDLINE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STRANDLINE_EMBEDDED", "never")
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStack]:
+    """Postgres and a broker of our own, for the whole run."""
+    with start_stack(tmp_path_factory.mktemp("stack"), with_broker=True) as running:
+        with psycopg.connect(running.database_url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {TEMPLATE}")
+        url = _database_in(running.database_url, TEMPLATE)
+        migrate(url, "strandline")
+        options = ConnectionOptions.from_settings(url, load_settings())
+        template = Database.connect(options)
+        prepare_stages(template, load_settings(text_backend="local", embedding_backend="local"))
+        template.close()
+        yield running
+
+
+@pytest.fixture
+def empty_database_url(stack: EmbeddedStack) -> Iterator[str]:
+    """A database without tables, gone after the test."""
+    yield from _temporary_database(stack, "template0")
+
+
+@pytest.fixture
+def database_url(stack: EmbeddedStack) -> Iterator[str]:
+    """A database with tables and the standard pipelines registered, gone after the test."""
+    yield from _temporary_database(stack, TEMPLATE)
+
+
+@pytest.fixture
+def broker_url(stack: EmbeddedStack) -> str:
+    """The broker, in a logical database that no other running test uses."""
+    assert stack.broker_url is not None
+    return stack.broker_url.rpartition("/")[0] + f"/{next(_broker_databases) % 15 + 1}"
+
+
+@pytest.fixture
+def settings(database_url: str) -> Settings:
+    return load_settings(database_url=database_url)
+
+
+@pytest.fixture
+def database(database_url: str, settings: Settings) -> Iterator[Database]:
+    opened = Database.connect(ConnectionOptions.from_settings(database_url, settings))
+    yield opened
+    opened.close()
+
+
+MakeMemory = Callable[..., Memory]
+
+
+@pytest.fixture
+def make_memory(database_url: str) -> Iterator[MakeMemory]:
+    """Makes memories on the test's database; nothing consumes unless ``consume`` or a worker does."""
+    made: list[Memory] = []
+
+    def make(session_id: str | None = None, **options: Any) -> Memory:
+        options.setdefault("database_url", database_url)
+        memory = Memory.from_defaults(session_id or uuid4().hex, **options)
+        made.append(memory)
+        return memory
+
+    yield make
+    for memory in made:
+        memory.close()
+
+
+@pytest.fixture
+def model_server() -> Iterator[ModelServer]:
+    """The stand-in for a model: a real HTTP server that speaks the OpenAI protocol."""
+    with ModelServer() as server:
+        yield server
+
+
+@dataclass
+class WorkerProcess:
+    """A real worker process and what it has printed."""
+
+    process: subprocess.Popen[str]
+    output: list[str]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self, timeout: float = 20.0) -> int:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+
+StartWorker = Callable[..., WorkerProcess]
+
+
+@pytest.fixture
+def start_worker(database_url: str, broker_url: str, database: Database) -> Iterator[StartWorker]:
+    """Starts worker processes and waits until each has registered; stops them by their own pid."""
+    started: list[WorkerProcess] = []
+
+    def start(*arguments: str, **environment: str) -> WorkerProcess:
+        env = {
+            **os.environ,
+            "STRANDLINE_DATABASE_URL": database_url,
+            "STRANDLINE_BROKER_URL": broker_url,
+            "PYTHONUNBUFFERED": "1",
+            **environment,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "strandline", "worker", *arguments],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        worker = WorkerProcess(process, [])
+        threading.Thread(target=_collect, args=(process, worker.output), daemon=True).start()
+        started.append(worker)
+        wait_until(
+            lambda: process.poll() is not None or _registered(database, process.pid),
+            timeout=30,
+            what="the worker to register",
+        )
+        assert process.poll() is None, "".join(worker.output)
+        return worker
+
+    yield start
+    for worker in started:
+        if worker.process.poll() is None:
+            worker.process.send_signal(signal.SIGCONT)
+            worker.process.kill()
+            worker.process.wait(10)
+
+
+def wait_until(condition: Callable[[], Any], *, timeout: float, what: str) -> None:
+    """Wait until ``condition`` holds; fails with ``what`` was waited for."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout} s in vain for {what}"
+        time.sleep(0.02)
+
+
+def rows_of(database_url: str, sql: str, *params: object) -> list[tuple[Any, ...]]:
+    """Look at the tables from outside, on a connection of the test's own."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        return connection.execute(sql, params).fetchall()
+
+
+def nothing_due(database_url: str) -> bool:
+    """Whether every event has been consumed by all its pipelines."""
+    return rows_of(database_url, "SELECT count(*) FROM strandline.due") == [(0,)]
+
+
+def _registered(database: Database, pid: int) -> bool:
+    rows = database.fetch("status_workers", {"dead_after_seconds": 5.0})
+    return any(row[2] == pid for row in rows)
+
+
+def _collect(process: subprocess.Popen[str], output: list[str]) -> None:
+    assert process.stdout is not None
+    output.extend(process.stdout)
+
+
+def _temporary_database(stack: EmbeddedStack, template: str) -> Iterator[str]:
+    name = f"t_{uuid4().hex}"
+    with psycopg.connect(stack.database_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        yield _database_in(stack.database_url, name)
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _database_in(url: str, name: str) -> str:
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))

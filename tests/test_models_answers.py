@@ -1,0 +1,226 @@
+"""Reading model answers: form is strict, content is bounded, and nothing a model says can break a stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.pipelines.models.answers import (
+    MAX_FACT_CHARACTERS,
+    MergeOperation,
+    answer_schema,
+    check_answer,
+    parse_extract,
+    parse_merge,
+    parse_summary,
+)
+from strandline.pipelines.models.contract import SummaryTask, TaskName
+from strandline.schemas.errors import PermanentModelError
+
+SUMMARY = SummaryTask(previous="", lines=(), max_tokens=100)
+NUMBERS = st.one_of(st.none(), st.integers(-3, 9))
+OPERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "op": st.sampled_from(["add", "update", "invalidate", "duplicate"]),
+            "candidate": st.integers(-3, 9),
+            "fact": NUMBERS,
+            "text": st.one_of(st.none(), st.text(max_size=20)),
+        }
+    ),
+    max_size=12,
+)
+FACTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "text": st.text(alphabet=st.sampled_from("ab .\x00\ud800\n\u82f9"), max_size=40),
+            "messages": st.lists(st.integers(-2, 12)),
+        },
+        optional={
+            "topics": st.one_of(st.none(), st.lists(st.text(max_size=90), max_size=12)),
+            "said_by": st.one_of(st.none(), st.text(max_size=150)),
+            "about_date": st.one_of(st.none(), st.text(max_size=12), st.dates().map(str)),
+        },
+    ),
+    max_size=10,
+)
+
+
+def extract(*facts: Mapping[str, object]) -> str:
+    return json.dumps({"facts": facts})
+
+
+def merge(*operations: Mapping[str, object]) -> str:
+    return json.dumps({"operations": operations})
+
+
+@given(FACTS)
+def test_facts_are_storable_bounded_and_point_at_existing_lines(facts: list[dict[str, object]]) -> None:
+    for fact in parse_extract(extract(*facts), 10, max_facts=5):
+        assert fact.text.strip() == fact.text != ""
+        assert "\x00" not in fact.text
+        fact.text.encode()
+        assert fact.messages and all(1 <= number <= 10 for number in fact.messages)
+        assert list(fact.messages) == sorted(set(fact.messages))
+    assert len(parse_extract(extract(*facts), 10, max_facts=5)) <= 5
+
+
+def test_a_fact_is_read_whole() -> None:
+    text = extract(
+        {
+            "text": "Ann was in Rome.",
+            "messages": [2, 99, 1],
+            "topics": ["Travel", ""],
+            "about_date": "2024-03-09",
+        }
+    )
+    (fact,) = parse_extract(text, 2)
+    assert fact.messages == (1, 2)
+    assert fact.topics == ("travel",)
+    assert fact.about_date == date(2024, 3, 9)
+    assert fact.said_by is None
+
+
+def test_facts_without_a_source_are_dropped_and_repeated_or_long_ones_bounded() -> None:
+    text = extract(
+        {"text": "made up", "messages": [7]},
+        {"text": "x" * 5000, "messages": [1]},
+        {"text": "twice", "messages": [1]},
+        {"text": "twice", "messages": [2]},
+    )
+    long, twice = parse_extract(text, 2)
+    assert len(long.text) == MAX_FACT_CHARACTERS
+    assert twice.text == "twice"
+
+
+@given(OPERATIONS, st.integers(0, 5), st.integers(1, 5))
+def test_every_candidate_is_decided_on_and_only_existing_facts_are_touched(
+    operations: list[dict[str, object]], known: int, candidates: int
+) -> None:
+    decided = parse_merge(merge(*operations), known, candidates)
+    assert {op.candidate for op in decided} == set(range(1, candidates + 1))
+    ended: set[int] = set()
+    for op in decided:
+        assert op.fact is None or 1 <= op.fact <= known
+        assert op.fact not in ended, "what was invalidated is no target any more"
+        assert (op.fact is None) == (op.op == "add") or op.op == "duplicate"
+        if op.op == "invalidate":
+            assert op.fact is not None
+            ended.add(op.fact)
+    assert any(op.op != "duplicate" or op.fact is not None for op in decided), "they would all vanish"
+
+
+def test_a_candidate_that_the_model_forgot_is_added() -> None:
+    text = merge({"op": "update", "candidate": 1, "fact": 1, "text": "both"})
+    assert parse_merge(text, 1, 2) == (
+        MergeOperation("update", 1, 1, "both"),
+        MergeOperation("add", 2, None, None),
+    )
+
+
+def test_an_operation_on_an_unknown_fact_becomes_an_add() -> None:
+    text = merge({"op": "duplicate", "candidate": 1, "fact": 40}, {"op": "update", "candidate": 9, "fact": 1})
+    assert parse_merge(text, 3, 1) == (MergeOperation("add", 1, None, None),)
+
+
+def test_an_update_without_text_leaves_the_wording_to_the_candidate() -> None:
+    (op,) = parse_merge(merge({"op": "update", "candidate": 1, "fact": 1, "text": " \x00"}), 1, 1)
+    assert op == MergeOperation("update", 1, 1, None)
+
+
+def test_one_candidate_may_end_several_facts() -> None:
+    ends = [{"op": "invalidate", "candidate": 1, "fact": n} for n in (1, 2, 2)]
+    assert [op.fact for op in parse_merge(merge(*ends), 3, 1)] == [1, 2]
+
+
+def test_what_one_candidate_ended_is_no_target_for_the_next() -> None:
+    text = merge(
+        {"op": "invalidate", "candidate": 1, "fact": 1},
+        {"op": "update", "candidate": 2, "fact": 1, "text": "revived"},
+    )
+    assert [(op.op, op.fact) for op in parse_merge(text, 1, 2)] == [("invalidate", 1), ("add", None)]
+
+
+def test_candidates_that_repeat_each_other_are_kept_once() -> None:
+    text = merge(*({"op": "duplicate", "candidate": n, "fact": None} for n in (1, 2)))
+    assert [op.op for op in parse_merge(text, 0, 2)] == ["add", "duplicate"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"summary": "fine"}',
+        'Here it is:\n```json\n{"summary": "fine"}\n```\nAnything else?',
+        '<think>braces {} here</think>\n```\n{"summary": "fine"}\n```',
+        'Sure! {"summary": "fine"} Done.',
+    ],
+)
+def test_the_object_is_found_within_fences_and_talk(text: str) -> None:
+    assert json.loads(check_answer(SUMMARY, text)) == {"summary": "fine"}
+
+
+def test_what_postgres_cannot_store_is_taken_out() -> None:
+    checked = check_answer(SUMMARY, '{"summary": "a\\u0000b\\ud800c", "more": [{"k\\u0000": "\\u0000"}]}')
+    assert "\\u0000" not in checked
+    checked.encode()
+    assert parse_summary(checked).summary == "abc"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no",
+        "[]",
+        "null",
+        '{"summary": "cut',
+        '{"summary": " "}',
+        '{"summary": 3}',
+        '{"summary": NaN}',
+        "[" * 9999,
+    ],
+)
+def test_other_forms_are_refused_without_quoting_them(text: str) -> None:
+    with pytest.raises(PermanentModelError) as caught:
+        check_answer(SUMMARY, text)
+    assert "cut" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["extract", "merge", "summary"])
+def test_schemas_are_strict_throughout(name: TaskName) -> None:
+    def check(node: dict[str, object]) -> None:
+        assert not set(node) - {
+            "type",
+            "enum",
+            "items",
+            "properties",
+            "required",
+            "additionalProperties",
+            "anyOf",
+        }
+        if node.get("type") == "object":
+            properties = node["properties"]
+            assert isinstance(properties, dict)
+            assert node["additionalProperties"] is False
+            assert node["required"] == list(properties)
+            for child in properties.values():
+                check(child)
+        for child in [*node.get("anyOf", []), *([node["items"]] if "items" in node else [])]:  # type: ignore[misc]
+            check(child)
+
+    check(answer_schema(name))
+
+
+def test_a_long_summary_is_cut() -> None:
+    assert len(parse_summary(json.dumps({"summary": "x" * 900}), max_characters=50).summary) == 50
+
+
+def test_dates_that_are_none_are_left_out() -> None:
+    for text in ("May 2023", "2023-13-01", "", "soon"):
+        (fact,) = parse_extract(extract({"text": "a", "messages": [1], "about_date": text}), 1)
+        assert fact.about_date is None

@@ -1,0 +1,164 @@
+"""The form of the memory in a prompt, escaping, templates of one's own, and where it is inserted."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.pipelines.blocks import (
+    BaseMemoryBlock,
+    FactExtractionMemoryBlock,
+    InsertMethod,
+    Material,
+    StaticMemoryBlock,
+)
+from strandline.pipelines.memory_template import compile_memory_template
+from strandline.pipelines.rendering import Section, fact_line, message_line, render_memory
+from strandline.producers.insertion import assembled
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.messages import Message
+
+SYSTEM = Message("system", "Be kind.", id="s", seq=1, tokens=3)
+ASKED = Message("user", "first", id="u1", seq=2, tokens=1)
+ANSWERED = Message("assistant", "yes", id="a", seq=3, tokens=1)
+ASKING = Message("user", "second", id="u2", seq=4, tokens=1)
+IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+
+# What XML 1.0 can hold at all; the rest is no matter of escaping.
+xml_text = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"))
+
+
+def test_sections_stand_inside_memory() -> None:
+    sections = [Section("core_info", "My name is Logan."), Section("extracted_info", fact_line("likes dogs"))]
+    assert render_memory(sections) == (
+        "<memory>\n<core_info>\nMy name is Logan.\n</core_info>\n"
+        "<extracted_info>\n<fact>likes dogs</fact>\n</extracted_info>\n</memory>"
+    )
+    assert render_memory([]) == ""
+
+
+def test_a_message_line_names_role_and_speaker() -> None:
+    assert message_line(Message("user", "Hi")) == "<message role='user'>Hi</message>"
+    named = Message("user", "Hi", name="O'Neil")
+    assert message_line(named) == "<message role='user' name='O&#x27;Neil'>Hi</message>"
+
+
+@given(facts=st.lists(xml_text, min_size=1), said=xml_text, speaker=xml_text, static=xml_text)
+def test_no_text_can_leave_its_place(facts: list[str], said: str, speaker: str, static: str) -> None:
+    sections = [
+        Section("static_memory", StaticMemoryBlock(static_content=static).render(Material()) or ""),
+        Section("facts", FactExtractionMemoryBlock(max_facts=1_000).render(Material(facts=facts)) or ""),
+        Section("state", BaseMemoryBlock(name="s").render(Material(states={"s": {"text": said}})) or ""),
+        Section("hits", message_line(Message("user", said, name=speaker))),
+    ]
+    tree = ET.fromstring(render_memory(sections))  # noqa: S314  # made just above
+    assert [child.tag for child in tree] == ["static_memory", "facts", "state", "hits"]
+    assert [fact.text or "" for fact in tree[1]] == facts
+    assert (tree[3][0].text or "") == said
+    assert tree[3][0].get("name", "") == speaker
+
+
+def test_a_template_of_ones_own() -> None:
+    render = compile_memory_template("{% for s in sections %}## {{ s.name }}\n{{ s.text }}\n{% endfor %}")
+    assert render([Section("a", fact_line("1 < 2"))]) == "## a\n<fact>1 &lt; 2</fact>"
+    assert render([]) == ""
+
+
+def test_a_template_is_compiled_once() -> None:
+    source = "{{ sections | length }}"
+    assert compile_memory_template(source) is compile_memory_template(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for s in sections %}",
+        "{{ blocks }}",
+        "{% for s in sections %}{{ s.content }}{% endfor %}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ 1 / 0 }}",
+        "{{ sections.append(1) }}",
+    ],
+)
+def test_a_template_that_cannot_work_is_refused_where_it_is_given(source: str) -> None:
+    with pytest.raises(ConfigurationError, match="memory_template"):
+        compile_memory_template(source)
+
+
+def insert(memory: str = "<memory/>", **given: Any) -> tuple[Message, ...]:
+    arguments: dict[str, Any] = {
+        "pinned": [SYSTEM],
+        "tail": [],
+        "window": [ASKED, ANSWERED, ASKING],
+        "parts": (),
+        "method": InsertMethod.SYSTEM,
+    }
+    return assembled(memory=memory, **{**arguments, **given})
+
+
+def test_into_the_pinned_system_message() -> None:
+    messages = insert()
+    assert messages[0] == Message("system", "Be kind.\n\n<memory/>", id="s", seq=1, tokens=3)
+    assert messages[1:] == (ASKED, ANSWERED, ASKING)
+    assert SYSTEM.content == "Be kind."
+
+
+def test_into_a_system_message_of_its_own() -> None:
+    assert insert(pinned=[])[0] == Message("system", "<memory/>")
+
+
+def test_into_a_developer_message_with_parts() -> None:
+    developer = Message("developer", [{"type": "text", "text": "Be brief."}], seq=1)
+    assert insert(pinned=[developer])[0].content == [
+        {"type": "text", "text": "Be brief."},
+        {"type": "text", "text": "<memory/>"},
+    ]
+
+
+def test_into_the_latest_user_message_before_its_text() -> None:
+    messages = insert(method=InsertMethod.USER)
+    assert messages == (
+        SYSTEM,
+        ASKED,
+        ANSWERED,
+        Message("user", "<memory/>\n\nsecond", id="u2", seq=4, tokens=1),
+    )
+
+
+def test_without_a_user_message_in_the_window_into_the_system_message() -> None:
+    messages = insert(method=InsertMethod.USER, tail=[ASKED], window=[ANSWERED])
+    assert messages[0].content == "Be kind.\n\n<memory/>"
+    assert messages[1:] == (ASKED, ANSWERED)
+
+
+def test_content_parts_stand_beside_the_text() -> None:
+    text = [{"type": "text", "text": "<memory/>"}, IMAGE]
+    assert insert(method=InsertMethod.USER, parts=(IMAGE,))[-1].content == [
+        *text,
+        {"type": "text", "text": "second"},
+    ]
+    assert insert(parts=(IMAGE,))[0].content == [{"type": "text", "text": "Be kind."}, *text]
+    assert insert("", parts=(IMAGE,), pinned=[])[0].content == [IMAGE]
+
+
+@pytest.mark.parametrize("method", list(InsertMethod))
+def test_no_memory_leaves_every_message_as_it_is(method: InsertMethod) -> None:
+    assert insert("", method=method) == (SYSTEM, ASKED, ANSWERED, ASKING)
+
+
+def test_order_is_head_tail_window() -> None:
+    tail = [Message("user", "older", seq=9)]
+    assert insert("", tail=tail) == (SYSTEM, *tail, ASKED, ANSWERED, ASKING)
+
+
+def test_escaped_text_holds_no_markup() -> None:
+    line = fact_line("</fact></memory><b a='1'>\"&")
+    assert (
+        re.sub(r"^<fact>|</fact>$", "", line)
+        == "&lt;/fact&gt;&lt;/memory&gt;&lt;b a=&#x27;1&#x27;&gt;&quot;&amp;"
+    )

@@ -1,0 +1,1 @@
+"""Workers: what consumes events in the background."""

@@ -1,0 +1,80 @@
+"""The Celery application: one task per stage, each on a queue of its own.
+
+A task is a hint to look at a lane; what has to be done stands in Postgres.  Losing a task, or running one
+twice, changes nothing but the time at which the work is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from celery import Celery, Task
+from celery.signals import worker_process_shutdown, worker_shutdown, worker_shutting_down
+from kombu import Queue
+from kombu.exceptions import OperationalError
+
+from strandline.schemas.broker import EXPIRY_SECONDS, celery_settings
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.lanes import Lane, queue_name
+from strandline.schemas.settings import Settings
+from strandline.workers.consumer import Consumer
+
+logger = logging.getLogger("strandline.workers")
+
+
+def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Celery:
+    """A Celery application that knows the queues of ``stages``; it has no tasks yet."""
+    app = Celery("strandline", broker=broker_url, set_as_current=False)
+    app.conf.update(celery_settings(settings))
+    app.conf.task_queues = [Queue(queue_name(stage)) for stage in stages]
+    app.conf.worker_concurrency = settings.worker_concurrency
+    # Threads, since the work is waiting for models: hundreds of calls in flight cost little memory.
+    app.conf.worker_pool = "threads"
+    return app
+
+
+def ringer(app: Celery) -> Callable[[Lane], None]:
+    """A function that passes a hint to the queue of its stage, and drops it when the broker is away."""
+
+    def ring(lane: Lane) -> None:
+        name = queue_name(lane.stage)
+        try:
+            app.send_task(name, args=lane.to_args(), queue=name, retry=False, expires=EXPIRY_SECONDS)
+        except OperationalError:
+            logger.info("hint dropped", extra={"action": "hint_dropped", "queue": name})
+
+    return ring
+
+
+def serve(app: Celery, consumer: Consumer, stages: Sequence[str]) -> None:
+    """Add a task per stage, and end the consumer with the worker."""
+    for stage in stages:
+        app.task(name=queue_name(stage), bind=True, shared=False)(_drain_task(consumer))
+
+    def begin_stopping(**_: Any) -> None:
+        consumer.begin_stopping()
+
+    def stop(**_: Any) -> None:
+        consumer.stop()
+
+    # weak=False: nothing else holds these functions.
+    worker_shutting_down.connect(begin_stopping, weak=False)
+    worker_shutdown.connect(stop, weak=False)
+    worker_process_shutdown.connect(stop, weak=False)
+
+
+def _drain_task(consumer: Consumer) -> Callable[..., None]:
+    def drain_lane(
+        _task: Task[Any, Any], shard_key: str, scope_key: str, generation_id: int, stage: str
+    ) -> None:
+        if consumer.stopping:
+            return
+        try:
+            consumer.drain(Lane.from_args(shard_key, scope_key, generation_id, stage))
+        except StrandlineError as error:
+            # The work is still due; the sweep rings again.
+            logger.warning("drain failed", extra={"action": "drain_failed", "reason": str(error)})
+
+    return drain_lane

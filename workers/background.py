@@ -1,0 +1,75 @@
+"""The in-process runner: threads of this process drain the lanes, without a broker.
+
+For plain scripts, notebooks and tests of one process.  Hints come straight from the puts of the process,
+and from its sweep for what earlier runs left due.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from strandline.pipelines.engine.stage import Stage
+from strandline.schemas.database import Database
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.lanes import Lane
+from strandline.schemas.settings import Settings
+from strandline.workers.consumer import Consumer
+
+logger = logging.getLogger("strandline.background")
+
+THREADS = 4
+
+
+class BackgroundRunner:
+    """Drains lanes in daemon threads of this process until it is stopped."""
+
+    def __init__(self, database: Database, stages: Mapping[str, Stage[Any]], settings: Settings) -> None:
+        self._hints: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
+        self._stages = stages
+        self.consumer = Consumer(database, stages, settings, ring=self._hints.put)
+        self._threads = [
+            threading.Thread(target=self._run, name=f"strandline-lane-{number}", daemon=True)
+            for number in range(THREADS)
+        ]
+
+    def start(self) -> None:
+        """Begin to drain; raises as ``Consumer.start`` does."""
+        self.consumer.start()
+        for thread in self._threads:
+            thread.start()
+
+    def ring(self, lanes: Iterable[Lane]) -> None:
+        """Take lanes up as soon as a thread is free; returns at once."""
+        for lane in lanes:
+            if lane.stage in self._stages:
+                self._hints.put(lane)
+
+    def stop(self, timeout_seconds: float = 5.0) -> None:
+        """Work on for at most ``timeout_seconds`` while there is work in hand; what remains stays due."""
+        deadline = time.monotonic() + timeout_seconds
+        pause = threading.Event()
+        while not self._idle() and time.monotonic() < deadline:
+            pause.wait(0.02)
+        self.consumer.begin_stopping()
+        self.consumer.await_idle(max(0.0, deadline - time.monotonic()))
+        for _thread in self._threads:
+            self._hints.put(None)
+        self.consumer.stop()
+
+    def _idle(self) -> bool:
+        return self._hints.empty() and not len(self.consumer.engine.active)
+
+    def _run(self) -> None:
+        while (lane := self._hints.get()) is not None:
+            if self.consumer.stopping:
+                continue
+            try:
+                self.consumer.drain(lane)
+            except StrandlineError as error:
+                # Still due: the sweep rings again.
+                logger.warning("drain failed", extra={"action": "drain_failed", "reason": str(error)})

@@ -1,0 +1,134 @@
+"""A consumer: the engine with its heartbeat and its sweep, as one thing to start and stop.
+
+Celery workers and the in-process runner are thin drivers around it: they bring hints to ``drain``.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+from strandline.pipelines.engine.drain import Engine, Outcome, StopPoint, drain
+from strandline.pipelines.engine.lease import LeaseTerms
+from strandline.pipelines.engine.retry import RetryPolicy
+from strandline.pipelines.engine.stage import Stage
+from strandline.schemas.database import Database
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.lanes import Lane
+from strandline.schemas.settings import Settings
+from strandline.schemas.version import VERSION
+from strandline.workers.periodic import Periodic
+from strandline.workers.sweep import Sweep
+
+
+class Consumer:
+    """Drains lanes for this process.
+
+    Args:
+        stages: what this process serves, by stage name.
+        ring: passes a hint on to whoever serves its stage.
+        with_sweep: False leaves sweeping to others.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        stages: Mapping[str, Stage[Any]],
+        settings: Settings,
+        *,
+        ring: Callable[[Lane], None],
+        with_sweep: bool = True,
+        reach: Callable[[StopPoint], None] = lambda _point: None,
+    ) -> None:
+        self.worker_id: UUID = uuid4()
+        self._database = database
+        self._stages = stages
+        self._stopping = threading.Event()
+        self.engine = Engine(
+            database=database,
+            stages=stages,
+            worker_id=self.worker_id,
+            terms=LeaseTerms(settings.worker_dead_after_seconds, settings.lease_deadline_seconds),
+            retry=RetryPolicy(
+                base_seconds=settings.retry_base_seconds,
+                max_seconds=settings.retry_max_seconds,
+                max_failures=settings.max_failures,
+                max_crashes=settings.max_crashes,
+            ),
+            batch_token_budget=settings.batch_token_budget,
+            ring=ring,
+            stopping=self._stopping.is_set,
+            reach=reach,
+        )
+        self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
+        self._sweep = Sweep(
+            database,
+            worker_id=self.worker_id,
+            active=self.engine.active,
+            ring=ring,
+            stages=list(stages),
+            batch_size=settings.sweep_batch_size,
+        )
+        self._sweeping = (
+            Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick) if with_sweep else None
+        )
+
+    def start(self) -> None:
+        """Register this worker, then begin to beat and to sweep.
+
+        Raises:
+            StrandlineError: Postgres cannot be reached, or its tables are missing.
+        """
+        self._beat()
+        self._heartbeat.start()
+        if self._sweeping is not None:
+            self._sweeping.start()
+
+    def drain(self, lane: Lane) -> Outcome:
+        """Drain one lane; see ``pipelines.engine.drain``."""
+        return drain(self.engine, lane)
+
+    def begin_stopping(self) -> None:
+        """Give lanes back after the batch in hand; hints are not taken up any more."""
+        self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def await_idle(self, timeout_seconds: float) -> bool:
+        """Wait until no lane is being drained here; False when the time ran out."""
+        deadline = time.monotonic() + timeout_seconds
+        pause = threading.Event()
+        while len(self.engine.active) and time.monotonic() < deadline:
+            pause.wait(0.02)
+        return not len(self.engine.active)
+
+    def stop(self) -> None:
+        """End heartbeat and sweep, and take the worker's row away, so that what it held is free at once."""
+        self._stopping.set()
+        if self._sweeping is not None:
+            self._sweeping.stop()
+        self._heartbeat.stop()
+        try:
+            self._database.fetch("leave", {"worker_id": self.worker_id})
+        except StrandlineError:
+            # Postgres is away: the heartbeat runs out by itself.
+            return
+
+    def _beat(self) -> None:
+        self._database.fetch(
+            "beat",
+            {
+                "worker_id": self.worker_id,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "version": VERSION,
+                "stages": list(self._stages),
+            },
+        )

@@ -1,0 +1,50 @@
+"""A thread that does something again and again, jittered, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+
+from strandline.schemas.errors import StrandlineError
+
+logger = logging.getLogger("strandline.workers")
+
+
+class Periodic:
+    """Calls ``tick`` about every ``interval_seconds`` (±25 %) from a daemon thread.
+
+    A tick that fails is logged and tried again at the next one: what it is for is still there then.
+    """
+
+    def __init__(self, name: str, interval_seconds: float, tick: Callable[[], None]) -> None:
+        self._interval = interval_seconds
+        self._tick = tick
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"strandline-{name}", daemon=True)
+        self._name = name
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 5.0) -> None:
+        """Ask the thread to end and wait for it, to at most ``timeout_seconds``."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval * random.uniform(0.75, 1.25)):  # noqa: S311
+            try:
+                self._tick()
+            except StrandlineError as error:
+                logger.warning(
+                    "periodic work failed",
+                    extra={"action": "periodic_failed", "work": self._name, "reason": str(error)},
+                )
+            except Exception:
+                # The outermost edge of this thread: a defect must not end heartbeats or sweeps.
+                logger.exception(
+                    "periodic work broke", extra={"action": "periodic_broke", "work": self._name}
+                )

@@ -1,0 +1,39 @@
+"""Named points at which a test stops or kills a worker process exactly there.
+
+``STRANDLINE_STOP_AT=applying:SIGSTOP`` sends this process that signal the first time it gets to the
+point.  Nothing happens without the variable.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import get_args
+
+from strandline.pipelines.engine.drain import StopPoint
+from strandline.schemas.errors import ConfigurationError
+
+
+def stop_at(spec: str | None) -> Callable[[StopPoint], None]:
+    """A function for ``Engine.reach`` that acts on ``POINT:SIGNAL`` once; None makes one that does nothing.
+
+    Raises:
+        ConfigurationError: there is no such point or signal.
+    """
+    if not spec:
+        return lambda _point: None
+    wanted, _, name = spec.partition(":")
+    if wanted not in get_args(StopPoint) or name not in signal.Signals.__members__:
+        raise ConfigurationError(
+            f"STRANDLINE_STOP_AT is {spec!r}; it must be one of {', '.join(get_args(StopPoint))}, a colon,"
+            " and a signal such as SIGKILL"
+        )
+    once = threading.Lock()
+
+    def reach(point: StopPoint) -> None:
+        if point == wanted and once.acquire(blocking=False):
+            os.kill(os.getpid(), signal.Signals[name])
+
+    return reach

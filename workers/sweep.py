@@ -1,0 +1,92 @@
+"""The sweep: finds what nobody picked up, so that no lost hint, dead worker or dead producer matters.
+
+Every worker sweeps; there is no single beat process whose death would stop it.  Due work is claimed with
+SKIP LOCKED and put off with a growing wait; sessions are found through the watch table and flushed by
+compare-and-set, so that two sweeps that find the same one do no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.engine.active import ActiveLanes
+from strandline.schemas.database import Database
+from strandline.schemas.flushing import Flushed, deliver_idle, flush_over_mark, read_window
+from strandline.schemas.lanes import Lane
+from strandline.schemas.operations import Fetch, Operation
+
+logger = logging.getLogger("strandline.sweep")
+
+
+class Sweep:
+    """One worker's sweep.
+
+    Args:
+        ring: told of each lane that has work and no holder.
+        stages: the stages whose work is rung for.
+        batch_size: rows looked at per tick and kind.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        worker_id: UUID,
+        active: ActiveLanes,
+        ring: Callable[[Lane], None],
+        stages: Sequence[str],
+        batch_size: int,
+    ) -> None:
+        self._database = database
+        self._worker_id = worker_id
+        self._active = active
+        self._ring = ring
+        self._stages = list(stages)
+        self._batch_size = batch_size
+
+    def tick(self) -> None:
+        """Look once at everything: left-over leases, due work, sessions to flush."""
+        self._database.fetch("hand_back_lanes", {"worker_id": self._worker_id} | self._active.params())
+        self._database.fetch("forget_dead_workers", {})
+        self._flush_watched()
+        self._ring_due()
+
+    def _ring_due(self) -> None:
+        rows = self._database.fetch("ring_due", {"stages": self._stages, "limit": self._batch_size})
+        for row in rows:
+            self._ring(Lane(*row))
+
+    def _flush_watched(self) -> None:
+        for shard_key, session_key, watch_id, cause in self._database.fetch(
+            "ripe_watches", {"limit": self._batch_size}
+        ):
+            watch = {"shard_key": shard_key, "session_key": session_key, "watch_id": watch_id}
+            look = _look_at_overdue if cause == "overdue" else _look_at_idle
+            flushed = self._database.run(look(watch))
+            for lane in flushed.lanes if flushed else ():
+                self._ring(lane)
+
+
+def _look_at_overdue(watch: dict[str, Any]) -> Operation[Flushed | None]:
+    """A put crossed the mark a while ago: flush, if its producer did not live to do so."""
+    flushed = yield from flush_over_mark(watch["shard_key"], watch["session_key"])
+    yield Fetch("end_watch", watch)
+    return flushed
+
+
+def _look_at_idle(watch: dict[str, Any]) -> Operation[Flushed | None]:
+    """Deliver a session that has been idle for its time; look again later at one that was used since."""
+    marks, entries = yield from read_window(watch["shard_key"], watch["session_key"])
+    flushed = None
+    if marks is not None and marks.idle_seconds is not None:
+        remaining = marks.idle_seconds - marks.idle_for_seconds
+        if remaining > 0 and not marks.watched:
+            yield Fetch("watch_again", watch | {"wait_seconds": remaining})
+            return None
+        if remaining <= 0:
+            flushed = yield from deliver_idle(watch["shard_key"], watch["session_key"], marks, entries)
+    yield Fetch("end_watch", watch)
+    return flushed
