@@ -35,7 +35,15 @@ def render_memory(sections: Sequence[Section]) -> str:
 
 
 def escaped(text: str) -> str:
-    """``text`` with ``&``, ``<``, ``>`` and both quotes as entities: safe as content and in an attribute."""
+    """``text`` with ``&``, ``<`` and ``>`` as entities: it can neither close a tag nor open one.
+
+    Quotes stay as they are: as entities they cost a seventh of the tokens of real conversations.
+    """
+    return escape(text, quote=False)
+
+
+def quoted(text: str) -> str:
+    """``text`` for an attribute in single quotes."""
     return escape(text, quote=True)
 
 
@@ -46,5 +54,5 @@ def fact_line(text: str) -> str:
 
 def message_line(message: Message) -> str:
     """One message as it stands in a section: who spoke, and its text without other content parts."""
-    name = f" name='{escaped(message.name)}'" if message.name else ""
-    return f"<message role='{escaped(message.role)}'{name}>{escaped(message.text)}</message>"
+    name = f" name='{quoted(message.name)}'" if message.name else ""
+    return f"<message role='{quoted(message.role)}'{name}>{escaped(message.text)}</message>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -158,7 +157,4 @@ def test_order_is_head_tail_window() -> None:
 
 def test_escaped_text_holds_no_markup() -> None:
     line = fact_line("</fact></memory><b a='1'>\"&")
-    assert (
-        re.sub(r"^<fact>|</fact>$", "", line)
-        == "&lt;/fact&gt;&lt;/memory&gt;&lt;b a=&#x27;1&#x27;&gt;&quot;&amp;"
-    )
+    assert line == "<fact>&lt;/fact&gt;&lt;/memory&gt;&lt;b a='1'&gt;\"&amp;</fact>"

