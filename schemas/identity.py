@@ -45,7 +45,6 @@ class SessionIdentity:
         return Owner(self.namespace, self.user_id, self.shard_key)
 
 
-@lru_cache(maxsize=65_536)
 def identify_session(namespace: str, session_id: str, user_id: str | None) -> SessionIdentity:
     """Check the three names and derive the keys of a session.
 
@@ -54,26 +53,35 @@ def identify_session(namespace: str, session_id: str, user_id: str | None) -> Se
     """
     check_name("namespace", namespace)
     check_name("session_id", session_id)
-    as_owner = _digest("session-owner", namespace, session_id)
-    return SessionIdentity(
-        namespace=namespace,
-        session_id=session_id,
-        user_id=user_id,
-        shard_key=as_owner if user_id is None else identify_user(namespace, user_id).shard_key,
-        session_key=_digest("session", namespace, session_id),
-        directory_key=as_owner,
-    )
+    if user_id is not None:
+        check_name("user_id", user_id)
+    return _session(namespace, session_id, user_id)
 
 
-@lru_cache(maxsize=65_536)
 def identify_user(namespace: str, user_id: str) -> Owner:
     """Check both names and derive the owner that a user is.
 
     Raises:
         InvalidMessageError: as for ``identify_session``.
     """
-    check_name("namespace", namespace)
-    check_name("user_id", user_id)
+    return _user(check_name("namespace", namespace), check_name("user_id", user_id))
+
+
+@lru_cache(maxsize=65_536)
+def _session(namespace: str, session_id: str, user_id: str | None) -> SessionIdentity:
+    as_owner = _digest("session-owner", namespace, session_id)
+    return SessionIdentity(
+        namespace=namespace,
+        session_id=session_id,
+        user_id=user_id,
+        shard_key=as_owner if user_id is None else _user(namespace, user_id).shard_key,
+        session_key=_digest("session", namespace, session_id),
+        directory_key=as_owner,
+    )
+
+
+@lru_cache(maxsize=65_536)
+def _user(namespace: str, user_id: str) -> Owner:
     return Owner(namespace, user_id, _digest("user-owner", namespace, user_id))
 
 
