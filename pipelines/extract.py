@@ -21,6 +21,9 @@ from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, Lane
 
 _STEP = "extract"
 
+# Far more than a flush of the default 3,000 tokens holds; it keeps a runaway answer in bounds.
+MAX_FACTS_PER_EVENT = 30
+
 
 @dataclass(frozen=True, slots=True)
 class ExtractStage:
@@ -35,12 +38,13 @@ class ExtractStage:
     def calls(self, batch: Batch, work: Transcript) -> Sequence[Call]:
         if not work.lines:
             return ()
-        return (Call(_STEP, lambda: ask(self.model, ExtractTask(work.lines))),)
+        task = ExtractTask(work.lines, max_facts=_max_facts(batch))
+        return (Call(_STEP, lambda: ask(self.model, task)),)
 
     def write(
         self, fetcher: Fetcher, batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]
     ) -> list[Lane]:
-        found = _candidates(work, answers.get(_STEP))
+        found = _candidates(batch, work, answers.get(_STEP))
         if found:
             _insert(fetcher, batch, work, found, answers[_STEP])
         fruitful = [event_id for event_id in batch.event_ids if event_id in found]
@@ -49,6 +53,11 @@ class ExtractStage:
         _receipts(fetcher, batch, barren)
         _pass_on(fetcher, owner_lane, fruitful, found)
         return [owner_lane] if fruitful else []
+
+
+def _max_facts(batch: Batch) -> int:
+    """A bound per event, so that a backlog worked off in large batches loses nothing by it."""
+    return MAX_FACTS_PER_EVENT * len(batch.events)
 
 
 def ask(model: TextModel, task: Any) -> RawAnswer:
@@ -63,11 +72,13 @@ def ask(model: TextModel, task: Any) -> RawAnswer:
     )
 
 
-def _candidates(work: Transcript, answer: RawAnswer | None) -> Mapping[UUID, list[ExtractedFact]]:
+def _candidates(
+    batch: Batch, work: Transcript, answer: RawAnswer | None
+) -> Mapping[UUID, list[ExtractedFact]]:
     """Each fact under the event that its first message came with."""
     if answer is None:
         return {}
-    facts = parse_extract(answer.body.decode(), len(work.lines))
+    facts = parse_extract(answer.body.decode(), len(work.lines), max_facts=_max_facts(batch))
     found: dict[UUID, list[ExtractedFact]] = {}
     for fact in facts:
         found.setdefault(work.event_of(fact.messages[0]).event_id, []).append(fact)

@@ -78,9 +78,11 @@ def plan_manual(
     """Flush all but the last turn (or all, if ``everything``), in events of about ``flush_size`` tokens."""
     sums = [0, *accumulate(entry.tokens for entry in entries)]
     cuts = _Cuts(entries)
-    stop = len(entries) if everything else cuts.last_turn
-    if everything and not cuts.allows(stop):
-        stop = max(cuts.all_before(stop), default=0)
+    if everything:
+        stop = max(cuts.all_before(len(entries) + 1), default=0)
+    else:
+        # The last turn's beginning is no cut if a result that came late lies behind it.
+        stop = max(cuts.whole_turns(0), default=0)
     ends = _fill(cuts, sums, 0, stop, flush_size)
     return _plan(entries, sums, ends, flushed_through) if ends else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 import psycopg
@@ -10,9 +11,10 @@ from strandline.schemas.errors import ConfigurationError
 
 C = TypeVar("C", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
 
-# SQLAlchemy: Connection.connection is the pool's proxy, whose driver_connection is psycopg's.
+# SQLAlchemy: Connection.connection is the pool's proxy, whose driver_connection is psycopg's; an
+# AsyncConnection holds such a Connection as sync_connection.
 # Django: django.db.connection.connection is psycopg's.
-_STEPS = ("driver_connection", "connection")
+_STEPS = ("driver_connection", "sync_connection", "connection")
 _MAX_STEPS = 4
 
 
@@ -29,10 +31,13 @@ def driver_connection(connection: object, kind: type[C]) -> C:
         inner = next(
             (getattr(found, name) for name in _STEPS if getattr(found, name, None) is not None), None
         )
+        if iscoroutinefunction(inner):
+            break
         # A SQLAlchemy Session hands its connection out by a call.
         found = inner() if callable(inner) and not isinstance(inner, kind) else inner
     wanted = "psycopg.AsyncConnection" if issubclass(kind, psycopg.AsyncConnection) else "psycopg.Connection"
     raise ConfigurationError(
         f"connection= is a {type(connection).__name__} without a {wanted} inside; pass a psycopg connection,"
-        " or a SQLAlchemy or Django connection on psycopg 3 (async ones to the a… methods only)"
+        " or a SQLAlchemy or Django connection on psycopg 3 (async ones to the a… methods only; of an"
+        " AsyncSession, what `await session.connection()` gives)"
     )

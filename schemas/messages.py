@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Literal, get_args
 from uuid import uuid4
@@ -24,6 +24,10 @@ ROLES: tuple[str, ...] = get_args(Role)
 HEAD_ROLES = ("system", "developer")
 
 Content = str | Sequence[Mapping[str, Any]] | None
+
+# What Postgres and Python both can hold, in whatever time zone it is shown.
+_EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+_LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 
 _OWN_KEYS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "id", "metadata", "created_at", "seq", "tokens"}
@@ -147,12 +151,11 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
     _check_role(message, where)
     _check_content(message, where)
     _check_tool_fields(message, where)
-    if message.name is not None and not isinstance(message.name, str):
-        raise InvalidMessageError(f"{where}.name", f"must be a string, not {type(message.name).__name__}")
+    _check_name_and_extra(message, where)
     message_id = uuid4().hex if message.id is None else check_name(f"{where}.id", message.id)
     envelope = _encode(where, "content", _envelope(message), limits.max_content_bytes)
     metadata = _encode_metadata(message, where, limits.max_metadata_bytes)
-    _check_aware(f"{where}.created_at", message.created_at)
+    _check_time(f"{where}.created_at", message.created_at)
     calls = [call["id"] for call in message.tool_calls or ()]
     return PreparedMessage(
         id=message_id,
@@ -243,7 +246,27 @@ def _check_content(message: Message, where: str) -> None:
             raise InvalidMessageError(f"{path}[{index}].text", "must be a string")
 
 
+def _check_name_and_extra(message: Message, where: str) -> None:
+    if message.name is not None and not isinstance(message.name, str):
+        raise InvalidMessageError(f"{where}.name", f"must be a string, not {type(message.name).__name__}")
+    if not isinstance(message.extra, Mapping):
+        raise InvalidMessageError(
+            f"{where}.extra", f"must be an object, not {type(message.extra).__name__}"
+        )
+    if taken := sorted(_OWN_KEYS.intersection(message.extra)):
+        raise InvalidMessageError(
+            f"{where}.extra.{taken[0]}", f"is a field of every message; give it as {taken[0]!r} itself"
+        )
+
+
 def _check_tool_fields(message: Message, where: str) -> None:
+    calls: object = message.tool_calls
+    if calls is not None and (not isinstance(calls, Sequence) or isinstance(calls, (str, bytes, bytearray))):
+        raise InvalidMessageError(f"{where}.tool_calls", f"must be a list, not {type(calls).__name__}")
+    if calls and message.role != "assistant":
+        raise InvalidMessageError(
+            f"{where}.tool_calls", f"belong to assistant messages, not to role {message.role!r}"
+        )
     for index, call in enumerate(message.tool_calls or ()):
         path = f"{where}.tool_calls[{index}]"
         if not isinstance(call, Mapping):
@@ -262,15 +285,15 @@ def _check_tool_fields(message: Message, where: str) -> None:
 
 
 def _envelope(message: Message) -> dict[str, Any]:
-    body: dict[str, Any] = {"content": _plain(message.content)}
+    body: dict[str, Any] = {"content": message.content}
     if message.name is not None:
         body["name"] = message.name
     if message.tool_calls:
-        body["tool_calls"] = _plain(message.tool_calls)
+        body["tool_calls"] = message.tool_calls
     if message.tool_call_id is not None:
         body["tool_call_id"] = message.tool_call_id
     if message.extra:
-        body["extra"] = _plain(message.extra)
+        body["extra"] = message.extra
     return body
 
 
@@ -281,12 +304,13 @@ def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None
         )
     if not message.metadata:
         return None
-    return _encode(where, "metadata", _plain(message.metadata), max_bytes)
+    return _encode(where, "metadata", message.metadata, max_bytes)
 
 
-def _encode(where: str, name: str, value: dict[str, Any], max_bytes: int) -> str:
+def _encode(where: str, name: str, given: Mapping[str, Any], max_bytes: int) -> str:
     """JSON text of ``value``: checked for what Postgres cannot store, and for its size."""
     try:
+        value = _plain(given)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessageError(f"{where}.{name}", f"cannot be written as JSON: {error}") from None
@@ -328,19 +352,33 @@ def _read_time(path: str, value: object) -> datetime | None:
     raise InvalidMessageError(path, "must be a datetime or ISO 8601 text, such as 2026-01-31T12:00:00+00:00")
 
 
-def _check_aware(path: str, value: datetime | None) -> None:
+def _check_time(path: str, value: datetime | None) -> None:
     if value is None:
         return
     if not isinstance(value, datetime):
         raise InvalidMessageError(path, f"must be a datetime, not {type(value).__name__}")
     if value.utcoffset() is None:
         raise InvalidMessageError(path, "has no time zone; add one, such as +00:00")
+    if not _EARLIEST <= value <= _LATEST:
+        raise InvalidMessageError(
+            path, f"must lie between {_EARLIEST:%Y-%m-%d} and {_LATEST:%Y-%m-%d}; leave it out if unknown"
+        )
 
 
 def _plain(value: Any) -> Any:
-    """The same JSON value in plain dicts and lists, whatever mappings and sequences it came in."""
+    """The same JSON value in plain dicts and lists, whatever mappings and sequences it came in.
+
+    Raises:
+        TypeError: a key is not a string, which JSON would quietly make it.
+    """
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {_key(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)):
         return [_plain(item) for item in value]
     return value
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"the key {key!r} is not a string")
+    return key

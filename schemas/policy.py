@@ -18,6 +18,7 @@ DEFAULT_HISTORY_RATIO = 0.7
 DEFAULT_FLUSH_SIZE = 3_000
 DEFAULT_IDLE_SECONDS = 600
 FLUSH_SIZE_REPAIR_RATIO = 0.7
+MAX_INTEGER = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,5 +89,7 @@ def _repaired_flush_size(token_flush_size: int, token_limit: int) -> int:
 
 
 def _check_positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise ConfigurationError(f"{name} is {value!r}; it must be a whole number above 0")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_INTEGER:
+        raise ConfigurationError(
+            f"{name} is {value!r}; it must be a whole number above 0 and at most {MAX_INTEGER}"
+        )

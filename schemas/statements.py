@@ -12,7 +12,15 @@ from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
-_FILES = ("producing.sql", "consuming.sql", "operating.sql", "showing.sql")
+_FILES = (
+    "producing.sql",
+    "consuming.sql",
+    "operating.sql",
+    "showing.sql",
+    "verifying.sql",
+    "explaining.sql",
+    "dead_letters.sql",
+)
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _QUALIFIER = re.compile(r"\bstrandline\.")
 FUNCTIONS = ("put_v1", "flush_v1", "reset_v1")

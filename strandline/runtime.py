@@ -76,6 +76,7 @@ class Runtime:
         self._consume = consume
         self._forget = forget
         self._starting = threading.RLock()
+        self._started = False
         self._database: Database | None = None
         self._url: str | None = None
         self._async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncDatabase] = (
@@ -123,15 +124,19 @@ class Runtime:
         with self._starting:
             self._forget()
             atexit.unregister(self.close)
-            if self._runner is not None:
-                self._runner.stop(EXIT_SECONDS)
-            if self._doorbell is not None:
-                self._doorbell.close()
-            if self._database is not None:
-                self._database.close()
-            if self._stack is not None:
-                self._stack.stop()
-            self._runner = self._doorbell = self._database = self._stack = self._url = None
+            self._end()
+
+    def _end(self) -> None:
+        self._started = False
+        if self._runner is not None:
+            self._runner.stop(EXIT_SECONDS)
+        if self._doorbell is not None:
+            self._doorbell.close()
+        if self._database is not None:
+            self._database.close()
+        if self._stack is not None:
+            self._stack.stop()
+        self._runner = self._doorbell = self._database = self._stack = self._url = None
 
     async def aclose(self) -> None:
         database = self._async.pop(asyncio.get_running_loop(), None)
@@ -140,12 +145,19 @@ class Runtime:
         await asyncio.to_thread(self.close)
 
     def _ensure_started(self) -> None:
-        if self._database is not None or self._url is not None:
+        # Only what is wholly started is used: another thread must not find tables half-made.
+        if self._started:
             return
         with self._starting:
-            if self._database is None and self._url is None:
+            if self._started:
+                return
+            try:
                 self._start()
-                atexit.register(self.close)
+            except BaseException:
+                self._end()
+                raise
+            self._started = True
+            atexit.register(self.close)
 
     def _start(self) -> None:
         if self._pool is not None:
@@ -158,7 +170,7 @@ class Runtime:
             self._start_embedded()
             return
         if self._consume == "background":
-            self._start_runner()
+            self._start_runner(self._database)
         elif self.settings.broker_url is not None:
             self._start_doorbell(self.settings.broker_url.get_secret_value())
 
@@ -177,12 +189,18 @@ class Runtime:
         if stack.broker_url is not None and self._consume is None:
             self._start_doorbell(stack.broker_url)
         else:
-            self._start_runner()
+            self._start_runner(database)
 
-    def _start_runner(self) -> None:
+    def _start_runner(self, database: Database | None) -> None:
+        if database is None:
+            raise ConfigurationError(
+                "consume='background' works in threads, which an AsyncConnectionPool does not serve; pass"
+                " database_url=, or a psycopg_pool.ConnectionPool as pool="
+            )
         assembly = _load("strandline.assembly")
-        self._runner = assembly.background_runner(self.database(), self.settings)
-        self._runner.start()
+        runner: BackgroundRunner = assembly.background_runner(database, self.settings)
+        runner.start()
+        self._runner = runner
 
     def _start_doorbell(self, broker_url: str) -> None:
         doorbell = _load("strandline.producers.doorbell")

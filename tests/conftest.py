@@ -208,7 +208,8 @@ def _registered(database: Database, pid: int) -> bool:
 
 def _collect(process: subprocess.Popen[str], output: list[str]) -> None:
     assert process.stdout is not None
-    output.extend(process.stdout)
+    with process.stdout:
+        output.extend(process.stdout)
 
 
 def _temporary_database(stack: EmbeddedStack, template: str) -> Iterator[str]:

@@ -47,6 +47,7 @@ def test_a_session_lies_with_its_user(namespace: str, session: str, user: str) -
         ("\ud800", "lone surrogate"),
         ("x" * (MAX_NAME_BYTES + 1), "longer"),
         (7, "int"),
+        ([1], "list"),
     ],
 )
 @pytest.mark.parametrize("field", ["namespace", "session_id", "user_id"])

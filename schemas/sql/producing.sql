@@ -141,6 +141,7 @@ SELECT messages FROM strandline.reset_v1(%(shard_key)s, %(session_key)s, %(deriv
 -- name: search_chunks
 -- The best pieces of conversation for a query: an exact scan of the scope, cosine similarity and BM25
 -- (k1 = 1.2, b = 0.75) fused by score, with their messages.  Without a vector the text decides alone.
+-- All in float8: left to itself this would be numeric arithmetic.
 WITH scope AS MATERIALIZED (
     SELECT c.session_key, c.from_seq, c.piece, c.through_seq, c.length, c.lexemes,
         CASE WHEN c.embedding IS NULL OR %(embedding)s::halfvec IS NULL THEN 0
@@ -150,18 +151,18 @@ WITH scope AS MATERIALIZED (
         AND (%(scope_key)s::uuid IS NULL OR c.session_key = %(scope_key)s)
         AND NOT (c.session_key = %(session_key)s AND c.through_seq >= %(visible_from)s)
 ), extent AS (
-    SELECT count(*) AS pieces, greatest(avg(length), 1) AS average FROM scope
+    SELECT count(*)::float8 AS pieces, greatest(avg(length), 1)::float8 AS average FROM scope
 ), hit AS (
-    SELECT s.session_key, s.from_seq, s.piece, s.length, u.lexeme, cardinality(u.positions) AS occurrences
+    SELECT s.session_key, s.from_seq, s.piece, s.length::float8, u.lexeme, cardinality(u.positions)::float8 AS occurrences
     FROM scope s CROSS JOIN LATERAL unnest(s.lexemes) AS u
     WHERE u.lexeme = ANY (%(lexemes)s::text[])
 ), rarity AS (
-    SELECT h.lexeme, ln(1 + (e.pieces - count(*) + 0.5) / (count(*) + 0.5)) AS weight
+    SELECT h.lexeme, ln(1 + (e.pieces - count(*) + 0.5::float8) / (count(*) + 0.5::float8)) AS weight
     FROM hit h CROSS JOIN extent e GROUP BY h.lexeme, e.pieces
 ), bm25 AS (
     SELECT h.session_key, h.from_seq, h.piece,
-        sum(r.weight * h.occurrences * 2.2
-            / (h.occurrences + 1.2 * (0.25 + 0.75 * h.length / e.average))) AS score
+        sum(r.weight * h.occurrences * 2.2::float8 / (h.occurrences
+            + 1.2::float8 * (0.25::float8 + 0.75::float8 * h.length / e.average))) AS score
     FROM hit h JOIN rarity r USING (lexeme) CROSS JOIN extent e
     GROUP BY h.session_key, h.from_seq, h.piece
 ), scored AS (

@@ -9,14 +9,12 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: show_events
 -- A session's flush events in order, each with what the pipelines have done with it so far.
-SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens, e.created_at,
+SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens,
     (SELECT coalesce(json_agg(json_build_object(
         'pipeline', g.pipeline, 'stage', r.stage, 'outcome', r.outcome,
-        'seconds', extract(epoch FROM r.created_at - e.created_at))), '[]')
+        'seconds', extract(epoch FROM r.applied_at - e.created_at))), '[]')
      FROM strandline.receipt r JOIN strandline.generation g USING (generation_id)
-     WHERE r.shard_key = e.shard_key AND r.event_id = e.event_id)::text AS receipts,
-    (SELECT count(*) FROM strandline.due d
-     WHERE d.shard_key = e.shard_key AND d.event_id = e.event_id) AS due
+     WHERE r.shard_key = e.shard_key AND r.event_id = e.event_id)::text AS receipts
 FROM strandline.flush_event e
 WHERE e.shard_key = %(shard_key)s AND e.session_key = %(session_key)s
 ORDER BY e.from_seq

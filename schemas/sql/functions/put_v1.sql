@@ -36,17 +36,18 @@ BEGIN
     SELECT * INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        IF NOT p_claimed THEN
-            status := 'unclaimed';
-            RETURN NEXT;
-            RETURN;
-        END IF;
+        -- First of all, so that what is refused claims nothing either.
         SELECT string_agg(wanted.name, ', ') INTO detail
             FROM jsonb_array_elements_text(p_session -> 'pipelines') AS wanted (name)
             WHERE NOT EXISTS (
                 SELECT FROM strandline.generation g WHERE g.pipeline = wanted.name AND g.state = 'serving');
         IF detail IS NOT NULL THEN
             status := 'unknown_pipeline';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        IF NOT p_claimed THEN
+            status := 'unclaimed';
             RETURN NEXT;
             RETURN;
         END IF;

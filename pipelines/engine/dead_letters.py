@@ -1,0 +1,149 @@
+"""Dead letters: the holes that lanes went past, to be looked at, tried again, or given up.
+
+A commutative lane just does the event again.  An ordered lane folds again from the state before it:
+what came later was folded onto a state without this event, so it is due again as well, and its stored
+answers are not used.  Another dead letter of the lane stays a hole until it is retried itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from strandline.schemas.database import Database, Fetcher
+from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
+
+logger = logging.getLogger("strandline.engine")
+
+# Stages whose work stands alone; every other stage folds a session's events in order.
+COMMUTATIVE_STAGES = frozenset({EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE})
+
+Retried = Literal["due", "void", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An event that one stage of one generation could not apply, with the reason.
+
+    ``current`` is False when its session was reset since: nothing is left to retry.
+    """
+
+    event_id: UUID
+    stage: str
+    generation_id: int
+    pipeline: str
+    namespace: str
+    session_id: str
+    user_id: str | None
+    shard_key: UUID
+    session_key: UUID
+    scope_key: UUID
+    from_seq: int
+    through_seq: int
+    message_count: int
+    tokens: int
+    cause: str
+    flushed_at: datetime
+    died_at: datetime
+    batch_id: UUID
+    reason: str
+    current: bool
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a retry folds again what came later."""
+        return self.stage not in COMMUTATIVE_STAGES
+
+    def keys(self) -> dict[str, Any]:
+        """The letter's keys, and its lane's, as statement parameters."""
+        return {
+            "shard_key": self.shard_key,
+            "session_key": self.session_key,
+            "scope_key": self.scope_key,
+            "generation_id": self.generation_id,
+            "stage": self.stage,
+            "from_seq": self.from_seq,
+            "event_id": self.event_id,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """What a retry did.
+
+    ``outcome`` is ``due`` (it will be tried again), ``void`` (its session was reset since, so it ended), or
+    ``gone`` (it was retried or dropped in the meantime); ``refolded`` counts the other events that an
+    ordered lane does again.
+    """
+
+    outcome: Retried
+    refolded: int = 0
+
+
+def list_dead_letters(
+    database: Database,
+    *,
+    namespace: str | None = None,
+    session_id: str | None = None,
+    pipeline: str | None = None,
+    stage: str | None = None,
+    event_id: UUID | None = None,
+) -> list[DeadLetter]:
+    """The dead letters that fit all that is given, oldest first."""
+    wanted = {
+        "namespace": namespace,
+        "session_id": session_id,
+        "pipeline": pipeline,
+        "stage": stage,
+        "event_id": event_id,
+    }
+    return [DeadLetter(*row) for row in database.fetch("list_dead_letters", wanted, repeatable=True)]
+
+
+def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
+    """Make the event due again, and in an ordered lane all that was folded after it, in one transaction.
+
+    The lane's row is locked first, as every write of a worker does, so a holder has either committed or
+    finds its lease gone.  Nobody is told: the sweep of any worker that serves the stage takes it up.
+    """
+    keys = letter.keys()
+    with database.transaction() as tx:
+        tx.fetch("reopen_lane", keys | {"seize": letter.ordered})
+        rows = tx.fetch("revive_event", keys)
+        if not rows:
+            return Retry("gone")
+        if not rows[0][0]:
+            return Retry("void")
+        refolded = _refold(tx, letter) if letter.ordered else 0
+    logger.info("dead letter retried", extra={"action": "dead_letter_retried", **_where(letter)})
+    return Retry("due", refolded)
+
+
+def drop_dead_letter(database: Database, letter: DeadLetter) -> bool:
+    """Give the event up for good: its messages leave the tail, and it is never tried again.
+
+    Its receipt stays ``dead``, and the batch that failed becomes ``void``, which is how ``verify`` tells a
+    hole that somebody dropped from one whose dead letter was lost.  Returns False if it was gone already.
+    """
+    dropped = bool(database.fetch("drop_letter", letter.keys()))
+    if dropped:
+        logger.info("dead letter dropped", extra={"action": "dead_letter_dropped", **_where(letter)})
+    return dropped
+
+
+def _refold(fetcher: Fetcher, letter: DeadLetter) -> int:
+    keys = letter.keys()
+    # A batch may reach around a hole that was retried before; then it is done again from its beginning.
+    while True:
+        earliest = fetcher.fetch("refold_start", keys)[0][0]
+        if earliest is None or earliest >= keys["from_seq"]:
+            break
+        keys["from_seq"] = earliest
+    return len(fetcher.fetch("refold", keys))
+
+
+def _where(letter: DeadLetter) -> dict[str, str]:
+    return {"lane": f"{letter.stage}/{letter.generation_id}/{letter.scope_key}"}

@@ -1,0 +1,327 @@
+"""Explanation: why something was remembered, or was not.
+
+For a message, where it is now and what each stage made of it; for a fact, the way back to the messages.
+Everything is read in one snapshot.  What models answered is not shown, only who answered, when, and at
+what cost: the ledger stays when the answers' content goes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from strandline.pipelines.explanation_parts import (
+    CandidateTrace,
+    ChunkTrace,
+    CitingFact,
+    FactExplanation,
+    FlushTrace,
+    MessageExplanation,
+    ModelCall,
+    Place,
+    RevisionTrace,
+    Source,
+    StageState,
+    StageTrace,
+    StateTrace,
+)
+from strandline.pipelines.transcript import plain_text, speaker
+from strandline.pipelines.verification import stage_chain
+from strandline.schemas.database import Database, Fetcher
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.identity import DEFAULT_NAMESPACE
+from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
+from strandline.schemas.messages import Message, read_stored
+from strandline.schemas.operations import Row
+
+EXCERPT_CHARACTERS = 160
+
+P = TypeVar("P", bound=BaseModel)
+
+
+def explain(
+    database: Database,
+    subject: str,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    session_id: str | None = None,
+    user_id: str | None = None,
+) -> MessageExplanation | FactExplanation:
+    """Explain a fact by its id, or a message by its id.
+
+    An id that several sessions use needs ``session_id``; within one, the message that is in the log now
+    is meant before one from before a reset.
+
+    Raises:
+        ConfigurationError: there is neither a message nor a fact of this id, or the id names several.
+        StrandlineError: as ``Database.fetch`` does.
+    """
+    within = {"namespace": namespace, "session_id": session_id, "user_id": user_id}
+    with database.transaction() as tx:
+        tx.fetch("verify_snapshot", {})
+        fact_id = _as_uuid(subject)
+        if fact_id is not None:
+            for shard_key, generation_id in tx.fetch("explain_find_facts", within | {"fact_id": fact_id}):
+                return _explain_fact(tx, shard_key, generation_id, fact_id)
+        found = tx.fetch("explain_find_messages", within | {"message_id": subject})
+        return _explain_message(tx, *_only(found, subject, namespace))
+
+
+def _as_uuid(subject: str) -> UUID | None:
+    try:
+        return UUID(subject)
+    except ValueError:
+        return None
+
+
+def _only(found: Sequence[Row], subject: str, namespace: str) -> tuple[UUID, UUID, int]:
+    if not found:
+        raise ConfigurationError(
+            f"There is no message and no fact {subject!r} in namespace {namespace!r};"
+            " check the id, and where it is looked for (namespace, session, user)."
+        )
+    sessions = sorted({row[3] for row in found})
+    if len(sessions) > 1:
+        raise ConfigurationError(
+            f"Message id {subject!r} is used in several sessions ({', '.join(sessions[:5])}"
+            f"{', …' if len(sessions) > 5 else ''}); name the one you mean with --session."
+        )
+    shard_key, session_key, seq = found[0][:3]
+    return shard_key, session_key, seq
+
+
+def _explain_message(fetcher: Fetcher, shard_key: UUID, session_key: UUID, seq: int) -> MessageExplanation:
+    key = {"shard_key": shard_key, "session_key": session_key, "seq": seq}
+    row = fetcher.fetch("explain_message", key)[0]
+    namespace, session_id, user_id, pinned_through, window_from, current, pipelines = row[7:14]
+    event = FlushTrace(**dict(zip(FlushTrace.model_fields, row[14:], strict=True))) if row[14] else None
+    event_key = key | {"event_id": event.event_id if event else None}
+    stages = _stages(fetcher, event_key, pipelines) if event else ()
+    candidates = [
+        _part(CandidateTrace, ("generation", "event_id", "text", "batch_id"), found)
+        for found in fetcher.fetch("explain_candidates", key)
+    ]
+    facts = [
+        _part(CitingFact, ("fact_id", "generation", "text", "live", "operations"), found)
+        for found in fetcher.fetch("explain_cited", key)
+    ]
+    chunks = [
+        _part(ChunkTrace, ("generation", "from_seq", "through_seq", "pieces"), found)
+        for found in fetcher.fetch("explain_chunks", key)
+    ]
+    place = _place(current, seq, pinned_through, window_from, stages)
+    message = _message(row[:7])
+    return MessageExplanation(
+        namespace=namespace,
+        session_id=session_id,
+        user_id=user_id,
+        message=_source(message),
+        tokens=row[3],
+        place=place,
+        event=event,
+        stages=stages,
+        candidates=tuple(candidates),
+        facts=tuple(facts),
+        chunks=tuple(chunks),
+        states=tuple(_state(found) for found in fetcher.fetch("explain_states", event_key)) if event else (),
+        why=tuple(_reasons(place, message, pipelines, event, stages, candidates, facts)),
+    )
+
+
+def _place(
+    current: bool, seq: int, pinned_through: int, window_from: int, stages: Sequence[StageTrace]
+) -> Place:
+    if not current:
+        return "reset"
+    if seq <= pinned_through:
+        return "pinned"
+    if seq >= window_from:
+        return "window"
+    open_states = ("due", "dead", "waiting")
+    serving = [trace for trace in stages if trace.generation_state == "serving"]
+    uncovered = [t for t in serving if t.state in open_states and not _behind_an_end(t, serving)]
+    return "tail" if uncovered else "covered"
+
+
+def _behind_an_end(trace: StageTrace, stages: Sequence[StageTrace]) -> bool:
+    """Whether it waits for a stage that was dropped or void, and so waits for nothing."""
+    return trace.state == "waiting" and any(
+        before.generation == trace.generation and before.state in ("dropped", "void") for before in stages
+    )
+
+
+def _stages(fetcher: Fetcher, key: dict[str, Any], pipelines: Sequence[str]) -> tuple[StageTrace, ...]:
+    rows = fetcher.fetch("explain_stages", key | stage_chain() | {"pipelines": list(pipelines)})
+    calls = _calls(fetcher, key["shard_key"], [row[6] for row in rows])
+    return tuple(_stage(row, calls) for row in rows)
+
+
+def _stage(row: Row, calls: Sequence[ModelCall]) -> StageTrace:
+    pipeline, generation, generation_state, stage, outcome, ended_at, batch_id = row[:7]
+    batch_stage, batch_events, due_since, reason, died_at, error, failures, _waits, held, next_attempt = row[
+        7:
+    ]
+    if outcome == "dead":
+        state: StageState = "dropped" if died_at is None else "dead"
+    elif outcome is not None:
+        state = outcome
+    elif due_since is not None:
+        state = "due"
+    else:
+        state = "waiting" if stage == MERGE_STAGE else "not_fed"
+    return StageTrace(
+        pipeline=pipeline,
+        generation=generation,
+        generation_state=generation_state,
+        stage=stage,
+        state=state,
+        since=ended_at or due_since,
+        batch_id=batch_id,
+        batch_events=batch_events,
+        held=bool(held),
+        failures=failures or 0,
+        next_attempt_at=next_attempt,
+        reason=reason or error,
+        # Merge has nothing to do for an event without candidates: the batch was extract's, and so the call.
+        calls=tuple(call for call in calls if call.batch_id == batch_id and batch_stage == stage),
+    )
+
+
+def _reasons(
+    place: Place,
+    message: Message,
+    pipelines: Sequence[str],
+    event: FlushTrace | None,
+    stages: Sequence[StageTrace],
+    candidates: Sequence[CandidateTrace],
+    facts: Sequence[CitingFact],
+) -> Iterable[str]:
+    if place == "reset":
+        yield "Its session was reset since: it is not part of the conversation any more."
+    if place == "pinned":
+        yield "It belongs to the pinned head: always shown, never flushed, so nothing is derived from it."
+        return
+    if event is None:
+        yield "It was not flushed: nothing is derived from a message before a flush delivers it."
+        return
+    if FACTS not in pipelines:
+        yield "Its session feeds no facts, so none are looked for."
+        return
+    if facts:
+        live = sum(fact.live for fact in facts)
+        yield f"It was remembered: {len(facts)} fact(s) cite it, {live} of them live."
+    by_generation: dict[int, dict[str, StageTrace]] = {}
+    for trace in stages:
+        if trace.pipeline == FACTS and trace.generation_state != "retired":
+            by_generation.setdefault(trace.generation, {})[trace.stage] = trace
+    for generation, traces in by_generation.items():
+        cited = any(fact.generation == generation for fact in facts)
+        found = any(candidate.generation == generation for candidate in candidates)
+        yield from _facts_reason(traces, message, found=found, cited=cited)
+
+
+def _facts_reason(
+    traces: dict[str, StageTrace], message: Message, *, found: bool, cited: bool
+) -> Iterable[str]:
+    extract, merge = traces[EXTRACT_STAGE], traces.get(MERGE_STAGE)
+    if extract.state != "applied":
+        yield _halted(extract)
+    elif merge is not None and found and merge.state != "applied":
+        yield f"Extract found something in it; {_halted(merge)}"
+    elif not plain_text(message):
+        yield "It has no text that extract could read."
+    elif not found:
+        yield "Extract read it and found no fact in it."
+    elif not cited:
+        yield "Extract found something in it, and the fact that came of it is gone."
+
+
+def _halted(trace: StageTrace) -> str:
+    if trace.state == "due":
+        waits = f"stage {trace.stage} has not done it yet"
+        if trace.held:
+            return f"{waits}: a worker is at its lane now."
+        if trace.reason:
+            return f"{waits}: its lane waits after an error ({trace.reason})."
+        return f"{waits}: no worker has taken it up."
+    return {
+        "dead": f"stage {trace.stage} gave up on it ({trace.reason});"
+        " `strandline dead-letters retry` tries again.",
+        "dropped": f"stage {trace.stage} gave up on it, and the dead letter was dropped.",
+        "void": f"stage {trace.stage} did not do it, since the session was reset first.",
+    }.get(trace.state, f"stage {trace.stage} was not fed it: this derivation is younger than the flush.")
+
+
+def _explain_fact(fetcher: Fetcher, shard_key: UUID, generation_id: int, fact_id: UUID) -> FactExplanation:
+    key = {"shard_key": shard_key, "generation_id": generation_id, "fact_id": fact_id}
+    row = fetcher.fetch("explain_fact", key)[0]
+    names = [name for name in FactExplanation.model_fields if name != "revisions"]
+    return _part(FactExplanation, names, row, revisions=_revisions(fetcher, key))
+
+
+def _revisions(fetcher: Fetcher, key: dict[str, Any]) -> tuple[RevisionTrace, ...]:
+    rows = fetcher.fetch("explain_revisions", key)
+    sources = [(row[0], _source(_message(row[1:]))) for row in fetcher.fetch("explain_sources", key)]
+    calls = _calls(fetcher, key["shard_key"], [batch_id for row in rows for batch_id in row[6:8]])
+    names = (
+        "revision", "operation", "text", "at", "model", "prompt_hash", "extract_batch_id", "merge_batch_id",
+        "event_id", "cause", "flushed_at", "namespace", "session_id",
+    )  # fmt: skip
+    return tuple(
+        _part(
+            RevisionTrace,
+            names,
+            row,
+            messages=tuple(source for revision, source in sources if revision == row[0]),
+            calls=tuple(call for call in calls if call.batch_id in row[6:8]),
+        )
+        for row in rows
+    )
+
+
+def _calls(fetcher: Fetcher, shard_key: UUID, batch_ids: Iterable[UUID | None]) -> list[ModelCall]:
+    wanted = sorted({batch_id for batch_id in batch_ids if batch_id is not None})
+    rows = fetcher.fetch("explain_calls", {"shard_key": shard_key, "batch_ids": wanted}) if wanted else []
+    return [_part(ModelCall, list(ModelCall.model_fields), row) for row in rows]
+
+
+def _state(row: Row) -> StateTrace:
+    generation, through_seq, state, batch_id, at = row
+    content = json.loads(state)
+    text = content.get("text") if isinstance(content, dict) else None
+    shown = text if isinstance(text, str) else state
+    return StateTrace(
+        generation=generation, through_seq=through_seq, batch_id=batch_id, at=at, excerpt=_excerpt(shown)
+    )
+
+
+def _message(row: Row) -> Message:
+    seq, id_, role, tokens, created_at, envelope, metadata = row
+    return read_stored(
+        seq=seq, id=id_, role=role, tokens=tokens, created_at=created_at, envelope=envelope, metadata=metadata
+    )
+
+
+def _source(message: Message) -> Source:
+    return Source(
+        id=message.id or "",
+        seq=message.seq or 0,
+        role=message.role,
+        said_by=speaker(message),
+        at=message.created_at,  # type: ignore[arg-type]  # a stored message has its time
+        excerpt=_excerpt(plain_text(message)),
+    )
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT_CHARACTERS else line[: EXCERPT_CHARACTERS - 1].rstrip() + "…"
+
+
+def _part(kind: type[P], names: Iterable[str], row: Row, **more: Any) -> P:
+    """A part from a row whose columns have these names."""
+    return kind(**dict(zip(names, row, strict=True)), **more)

@@ -1,0 +1,169 @@
+"""What an explanation is made of: typed, frozen, and with a JSON Schema of its own."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+Place = Literal["pinned", "window", "tail", "covered", "reset"]
+StageState = Literal["applied", "due", "dead", "dropped", "void", "waiting", "not_fed"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelCall(_Part):
+    """One line of the ledger: who answered for a batch, and what it took."""
+
+    batch_id: UUID
+    step: str
+    model: str
+    prompt_hash: str
+    input_tokens: int
+    output_tokens: int
+    seconds: float
+    at: datetime
+
+
+class StageTrace(_Part):
+    """What one stage of one generation made of the message's event.
+
+    ``state``: ``applied``, ``due``, ``dead`` (a dead letter), ``dropped`` (one that was given up), ``void``
+    (its session was reset first), ``waiting`` (for the stage before it), ``not_fed`` (the generation is
+    younger than the event).  ``reason`` is the dead letter's, or the lane's last error.
+    """
+
+    pipeline: str
+    generation: int
+    generation_state: str
+    stage: str
+    state: StageState
+    since: datetime | None
+    batch_id: UUID | None
+    batch_events: int | None
+    held: bool
+    failures: int
+    next_attempt_at: datetime | None
+    reason: str | None
+    calls: tuple[ModelCall, ...]
+
+
+class CandidateTrace(_Part):
+    """What extract found that cites the message."""
+
+    generation: int
+    event_id: UUID
+    batch_id: UUID
+    text: str
+
+
+class CitingFact(_Part):
+    """A fact that cites the message, and what the message did to it."""
+
+    fact_id: UUID
+    generation: int
+    text: str
+    live: bool
+    operations: tuple[str, ...]
+
+
+class ChunkTrace(_Part):
+    """A searchable piece of conversation that holds the message."""
+
+    generation: int
+    from_seq: int
+    through_seq: int
+    pieces: int
+
+
+class StateTrace(_Part):
+    """The state of a folding pipeline that the message went into first."""
+
+    generation: int
+    through_seq: int
+    batch_id: UUID
+    at: datetime
+    excerpt: str
+
+
+class Source(_Part):
+    """A message as it is shown here: who said it, when, and how it begins."""
+
+    id: str
+    seq: int
+    role: str
+    said_by: str
+    at: datetime
+    excerpt: str
+
+
+class FlushTrace(_Part):
+    """The event that delivered a message."""
+
+    event_id: UUID
+    cause: str
+    from_seq: int
+    through_seq: int
+    at: datetime
+
+
+class MessageExplanation(_Part):
+    """Where a message is, what was derived from it, and in ``why`` what that comes to, in sentences."""
+
+    namespace: str
+    session_id: str
+    user_id: str | None
+    message: Source
+    tokens: int
+    place: Place
+    event: FlushTrace | None
+    stages: tuple[StageTrace, ...]
+    candidates: tuple[CandidateTrace, ...]
+    facts: tuple[CitingFact, ...]
+    chunks: tuple[ChunkTrace, ...]
+    states: tuple[StateTrace, ...]
+    why: tuple[str, ...]
+
+
+class RevisionTrace(_Part):
+    """One step of a fact's history, and all that it came from."""
+
+    revision: int
+    operation: str
+    text: str
+    at: datetime
+    namespace: str | None
+    session_id: str | None
+    messages: tuple[Source, ...]
+    event_id: UUID
+    cause: str | None
+    flushed_at: datetime | None
+    extract_batch_id: UUID
+    merge_batch_id: UUID
+    model: str
+    prompt_hash: str
+    calls: tuple[ModelCall, ...]
+
+
+class FactExplanation(_Part):
+    """A fact and the way back from it."""
+
+    fact_id: UUID
+    generation: int
+    generation_state: str
+    text: str
+    topics: tuple[str, ...]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    live: bool
+    invalidated_at: datetime | None
+    invalidated_by: UUID | None
+    replacement: str | None
+    created_at: datetime
+    updated_at: datetime
+    revisions: tuple[RevisionTrace, ...]

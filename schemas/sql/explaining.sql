@@ -1,0 +1,136 @@
+-- What explain asks: where a message went, and where a fact came from.  For people, so index probes per
+-- session are good enough where only an id is given.
+
+-- name: explain_find_messages
+-- Messages with this id, also from before a reset; within a session, or wherever the namespace has one.
+SELECT m.shard_key, m.session_key, m.seq, s.session_id, s.user_id, m.incarnation = s.incarnation AS current
+FROM strandline.session s
+CROSS JOIN LATERAL (
+    SELECT s.incarnation AS incarnation
+    UNION SELECT e.incarnation FROM strandline.flush_event e
+    WHERE e.shard_key = s.shard_key AND e.session_key = s.session_key AND s.log_start_seq > 1
+) AS lived
+JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = lived.incarnation
+    AND m.id = %(message_id)s AND m.session_key = s.session_key
+WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
+    AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
+ORDER BY current DESC, m.seq DESC LIMIT 20
+
+-- name: explain_find_facts
+-- Facts with this id.
+SELECT f.shard_key, f.generation_id FROM (
+    SELECT DISTINCT s.shard_key FROM strandline.session s
+    WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
+        AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)) AS o
+CROSS JOIN strandline.generation g
+JOIN strandline.fact f ON f.shard_key = o.shard_key AND f.generation_id = g.generation_id
+    AND f.fact_id = %(fact_id)s
+ORDER BY g.state = 'serving' DESC, f.generation_id DESC
+
+-- name: explain_message
+-- A message, its session's marks, and the event that delivered it.
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
+    s.namespace, s.session_id, s.user_id, s.pinned_through, s.window_from,
+    m.incarnation = s.incarnation AS current, s.pipelines,
+    e.event_id, e.cause, e.from_seq, e.through_seq, e.created_at AS flushed_at
+FROM strandline.message m
+JOIN strandline.session s ON s.shard_key = m.shard_key AND s.session_key = m.session_key
+LEFT JOIN LATERAL (
+    SELECT * FROM strandline.flush_event f WHERE f.shard_key = m.shard_key
+        AND f.session_key = m.session_key AND f.from_seq <= m.seq ORDER BY f.from_seq DESC LIMIT 1
+) AS e ON e.through_seq >= m.seq
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = %(seq)s
+
+-- name: explain_stages
+-- What became of an event, stage by stage, in each generation of the session's pipelines.
+SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r.outcome, r.applied_at,
+    r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, d.created_at AS due_since,
+    dl.reason, dl.created_at AS died_at, l.last_error, l.failures, l.postponements,
+    l.holder IS NOT NULL AS held, l.next_attempt_at
+FROM strandline.flush_event e
+JOIN strandline.generation g ON g.pipeline = ANY (%(pipelines)s::text[])
+CROSS JOIN LATERAL (
+    SELECT g.entry_stage AS stage, 0 AS place
+    UNION ALL
+    SELECT c.stage, 1 FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
+    WHERE c.before = g.entry_stage
+) AS stages
+LEFT JOIN strandline.receipt r ON r.shard_key = e.shard_key AND r.event_id = e.event_id
+    AND r.generation_id = g.generation_id AND r.stage = stages.stage
+LEFT JOIN strandline.batch b ON b.shard_key = r.shard_key AND b.batch_id = r.batch_id
+LEFT JOIN strandline.due d ON d.shard_key = e.shard_key AND d.session_key = e.session_key
+    AND d.generation_id = g.generation_id AND d.stage = stages.stage AND d.from_seq = e.from_seq
+LEFT JOIN strandline.dead_letter dl ON dl.shard_key = e.shard_key AND dl.session_key = e.session_key
+    AND dl.generation_id = g.generation_id AND dl.stage = stages.stage AND dl.from_seq = e.from_seq
+LEFT JOIN strandline.lane l ON l.shard_key = e.shard_key AND l.scope_key = d.scope_key
+    AND l.generation_id = g.generation_id AND l.stage = stages.stage
+WHERE e.shard_key = %(shard_key)s AND e.event_id = %(event_id)s
+ORDER BY g.pipeline, g.generation_id, stages.place
+
+-- name: explain_calls
+-- The ledger of some batches: who answered, when, and what it took.
+SELECT c.batch_id, c.step, c.model, c.prompt_hash, c.input_tokens, c.output_tokens, c.seconds, c.created_at
+FROM strandline.model_call c
+WHERE c.shard_key = %(shard_key)s AND c.batch_id = ANY (%(batch_ids)s::uuid[])
+ORDER BY c.created_at
+
+-- name: explain_candidates
+-- What extract found in a message.
+SELECT c.generation_id, c.event_id, c.text, c.batch_id FROM strandline.fact_candidate c
+WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s AND c.seqs @> ARRAY[%(seq)s::bigint]
+ORDER BY c.generation_id, c.event_id, c.ordinal
+
+-- name: explain_cited
+-- The facts that cite a message, and what it did to each.
+SELECT f.fact_id, f.generation_id, f.text, f.live, array_agg(r.operation ORDER BY r.revision) AS operations
+FROM strandline.fact_revision r
+JOIN strandline.fact f ON f.shard_key = r.shard_key AND f.generation_id = r.generation_id
+    AND f.fact_id = r.fact_id
+WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.seqs @> ARRAY[%(seq)s::bigint]
+GROUP BY f.shard_key, f.generation_id, f.fact_id, f.text, f.live
+ORDER BY f.generation_id, min(r.created_at), f.fact_id
+
+-- name: explain_chunks
+-- The searchable pieces that hold a message.
+SELECT c.generation_id, c.from_seq, c.through_seq, count(*) AS pieces FROM strandline.chunk c
+WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s
+    AND %(seq)s::bigint BETWEEN c.from_seq AND c.through_seq
+GROUP BY c.generation_id, c.from_seq, c.through_seq ORDER BY c.generation_id, c.from_seq
+
+-- name: explain_states
+-- The first state of each folding pipeline that a message went into.
+SELECT DISTINCT ON (b.generation_id) b.generation_id, b.through_seq, b.state::text, b.batch_id, b.created_at
+FROM strandline.block_state b
+JOIN strandline.receipt r ON r.shard_key = b.shard_key AND r.event_id = %(event_id)s
+    AND r.generation_id = b.generation_id AND r.batch_id = b.batch_id AND r.outcome = 'applied'
+WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(session_key)s
+ORDER BY b.generation_id, b.through_seq
+
+-- name: explain_fact
+-- A fact as it is, and what took its place if it ended.
+SELECT f.fact_id, f.generation_id, g.state, f.text, f.topics, f.said_by, f.about_date, f.said_at, f.live,
+    f.invalidated_at, f.invalidated_by, o.text AS replacement, f.created_at, f.updated_at
+FROM strandline.fact f
+JOIN strandline.generation g ON g.generation_id = f.generation_id
+LEFT JOIN strandline.fact o ON o.shard_key = f.shard_key AND o.generation_id = f.generation_id
+    AND o.fact_id = f.invalidated_by
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+
+-- name: explain_revisions
+-- A fact's history, each step with its session and its flush event.
+SELECT r.revision, r.operation, r.text, r.created_at, r.model, r.prompt_hash, r.extract_batch_id,
+    r.merge_batch_id, r.event_id, e.cause, e.created_at AS flushed_at, s.namespace, s.session_id
+FROM strandline.fact_revision r
+LEFT JOIN strandline.flush_event e ON e.shard_key = r.shard_key AND e.event_id = r.event_id
+LEFT JOIN strandline.session s ON s.shard_key = r.shard_key AND s.session_key = r.session_key
+WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
+ORDER BY r.revision
+
+-- name: explain_sources
+-- The messages that a fact's history cites.
+SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
+JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key
+    AND m.seq = cited.seq
+WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
+ORDER BY r.revision, m.seq

@@ -1,0 +1,437 @@
+-- What verify asks, each question once over the whole scope and all in one snapshot.
+--
+-- Every check gives rows of (kind, place): a kind that pipelines/verification.py has a sentence for, and
+-- JSON that names where.  A check that finds nothing gives no row.  The scope is either everything
+-- (owners and session_key are null), the owners of a namespace, or one session of one owner.
+
+-- name: verify_snapshot
+-- All questions see the same moment, so that a running system verifies clean.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
+
+-- name: verify_limits
+-- Big joins may take their time and memory here, and only here.
+SELECT set_config('statement_timeout', '0', true), set_config('work_mem', '64MB', true),
+    set_config('idle_in_transaction_session_timeout', '60000', true), set_config('jit', 'off', true)
+
+-- name: verify_owners
+-- The owners that have sessions in a namespace.
+SELECT DISTINCT s.shard_key FROM strandline.session s WHERE s.namespace = %(namespace)s
+
+-- name: verify_find_session
+-- The keys of a session by its name.
+SELECT o.owner_key, s.session_key FROM strandline.session_owner o
+JOIN strandline.session s ON s.shard_key = o.owner_key AND s.namespace = o.namespace
+    AND s.session_id = o.session_id
+WHERE o.namespace = %(namespace)s AND o.session_id = %(session_id)s
+
+-- name: verify_names
+-- What people call these sessions.
+SELECT s.session_key, s.namespace, s.session_id FROM strandline.session s
+WHERE s.session_key = ANY (%(session_keys)s::uuid[])
+
+-- name: verify_totals
+-- How much was looked at.
+SELECT
+    (SELECT count(*) FROM strandline.session x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS sessions,
+    (SELECT count(*) FROM strandline.message x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS messages,
+    (SELECT count(*) FROM strandline.flush_event x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS events,
+    (SELECT count(*) FROM strandline.fact x
+        WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))) AS facts,
+    (SELECT count(*) FROM strandline.due x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS pending,
+    (SELECT count(*) FROM strandline.dead_letter x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS holes,
+    r.applications, r.voids, r.dropped, (
+    SELECT count(*) FROM (
+        SELECT FROM strandline.fact_revision x
+        WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        GROUP BY x.shard_key, x.generation_id, x.fact_id HAVING count(*) < max(x.revision)) AS shortened) AS tombstones
+FROM (
+    SELECT count(*) FILTER (WHERE x.outcome = 'applied') AS applications,
+        count(*) FILTER (WHERE x.outcome = 'void') AS voids,
+        count(*) FILTER (WHERE x.outcome = 'dead' AND EXISTS (
+            SELECT FROM strandline.batch b WHERE b.shard_key = x.shard_key AND b.batch_id = x.batch_id
+                AND b.state = 'void')) AS dropped
+    FROM strandline.receipt x
+    WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR EXISTS (
+            SELECT FROM strandline.flush_event e WHERE e.shard_key = x.shard_key AND e.event_id = x.event_id
+                AND e.session_key = %(session_key)s))) AS r
+
+-- name: verify_log
+-- Marks in order, no message missing between them, and token counts that are the messages' sums.
+WITH s AS (
+    SELECT x.* FROM strandline.session x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+), summed AS (
+    SELECT m.shard_key, m.session_key,
+        count(*) FILTER (WHERE m.seq >= s.log_start_seq AND m.seq < s.next_seq
+            AND m.incarnation = s.incarnation) AS present,
+        sum(m.tokens) FILTER (WHERE m.seq >= s.window_from AND m.seq < s.next_seq) AS window_tokens,
+        sum(m.tokens) FILTER (WHERE m.seq BETWEEN s.log_start_seq AND s.pinned_through) AS pinned_tokens
+    FROM strandline.message m JOIN s ON s.shard_key = m.shard_key AND s.session_key = m.session_key
+    GROUP BY m.shard_key, m.session_key
+), marked AS (
+    SELECT s.*, coalesce(m.present, 0) AS present, coalesce(m.window_tokens, 0) AS window_sum,
+        coalesce(m.pinned_tokens, 0) AS pinned_sum
+    FROM s LEFT JOIN summed m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
+), broken AS (
+    SELECT * FROM marked WHERE present <> next_seq - log_start_seq
+), seen AS (
+    SELECT shard_key, session_key, log_start_seq - 1 AS seq FROM broken
+    UNION ALL
+    SELECT m.shard_key, m.session_key, m.seq FROM broken b JOIN strandline.message m
+        ON m.shard_key = b.shard_key AND m.session_key = b.session_key
+        AND m.seq >= b.log_start_seq AND m.seq < b.next_seq AND m.incarnation = b.incarnation
+    UNION ALL
+    SELECT shard_key, session_key, next_seq FROM broken
+), gap AS (
+    SELECT session_key, seq + 1 AS from_seq,
+        lead(seq) OVER (PARTITION BY shard_key, session_key ORDER BY seq) - 1 AS through_seq
+    FROM seen
+)
+SELECT 'message_missing' AS kind, json_build_object('session_key', session_key, 'from_seq', from_seq,
+    'through_seq', through_seq)::text AS place
+FROM gap WHERE through_seq >= from_seq
+UNION ALL
+SELECT k.kind, json_build_object('session_key', m.session_key, 'found', k.found, 'expected', k.expected)::text
+FROM marked m CROSS JOIN LATERAL (VALUES
+    ('window_tokens_wrong', m.window_tokens <> m.window_sum, m.window_tokens, m.window_sum),
+    ('pinned_tokens_wrong', m.pinned_tokens <> m.pinned_sum, m.pinned_tokens, m.pinned_sum),
+    ('marks_out_of_order', NOT (m.log_start_seq >= 1 AND m.pinned_through >= m.log_start_seq - 1
+        AND m.window_from > m.pinned_through AND m.flushed_through >= m.pinned_through
+        AND m.window_from <= m.flushed_through + 1 AND m.flushed_through < m.next_seq),
+        m.flushed_through, m.next_seq)
+) AS k (kind, broken, found, expected)
+WHERE k.broken
+
+-- name: verify_strays
+-- Messages outside their session's log: without session, past its end, or of the wrong incarnation.
+SELECT 'message_stray' AS kind, json_build_object('session_key', x.session_key, 'from_seq', x.seq,
+    'through_seq', x.seq)::text AS place
+FROM strandline.message x
+LEFT JOIN strandline.session s ON s.shard_key = x.shard_key AND s.session_key = x.session_key
+WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    AND (s.session_key IS NULL OR x.seq >= s.next_seq
+        OR (x.seq >= s.log_start_seq) <> (x.incarnation = s.incarnation))
+
+-- name: verify_ranges
+-- Each seq between the marks in exactly one event: contiguous, in order, none beyond the marks.
+WITH s AS (
+    SELECT x.* FROM strandline.session x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+), placed AS (
+    SELECT e.shard_key, e.session_key, e.event_id, e.from_seq, e.through_seq,
+        e.incarnation = s.incarnation AS current, s.flushed_through, s.log_start_seq,
+        1 + coalesce(max(e.through_seq) OVER (PARTITION BY e.shard_key, e.session_key, e.incarnation
+                ORDER BY e.from_seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+            CASE WHEN e.incarnation = s.incarnation THEN s.pinned_through END) AS expected
+    FROM strandline.flush_event e JOIN s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+), ended AS (
+    SELECT shard_key, session_key, max(through_seq) AS through_seq FROM placed WHERE current
+    GROUP BY shard_key, session_key
+)
+SELECT k.kind, json_build_object('session_key', p.session_key, 'event_id', p.event_id,
+    'from_seq', k.from_seq, 'through_seq', k.through_seq)::text AS place
+FROM placed p CROSS JOIN LATERAL (VALUES
+    ('delivered_never', p.from_seq > p.expected, p.expected, p.from_seq - 1),
+    ('delivered_twice', p.from_seq < p.expected, p.from_seq, least(p.expected - 1, p.through_seq)),
+    ('event_beyond_marks',
+        p.through_seq > CASE WHEN p.current THEN p.flushed_through ELSE p.log_start_seq - 1 END,
+        p.from_seq, p.through_seq)
+) AS k (kind, broken, from_seq, through_seq)
+WHERE k.broken
+UNION ALL
+SELECT 'delivered_never', json_build_object('session_key', s.session_key,
+    'from_seq', coalesce(e.through_seq, s.pinned_through) + 1, 'through_seq', s.flushed_through)::text
+FROM s LEFT JOIN ended e ON e.shard_key = s.shard_key AND e.session_key = s.session_key
+WHERE coalesce(e.through_seq, s.pinned_through) < s.flushed_through
+
+-- name: verify_event_contents
+-- What an event says of its messages is so.
+SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
+    'found', k.found, 'expected', k.expected)::text AS place
+FROM strandline.flush_event x
+LEFT JOIN strandline.session s ON s.shard_key = x.shard_key AND s.session_key = x.session_key
+CROSS JOIN LATERAL (
+    SELECT count(*) AS messages, coalesce(sum(m.tokens), 0) AS tokens FROM strandline.message m
+    WHERE m.shard_key = x.shard_key AND m.session_key = x.session_key AND m.incarnation = x.incarnation
+        AND m.seq BETWEEN x.from_seq AND x.through_seq) AS held
+CROSS JOIN LATERAL (VALUES
+    ('event_without_session', s.session_key IS NULL, 0, 1),
+    ('event_count_wrong', x.message_count <> held.messages, x.message_count, held.messages),
+    ('event_tokens_wrong', x.tokens <> held.tokens, x.tokens, held.tokens)
+) AS k (kind, broken, found, expected)
+WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s) AND k.broken
+
+-- name: verify_work
+-- Each event is due or received in the first stage of each generation it was fed to, and in a later stage
+-- once the one before it is applied.  A generation is owed what was flushed since it was made.
+WITH chain AS (
+    SELECT * FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
+), owed AS (
+    SELECT x.shard_key, x.session_key, x.event_id, x.from_seq, g.generation_id, g.entry_stage AS stage
+    FROM strandline.flush_event x
+    JOIN strandline.session s ON s.shard_key = x.shard_key AND s.session_key = x.session_key
+    JOIN strandline.generation g ON g.pipeline = ANY (s.pipelines) AND g.state IN ('serving', 'feeding')
+        AND g.created_at <= x.created_at
+    WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    UNION ALL
+    SELECT x.shard_key, x.session_key, x.event_id, x.from_seq, r.generation_id, c.stage
+    FROM strandline.receipt r JOIN chain c ON c.before = r.stage
+    JOIN strandline.flush_event x ON x.shard_key = r.shard_key AND x.event_id = r.event_id
+    WHERE r.outcome = 'applied' AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+)
+SELECT 'work_missing' AS kind, json_build_object('session_key', o.session_key, 'event_id', o.event_id,
+    'generation', o.generation_id, 'stage', o.stage)::text AS place
+FROM owed o
+LEFT JOIN strandline.receipt r ON r.shard_key = o.shard_key AND r.event_id = o.event_id
+    AND r.generation_id = o.generation_id AND r.stage = o.stage
+LEFT JOIN strandline.due d ON d.shard_key = o.shard_key AND d.session_key = o.session_key
+    AND d.generation_id = o.generation_id AND d.stage = o.stage AND d.from_seq = o.from_seq
+WHERE r.event_id IS NULL AND d.event_id IS NULL
+
+-- name: verify_order
+-- Nothing is due or received in a later stage before the one before it is applied.
+WITH chain AS (
+    SELECT * FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
+), later AS (
+    SELECT r.shard_key, r.event_id, r.generation_id, r.stage, c.before
+    FROM strandline.receipt r JOIN chain c ON c.stage = r.stage
+    UNION ALL
+    SELECT d.shard_key, d.event_id, d.generation_id, d.stage, c.before
+    FROM strandline.due d JOIN chain c ON c.stage = d.stage
+)
+SELECT 'work_ahead' AS kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
+    'generation', l.generation_id, 'stage', l.stage)::text AS place
+FROM later l
+JOIN strandline.flush_event x ON x.shard_key = l.shard_key AND x.event_id = l.event_id
+LEFT JOIN strandline.receipt b ON b.shard_key = l.shard_key AND b.event_id = l.event_id
+    AND b.generation_id = l.generation_id AND b.stage = l.before AND b.outcome = 'applied'
+WHERE b.event_id IS NULL AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
+-- name: verify_due
+-- Due work belongs to an event, and to one that has not been received already.
+SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
+    'generation', x.generation_id, 'stage', x.stage)::text AS place
+FROM strandline.due x
+LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
+    AND e.session_key = x.session_key AND e.from_seq = x.from_seq AND e.through_seq = x.through_seq
+    AND e.incarnation = x.incarnation
+LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.event_id
+    AND r.generation_id = x.generation_id AND r.stage = x.stage
+CROSS JOIN LATERAL (VALUES
+    ('due_without_event', e.event_id IS NULL),
+    ('due_and_received', r.event_id IS NOT NULL)
+) AS k (kind, broken)
+WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
+-- name: verify_receipts
+-- Each receipt stands for an event and for what it says: applied by its batch, void by a reset, or dead
+-- with its dead letter.  A dead letter that was dropped is known by its batch, which is void instead of dead.
+SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', x.event_id,
+    'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
+FROM strandline.receipt x
+LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
+LEFT JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+LEFT JOIN strandline.batch b ON b.shard_key = x.shard_key AND b.batch_id = x.batch_id
+    AND b.generation_id = x.generation_id AND b.event_ids @> ARRAY[x.event_id]
+LEFT JOIN unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before) ON c.stage = x.stage
+LEFT JOIN strandline.dead_letter d ON d.shard_key = e.shard_key AND d.session_key = e.session_key
+    AND d.generation_id = x.generation_id AND d.stage = x.stage AND d.from_seq = e.from_seq
+    AND d.event_id = x.event_id
+CROSS JOIN LATERAL (VALUES
+    ('receipt_without_event', e.event_id IS NULL),
+    ('applied_without_batch', x.outcome = 'applied'
+        AND (b.state = 'applied' AND b.stage IN (x.stage, c.before)) IS NOT TRUE),
+    ('dead_without_letter', x.outcome = 'dead'
+        AND (b.stage = x.stage AND b.state = CASE WHEN d.event_id IS NULL THEN 'void' ELSE 'dead' END) IS NOT TRUE),
+    ('void_without_reset', x.outcome = 'void' AND s.incarnation = e.incarnation)
+) AS k (kind, broken)
+WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+
+-- name: verify_letters
+-- Each dead letter has its event, and a receipt that says dead.
+SELECT 'letter_without_receipt' AS kind, json_build_object('session_key', x.session_key,
+    'event_id', x.event_id, 'generation', x.generation_id, 'stage', x.stage)::text AS place
+FROM strandline.dead_letter x
+LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
+    AND e.session_key = x.session_key AND e.from_seq = x.from_seq
+LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.event_id
+    AND r.generation_id = x.generation_id AND r.stage = x.stage AND r.outcome = 'dead'
+WHERE (e.event_id IS NULL OR r.event_id IS NULL)
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
+-- name: verify_batches
+-- An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
+-- Events that a reset with derived has taken away are no matter of their batches any more.
+SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', e.event_id,
+    'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
+FROM strandline.batch x
+CROSS JOIN LATERAL unnest(x.event_ids) AS covered (event_id)
+JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = covered.event_id
+LEFT JOIN strandline.due d ON d.shard_key = x.shard_key AND d.session_key = e.session_key
+    AND d.generation_id = x.generation_id AND d.stage = x.stage AND d.from_seq = e.from_seq
+LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = e.event_id
+    AND r.generation_id = x.generation_id AND r.stage = x.stage AND r.outcome = 'applied'
+    AND r.batch_id = x.batch_id
+CROSS JOIN LATERAL (VALUES
+    ('open_batch_not_due', x.state = 'open' AND d.event_id IS NULL),
+    ('applied_batch_without_receipt', x.state = 'applied' AND r.event_id IS NULL)
+) AS k (kind, broken)
+WHERE x.state IN ('open', 'applied') AND k.broken
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+
+-- name: verify_candidates
+-- Candidates come from the batch that their event's receipt names, and each was folded in once merged.
+SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
+    'generation', x.generation_id, 'stage', g.entry_stage, 'batch_id', x.batch_id)::text AS place
+FROM strandline.fact_candidate x
+JOIN strandline.generation g ON g.generation_id = x.generation_id
+LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.event_id
+    AND r.generation_id = x.generation_id AND r.stage = g.entry_stage AND r.outcome = 'applied'
+    AND r.batch_id = x.batch_id
+LEFT JOIN unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before) ON c.before = g.entry_stage
+LEFT JOIN strandline.receipt m ON m.shard_key = x.shard_key AND m.event_id = x.event_id
+    AND m.generation_id = x.generation_id AND m.stage = c.stage AND m.outcome = 'applied'
+LEFT JOIN LATERAL (
+    SELECT true AS found FROM strandline.fact_revision v WHERE v.shard_key = x.shard_key
+        AND v.generation_id = x.generation_id AND v.event_id = x.event_id
+        AND v.extract_batch_id = x.batch_id AND v.seqs = x.seqs LIMIT 1) AS folded ON m.event_id IS NOT NULL
+CROSS JOIN LATERAL (VALUES
+    ('candidate_unreceipted', r.event_id IS NULL),
+    ('candidate_not_folded', m.event_id IS NOT NULL AND folded.found IS NULL)
+) AS k (kind, broken)
+WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
+-- name: verify_chunks
+-- Chunks come from the batch that their event's receipt names, and lie within their event.
+SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
+    'generation', x.generation_id, 'stage', g.entry_stage, 'batch_id', x.batch_id,
+    'from_seq', x.from_seq, 'through_seq', x.through_seq)::text AS place
+FROM strandline.chunk x
+LEFT JOIN strandline.generation g ON g.generation_id = x.generation_id
+LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
+    AND e.session_key = x.session_key
+LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.event_id
+    AND r.generation_id = x.generation_id AND r.stage = g.entry_stage AND r.outcome = 'applied'
+    AND r.batch_id = x.batch_id
+CROSS JOIN LATERAL (VALUES
+    ('chunk_unreceipted', r.event_id IS NULL),
+    ('chunk_outside_event', (x.from_seq >= e.from_seq AND x.through_seq <= e.through_seq) IS NOT TRUE)
+) AS k (kind, broken)
+WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
+-- name: verify_states
+-- A state stands for one applied batch of its lane, and ends where that batch ends.
+SELECT k.kind, json_build_object('session_key', x.scope_key, 'generation', x.generation_id,
+    'stage', g.entry_stage, 'batch_id', x.batch_id, 'through_seq', x.through_seq)::text AS place
+FROM (
+    SELECT b.*, count(*) OVER (PARTITION BY b.shard_key, b.batch_id) AS of_batch FROM strandline.block_state b
+) AS x
+LEFT JOIN strandline.generation g ON g.generation_id = x.generation_id
+LEFT JOIN strandline.batch b ON b.shard_key = x.shard_key AND b.batch_id = x.batch_id
+    AND b.scope_key = x.scope_key AND b.generation_id = x.generation_id AND b.state = 'applied'
+LEFT JOIN strandline.flush_event e ON e.shard_key = b.shard_key
+    AND e.event_id = b.event_ids[cardinality(b.event_ids)]
+CROSS JOIN LATERAL (VALUES
+    ('state_unreceipted', (e.through_seq = x.through_seq) IS NOT TRUE),
+    ('state_doubled', x.of_batch > 1)
+) AS k (kind, broken)
+WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)
+
+-- name: verify_facts
+-- A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
+-- because of another.  Where a session of the owner was reset, sources may be gone: those are tombstones.
+WITH sourced AS (
+    SELECT r.shard_key, r.generation_id, r.fact_id,
+        (array_agg(r.operation ORDER BY r.revision))[1] AS first_operation,
+        (array_agg(r.fingerprint ORDER BY r.revision DESC)
+            FILTER (WHERE r.operation IN ('add', 'update')))[1] AS fingerprint
+    FROM strandline.fact_revision r
+    WHERE (%(owners)s::uuid[] IS NULL OR r.shard_key = ANY (%(owners)s))
+    GROUP BY r.shard_key, r.generation_id, r.fact_id
+), forgetful AS (
+    SELECT DISTINCT s.shard_key FROM strandline.session s WHERE s.log_start_seq > 1
+)
+SELECT k.kind, json_build_object('fact_id', x.fact_id, 'generation', x.generation_id)::text AS place
+FROM strandline.fact x
+LEFT JOIN sourced r ON r.shard_key = x.shard_key AND r.generation_id = x.generation_id AND r.fact_id = x.fact_id
+LEFT JOIN forgetful t ON t.shard_key = x.shard_key
+LEFT JOIN strandline.fact o ON o.shard_key = x.shard_key AND o.generation_id = x.generation_id
+    AND o.fact_id = x.invalidated_by AND o.fact_id <> x.fact_id
+CROSS JOIN LATERAL (VALUES
+    ('fact_without_source', r.fact_id IS NULL OR (t.shard_key IS NULL AND r.first_operation <> 'add')),
+    ('fact_text_differs', t.shard_key IS NULL AND r.fingerprint <> x.fingerprint),
+    ('fact_ended_by_nothing', NOT x.live AND o.fact_id IS NULL
+        AND (t.shard_key IS NULL OR x.invalidated_by IS NULL OR x.invalidated_by = x.fact_id))
+) AS k (kind, broken)
+WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+UNION ALL
+SELECT 'fact_doubled', json_build_object('fact_id', min(x.fact_id::text), 'generation', x.generation_id,
+    'found', count(*))::text
+FROM strandline.fact x WHERE x.live AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+GROUP BY x.shard_key, x.generation_id, x.fingerprint HAVING count(*) > 1
+
+-- name: verify_revisions
+-- Where a fact comes from can be followed: its event, its messages, and the batches that made it.
+SELECT k.kind, json_build_object('session_key', x.session_key, 'fact_id', x.fact_id, 'event_id', x.event_id,
+    'generation', x.generation_id, 'revision', x.revision, 'batch_id', k.batch_id)::text AS place
+FROM strandline.fact_revision x
+LEFT JOIN strandline.generation g ON g.generation_id = x.generation_id
+LEFT JOIN unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before) ON c.before = g.entry_stage
+LEFT JOIN strandline.fact f ON f.shard_key = x.shard_key AND f.generation_id = x.generation_id
+    AND f.fact_id = x.fact_id
+LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
+    AND e.session_key = x.session_key
+LEFT JOIN strandline.receipt xr ON xr.shard_key = x.shard_key AND xr.event_id = x.event_id
+    AND xr.generation_id = x.generation_id AND xr.stage = g.entry_stage AND xr.outcome = 'applied'
+    AND xr.batch_id = x.extract_batch_id
+LEFT JOIN strandline.receipt mr ON mr.shard_key = x.shard_key AND mr.event_id = x.event_id
+    AND mr.generation_id = x.generation_id AND mr.stage = c.stage AND mr.outcome = 'applied'
+    AND mr.batch_id = x.merge_batch_id
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE NOT EXISTS (
+            SELECT FROM strandline.message m WHERE m.shard_key = x.shard_key
+                AND m.session_key = x.session_key AND m.seq = cited.seq)) AS missing,
+        count(*) FILTER (WHERE cited.seq BETWEEN e.from_seq AND e.through_seq) AS in_event,
+        count(*) FILTER (WHERE NOT EXISTS (
+            SELECT FROM strandline.batch b JOIN strandline.flush_event o ON o.shard_key = b.shard_key
+                AND o.event_id = ANY (b.event_ids)
+            WHERE b.shard_key = x.shard_key AND b.batch_id = x.extract_batch_id
+                AND o.session_key = x.session_key AND cited.seq BETWEEN o.from_seq AND o.through_seq)) AS outside
+    FROM unnest(x.seqs) AS cited (seq)) AS cited
+CROSS JOIN LATERAL (VALUES
+    ('revision_without_fact', f.fact_id IS NULL, NULL::uuid),
+    ('revision_without_event', e.event_id IS NULL, NULL),
+    ('revision_without_message', cited.missing > 0 OR cardinality(x.seqs) = 0, NULL),
+    ('revision_unreceipted', e.event_id IS NOT NULL AND xr.event_id IS NULL, x.extract_batch_id),
+    ('revision_unreceipted', e.event_id IS NOT NULL AND mr.event_id IS NULL, x.merge_batch_id),
+    ('revision_outside_event', xr.event_id IS NOT NULL AND (cited.outside > 0 OR cited.in_event = 0),
+        x.extract_batch_id)
+) AS k (kind, broken, batch_id)
+WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
+-- name: verify_fact_page
+-- Facts with their texts and fingerprints, page by page: what makes two texts the same is known in Python.
+SELECT x.shard_key, x.generation_id, x.fact_id, x.text, x.fingerprint FROM strandline.fact x
+WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (x.shard_key, x.generation_id, x.fact_id)
+        > (%(after_shard)s::uuid, %(after_generation)s::integer, %(after_fact)s::uuid)
+ORDER BY x.shard_key, x.generation_id, x.fact_id LIMIT %(page_size)s

@@ -1,0 +1,288 @@
+"""``strandline dead-letters``: look at the holes, try them again, or give them up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
+from uuid import UUID
+
+import click
+
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.reports import Report
+from strandline.cli.targets import opened, running_servers
+from strandline.cli.terminal import print_json
+from strandline.pipelines.engine.dead_letters import (
+    DeadLetter,
+    drop_dead_letter,
+    list_dead_letters,
+    retry_dead_letter,
+)
+from strandline.schemas.database import Database
+from strandline.schemas.errors import ConfigurationError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Outcome = Literal["due", "void", "gone", "dropped"]
+
+REASON_CHARACTERS = 100
+
+
+class DeadLetterReport(Report):
+    """One dead letter; ``id`` is what retry, drop and show take."""
+
+    id: str
+    event_id: UUID
+    pipeline: str
+    stage: str
+    generation: int
+    namespace: str
+    session_id: str
+    user_id: str | None
+    from_seq: int
+    through_seq: int
+    messages: int
+    tokens: int
+    cause: str
+    flushed_at: str
+    died_at: str
+    batch_id: UUID
+    reason: str
+    current: bool
+
+
+class DeadLettersReport(Report):
+    """``strandline dead-letters list`` and ``show``."""
+
+    dead_letters: list[DeadLetterReport]
+
+
+class ActionReport(Report):
+    """What was done to one dead letter; ``refolded`` counts the other events that are done again with it."""
+
+    id: str
+    outcome: Outcome
+    refolded: int = 0
+
+
+class ActionsReport(Report):
+    """``strandline dead-letters retry`` and ``drop``."""
+
+    actions: list[ActionReport]
+
+
+def filter_options(command: Command) -> Command:
+    """``--namespace``, ``--session`` and ``--pipeline``."""
+    namespace = click.option("--namespace", metavar="NAME", help="Only of this namespace.")
+    session = click.option("--session", metavar="ID", help="Only of this session.")
+    pipeline = click.option("--pipeline", metavar="NAME", help="Only of this pipeline.")
+    return namespace(session(pipeline(command)))
+
+
+def choice_options(command: Command) -> Command:
+    """Which letters: ids, or ``--all`` that fit the filters."""
+    ids = click.argument("ids", nargs=-1, metavar="[ID]...")
+    everything = click.option("--all", "everything", is_flag=True, help="All that fit the filters.")
+    return ids(everything(filter_options(command)))
+
+
+@click.group("dead-letters", short_help="Look at dead letters, retry or drop them.")
+def command() -> None:
+    """What a pipeline could not do: the events it went past, each with its reason.
+
+    A dead letter's ID is EVENT/STAGE, as `list` shows it; EVENT alone means all its stages.
+    """
+
+
+@command.command("list", short_help="List dead letters, oldest first.")
+@filter_options
+@as_json
+@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else.")
+@target_options
+def list_command(as_json: bool, json_schema: bool, **given: Any) -> int:
+    """List dead letters, oldest first."""
+    if json_schema:
+        click.echo(json.dumps(DeadLettersReport.model_json_schema(), indent=2))
+        return 0
+    with _database(given) as database:
+        letters = list_dead_letters(database, **_filters(given))
+    if as_json:
+        print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
+    elif not letters:
+        click.echo("no dead letters")
+    else:
+        click.echo("\n".join(_line(letter) for letter in letters))
+    return 0
+
+
+@command.command("show", short_help="Show one dead letter with its whole reason.")
+@click.argument("id_", metavar="ID")
+@as_json
+@target_options
+def show_command(id_: str, as_json: bool, **given: Any) -> int:
+    """Show one dead letter with its whole reason."""
+    with _database(given) as database:
+        letters = _chosen(database, [id_], everything=False, filters={})
+    if as_json:
+        print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
+    else:
+        click.echo("\n\n".join(_picture(letter) for letter in letters))
+    return 0
+
+
+@command.command("retry", short_help="Make events due again.")
+@choice_options
+@as_json
+@target_options
+def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given: Any) -> int:
+    """Make events due again.
+
+    A summary, or another pipeline that folds, is folded again from the state before the event: what came
+    later is done again as well.
+    """
+    with _database(given) as database:
+        letters = _chosen(database, ids, everything=everything, filters=_filters(given))
+        actions = [_retry(database, letter) for letter in letters]
+    _print(actions, as_json=as_json)
+    return 0
+
+
+@command.command("drop", short_help="Give events up for good.")
+@choice_options
+@as_json
+@target_options
+def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given: Any) -> int:
+    """Give events up for good: their messages stay in the log, and are not waited for any more."""
+    with _database(given) as database:
+        letters = _chosen(database, ids, everything=everything, filters=_filters(given))
+        actions = [
+            ActionReport(id=_id(letter), outcome="dropped" if drop_dead_letter(database, letter) else "gone")
+            for letter in letters
+        ]
+    _print(actions, as_json=as_json)
+    return 0
+
+
+def _retry(database: Database, letter: DeadLetter) -> ActionReport:
+    retry = retry_dead_letter(database, letter)
+    return ActionReport(id=_id(letter), outcome=retry.outcome, refolded=retry.refolded)
+
+
+@contextmanager
+def _database(given: dict[str, Any]) -> Iterator[Database]:
+    settings = settings_from(given["database_url"], given["broker_url"], given["schema"])
+    with (
+        running_servers(settings, only_looking=True) as servers,
+        opened(servers.database_url, settings) as database,
+    ):
+        yield database
+
+
+def _filters(given: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "namespace": given["namespace"],
+        "session_id": given["session"],
+        "pipeline": given["pipeline"],
+    }
+
+
+def _chosen(
+    database: Database, ids: Sequence[str], *, everything: bool, filters: dict[str, Any]
+) -> list[DeadLetter]:
+    """The letters named, or all that fit.
+
+    Raises:
+        ConfigurationError: an id names no dead letter.
+    """
+    if everything == bool(ids):
+        raise click.UsageError("Name dead letters by their ids, or all of them with --all.")
+    if everything:
+        return list_dead_letters(database, **filters)
+    chosen: dict[tuple[Any, ...], DeadLetter] = {}
+    for id_ in ids:
+        found = list_dead_letters(database, **filters, **_parsed(id_))
+        if not found:
+            raise ConfigurationError(
+                f"There is no dead letter {id_!r}; `strandline dead-letters list` shows those there are."
+            )
+        chosen |= {(letter.event_id, letter.stage, letter.generation_id): letter for letter in found}
+    return list(chosen.values())
+
+
+def _parsed(id_: str) -> dict[str, Any]:
+    event, _, stage = id_.partition("/")
+    try:
+        return {"event_id": UUID(event), "stage": stage or None}
+    except ValueError:
+        raise click.BadParameter(f"{id_!r} is not an id as EVENT/STAGE", param_hint="ID") from None
+
+
+def _id(letter: DeadLetter) -> str:
+    return f"{letter.event_id}/{letter.stage}"
+
+
+def _report(letter: DeadLetter) -> DeadLetterReport:
+    return DeadLetterReport(
+        id=_id(letter),
+        event_id=letter.event_id,
+        pipeline=letter.pipeline,
+        stage=letter.stage,
+        generation=letter.generation_id,
+        namespace=letter.namespace,
+        session_id=letter.session_id,
+        user_id=letter.user_id,
+        from_seq=letter.from_seq,
+        through_seq=letter.through_seq,
+        messages=letter.message_count,
+        tokens=letter.tokens,
+        cause=letter.cause,
+        flushed_at=letter.flushed_at.isoformat(),
+        died_at=letter.died_at.isoformat(),
+        batch_id=letter.batch_id,
+        reason=letter.reason,
+        current=letter.current,
+    )
+
+
+def _line(letter: DeadLetter) -> str:
+    reason = " ".join(letter.reason.split())
+    if len(reason) > REASON_CHARACTERS:
+        reason = reason[: REASON_CHARACTERS - 1].rstrip() + "…"
+    return (
+        f"{_id(letter)}  {letter.session_id}, messages {letter.from_seq} to {letter.through_seq},"
+        f" {letter.died_at.isoformat(sep=' ', timespec='seconds')}: {reason}"
+    )
+
+
+def _picture(letter: DeadLetter) -> str:
+    owner = f" of {letter.user_id}" if letter.user_id else ""
+    lines = [
+        f"dead letter {_id(letter)}",
+        f"session: {letter.session_id}{owner}, namespace {letter.namespace}",
+        f"messages: {letter.from_seq} to {letter.through_seq} ({letter.tokens} tokens, cause {letter.cause})",
+        f"flushed: {letter.flushed_at.isoformat(sep=' ', timespec='seconds')}",
+        f"gave up: {letter.died_at.isoformat(sep=' ', timespec='seconds')}",
+        f"pipeline: {letter.pipeline}, generation {letter.generation_id}, batch {letter.batch_id}",
+        f"reason: {letter.reason}",
+    ]
+    if not letter.current:
+        lines.append("its session was reset since: a retry only ends it")
+    return "\n".join(lines)
+
+
+def _print(actions: Sequence[ActionReport], *, as_json: bool) -> None:
+    if as_json:
+        print_json(ActionsReport(actions=list(actions)))
+        return
+    sentences = {
+        "due": "due again",
+        "void": "void, since its session was reset",
+        "gone": "retried or dropped by someone else meanwhile",
+        "dropped": "dropped",
+    }
+    if not actions:
+        click.echo("no dead letters")
+    for action in actions:
+        more = f", with {action.refolded} later event(s) folded again" if action.refolded else ""
+        click.echo(f"{action.id}: {sentences[action.outcome]}{more}")

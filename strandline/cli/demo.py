@@ -1,0 +1,300 @@
+"""``strandline demo``: a conversation through the real pipeline, with its checks and figures."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from strandline.cli.demo_checks import Outcome, checks, figures
+from strandline.cli.demo_file import Conversation, read_conversation, spread
+from strandline.cli.demo_observer import Look, Observer, look_at
+from strandline.cli.demo_play import Played, await_consumed, play
+from strandline.cli.demo_questions import ask
+from strandline.cli.demo_stage import Stage, stage
+from strandline.cli.demo_story import Story
+from strandline.cli.demo_view import LiveView, PlainView, View
+from strandline.cli.interrupts import ends_as_interrupts
+from strandline.cli.logs import log_to_stderr
+from strandline.cli.models_used import ModelsUsed, models_used
+from strandline.cli.reports import AnswerReport, DemoReport
+from strandline.cli.terminal import console, is_rich, print_json
+from strandline.memory import Memory
+from strandline.pipelines.registry import serving
+from strandline.producers.facts import Fact
+from strandline.runtime import runtime_for
+from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.schemas.lanes import VECTORS
+from strandline.schemas.messages import Message
+from strandline.schemas.settings import load_settings
+from strandline.schemas.tokens import count_default
+
+USER_ID = "demo"
+HISTORY_RATIO = 0.5
+QUESTIONS_ASKED = 5
+MAX_FACTS = 100_000
+
+# Reads on the way; with a model server each of them calls it.
+LOCAL_READS, SERVED_READS = 100, 20
+
+# From the last put until all is consumed: what is promised, and how long the demo waits at most.
+LOCAL_SECONDS, SERVED_SECONDS, AFTER_A_DEATH_SECONDS = 10.0, 60.0, 30.0
+LOCAL_PATIENCE_SECONDS, SERVED_PATIENCE_SECONDS, ALONE_PATIENCE_SECONDS = 30.0, 120.0, 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    token_limit: int
+    flush_size: int
+    session_id: str
+    pace_seconds: float
+    all_questions: bool
+    keep: bool
+    stay: bool
+    restart: bool
+    as_json: bool
+
+
+@click.command("demo", short_help="Play a conversation through the real pipeline.")
+@click.option(
+    "--file",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="CHAT.jsonl",
+    help='One {"role", "content"} per line; default: the sample that ships.',
+)
+@click.option(
+    "--questions",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Questions with answers and evidence; default: CHAT.qa.json beside the file.",
+)
+@click.option("--all-questions", is_flag=True, help=f"Ask all of them, not {QUESTIONS_ASKED}.")
+@click.option("--token-limit", type=click.IntRange(min=1), default=4000, show_default=True, metavar="N")
+@click.option("--flush-size", type=click.IntRange(min=1), default=700, show_default=True, metavar="N")
+@click.option("--session-id", metavar="ID", help="Default: the file's name.")
+@click.option(
+    "--pace", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait between puts."
+)
+@click.option("--no-restart", is_flag=True, help="Leave a worker that dies dead; start another by hand.")
+@click.option("--stay", is_flag=True, help="Keep everything running in the end, until Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Keep the temporary home directory with its database.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; the play goes to stderr.")
+def command(
+    file: Path | None,
+    questions: Path | None,
+    all_questions: bool,
+    token_limit: int,
+    flush_size: int,
+    session_id: str | None,
+    pace: float,
+    no_restart: bool,
+    stay: bool,
+    keep: bool,
+    as_json: bool,
+) -> int:
+    """Play a conversation through the real pipeline: embedded Postgres and broker, a worker process.
+
+    Shows the window fill and flush, the events consumed, and what is remembered; then asks questions.
+    Exits with 1 if a message was lost, an event was not consumed in time, or another check failed.
+    """
+    log_to_stderr("WARNING")
+    conversation = read_conversation(file, questions, load_settings())
+    wanted = Wanted(
+        token_limit=token_limit,
+        flush_size=flush_size,
+        session_id=session_id or conversation.path.stem,
+        pace_seconds=pace,
+        all_questions=all_questions,
+        keep=keep,
+        stay=stay,
+        restart=not no_restart,
+        as_json=as_json,
+    )
+    with ends_as_interrupts():
+        report = _Demo(conversation, wanted).run()
+    if as_json:
+        print_json(report)
+    return 0 if report.ok else 1
+
+
+class _Demo:
+    """One run from start to end."""
+
+    def __init__(self, conversation: Conversation, wanted: Wanted) -> None:
+        self._conversation = conversation
+        self._wanted = wanted
+        self._console: Console = console(stderr=wanted.as_json)
+        self._story = Story(self._console)
+        self._view: View | None = None
+
+    def run(self) -> DemoReport:
+        status = self._console.status("starting PostgreSQL, the broker and a worker")
+        live = is_rich(stderr=self._wanted.as_json)
+        if live:
+            status.start()
+        else:
+            self._console.print("starting PostgreSQL, the broker and a worker")
+        try:
+            with stage(restart=self._wanted.restart, keep=self._wanted.keep, say=self._note) as ready:
+                models = models_used(ready.settings)
+                memory = self._memory(ready)
+                _warm_up(ready)
+                status.stop()
+                try:
+                    return self._perform(ready, memory, models)
+                finally:
+                    memory.close()
+        finally:
+            status.stop()
+            if self._wanted.keep:
+                self._story.line("the home directory was kept", "dim")
+
+    def _perform(self, ready: Stage, memory: Memory, models: ModelsUsed) -> DemoReport:
+        story = self._story
+        story.open(self._conversation, models, ready.home)
+        story.worker(ready.worker_pid, ready.attach)
+        outcome = self._play(ready, memory, models)
+        self._tell(memory, outcome)
+        answers = self._ask(memory, outcome)
+        found = checks(outcome)
+        measured = figures(outcome)
+        story.checks(found)
+        story.figures(measured)
+        pids = sorted(ready.worker.pids())
+        story.close(pids, ready.attach, stays=self._wanted.stay)
+        if self._wanted.stay:
+            _stay()
+        return DemoReport(
+            ok=all(check.ok for check in found),
+            session_id=memory.session_id,
+            user_id=USER_ID,
+            file=str(self._conversation.path),
+            home=str(ready.home),
+            worker_pid=pids[0] if pids else None,
+            checks=found,
+            figures=measured,
+            questions=answers,
+        )
+
+    def _play(self, ready: Stage, memory: Memory, models: ModelsUsed) -> Outcome:
+        pipelines = [block.pipeline for block in memory.memory_blocks if block.pipeline is not None]
+        identity = identify_session(DEFAULT_NAMESPACE, memory.session_id, USER_ID)
+        served = not (models.text_is_local and models.embedding_is_local)
+        messages = self._conversation.messages
+        kind = LiveView if is_rich(stderr=self._wanted.as_json) else PlainView
+        view = self._view = kind(self._console, total=len(messages), pipelines=pipelines)
+        view.start()
+        try:
+            with Observer(ready.database, identity, view.look):
+                played = play(
+                    memory,
+                    messages,
+                    reads=SERVED_READS if served else LOCAL_READS,
+                    pace_seconds=self._wanted.pace_seconds,
+                    on_put=view.put,
+                )
+                seen, waited = await_consumed(
+                    lambda: look_at(ready.database, identity),
+                    pipelines,
+                    since=played.ended_at,
+                    patience_seconds=lambda: _patience(ready, served=served),
+                )
+            view.look(seen)
+        finally:
+            self._view = None
+            view.stop()
+        return self._outcome(ready, memory, models, played, seen, waited, pipelines)
+
+    def _outcome(
+        self,
+        ready: Stage,
+        memory: Memory,
+        models: ModelsUsed,
+        played: Played,
+        seen: Look,
+        waited: float | None,
+        pipelines: list[str],
+    ) -> Outcome:
+        served = not (models.text_is_local and models.embedding_is_local)
+        allowed = SERVED_SECONDS if served else LOCAL_SECONDS
+        if ready.worker.ends:
+            allowed = max(allowed, AFTER_A_DEATH_SECONDS if self._wanted.restart else ALONE_PATIENCE_SECONDS)
+        return Outcome(
+            sent=self._conversation.messages,
+            stored=memory.get_all(),
+            facts=memory.facts.list(limit=MAX_FACTS),
+            look=seen,
+            played=played,
+            pipelines=pipelines,
+            token_limit=memory.token_limit,
+            consumed_after=waited,
+            allowed_seconds=allowed,
+            worker_ends=ready.worker.ends,
+            models=models,
+        )
+
+    def _tell(self, memory: Memory, outcome: Outcome) -> None:
+        self._story.facts(outcome.facts, outcome.look)
+        self._story.summary(outcome.look)
+        self._story.coverage(memory.get())
+
+    def _ask(self, memory: Memory, outcome: Outcome) -> list[AnswerReport]:
+        known = self._conversation.questions
+        asked = known if self._wanted.all_questions else spread(known, QUESTIONS_ASKED)
+        history: list[Message] = list(outcome.stored)
+        facts: list[Fact] = list(outcome.facts)
+        answers = [
+            ask(memory, question, history=history, facts=facts, samples=outcome.played.samples)
+            for question in asked
+        ]
+        self._story.answers(answers, of=len(known))
+        return answers
+
+    def _memory(self, ready: Stage) -> Memory:
+        return Memory.from_defaults(
+            self._wanted.session_id,
+            user_id=USER_ID,
+            token_limit=self._wanted.token_limit,
+            chat_history_token_ratio=HISTORY_RATIO,
+            token_flush_size=self._wanted.flush_size,
+            database_url=ready.servers.database_url,
+            broker_url=ready.servers.broker_url,
+        )
+
+    def _note(self, line: str) -> None:
+        view = self._view
+        if view is not None:
+            view.note(line)
+        else:
+            self._story.line(line, "yellow")
+
+
+def _patience(ready: Stage, *, served: bool) -> float:
+    """How long to wait for consumption; longer where a person is to start another worker first."""
+    if ready.worker.ends and not ready.worker.pids() and not ready.someone_consumes():
+        return ALONE_PATIENCE_SECONDS
+    patience = SERVED_PATIENCE_SECONDS if served else LOCAL_PATIENCE_SECONDS
+    return ALONE_PATIENCE_SECONDS if ready.worker.ends and not ready.worker.pids() else patience
+
+
+def _warm_up(ready: Stage) -> None:
+    """Load vocabulary and embedding model before anything is measured: a backend does so at its start."""
+    count_default("warm-up")
+    vectors = serving(ready.database).get(VECTORS)
+    if vectors is not None and load_settings().embedder_kind == "local":
+        settings = load_settings(database_url=ready.servers.database_url, broker_url=ready.servers.broker_url)
+        runtime_for(settings).embed_query("warm-up", vectors.config)
+
+
+def _stay() -> None:
+    try:
+        while True:
+            signal.pause()
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,61 @@
+"""Asks questions of the memory, and finds out which messages what it gives came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.cli.demo_file import Question
+from strandline.cli.demo_play import Samples, timed_get
+from strandline.cli.reports import AnswerReport, GivenFact, GivenMessage
+from strandline.memory import Memory
+from strandline.pipelines.lexemes import query_lexemes
+from strandline.pipelines.rendering import fact_line, message_line
+from strandline.producers.context import MemoryContext
+from strandline.producers.facts import Fact
+from strandline.schemas.messages import Message
+
+FACTS_PER_ANSWER = 2
+
+
+def ask(
+    memory: Memory,
+    question: Question,
+    *,
+    history: Sequence[Message],
+    facts: Sequence[Fact],
+    samples: Samples,
+) -> AnswerReport:
+    """Read memory with the question, and say what stands in the prompt then, and where it came from."""
+    context = timed_get(memory, question.text, samples)
+    memory_text = _memory_text(context)
+    given = [fact for fact in facts if fact_line(fact.text) in memory_text]
+    shown = {message.id for message in context if message.id is not None and message.seq is not None}
+    retrieved = [m for m in history if m.text and m.id not in shown and message_line(m) in memory_text]
+    from_facts = {message_id for fact in given for message_id in fact.message_ids}
+    known = from_facts | shown | {message.id for message in retrieved}
+    return AnswerReport(
+        question=question.text,
+        answer=question.answer,
+        facts_given=len(given),
+        facts=[
+            GivenFact(text=fact.text, message_ids=list(fact.message_ids))
+            for fact in _closest(question.text, given)
+        ],
+        retrieved=[GivenMessage(id=message.id or "", text=str(message)) for message in retrieved],
+        window_message_ids=[message.id or "" for message in context if message.id in shown],
+        evidence=list(question.evidence),
+        evidence_given=[message_id for message_id in question.evidence if message_id in known],
+    )
+
+
+def _memory_text(context: MemoryContext) -> str:
+    """What the blocks contributed: it stands in a message that memory made or added to."""
+    return "\n".join(message.text for message in context if "<memory>" in message.text)
+
+
+def _closest(question: str, facts: Sequence[Fact]) -> list[Fact]:
+    """The facts that share words with the question, those with most of them first."""
+    wanted = set(query_lexemes(question))
+    shared = [(len(wanted & set(query_lexemes(fact.text))), fact) for fact in facts]
+    ranked = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])
+    return [fact for _, fact in ranked[:FACTS_PER_ANSWER]]

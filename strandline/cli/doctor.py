@@ -1,0 +1,88 @@
+"""``strandline doctor``: what is installed, reachable and allowed, and what to do where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from strandline.cli.doctor_checks import check_host, check_models
+from strandline.cli.doctor_servers import check_broker, check_database
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.reports import CheckReport, DoctorReport
+from strandline.cli.targets import running_servers
+from strandline.cli.terminal import console, is_rich, print_json
+from strandline.schemas.errors import ConfigurationError, StrandlineError
+from strandline.schemas.settings import Settings
+
+_STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+
+
+@click.command("doctor", short_help="Check this installation, its servers and its models.")
+@as_json
+@click.option("--no-model-call", is_flag=True, help="Do not call the model server.")
+@target_options
+def command(
+    as_json: bool, no_model_call: bool, database_url: str | None, broker_url: str | None, schema: str | None
+) -> int:
+    """Check versions, servers, rights, tables, workers and models; exits with 1 if there is a problem."""
+    settings = settings_from(database_url, broker_url, schema)
+    found = [*check_host(settings), *_servers(settings), *check_models(settings, call=not no_model_call)]
+    report = DoctorReport(healthy=all(check.result != "problem" for check in found), checks=found)
+    if as_json:
+        print_json(report)
+    else:
+        _print(found)
+    return 0 if report.healthy else 1
+
+
+def _servers(settings: Settings) -> list[CheckReport]:
+    try:
+        with running_servers(settings, only_looking=True) as servers:
+            return [*check_database(servers, settings), check_broker(servers)]
+    except ConfigurationError as error:
+        return [_without_database(settings, str(error))]
+    except StrandlineError as error:
+        return [
+            CheckReport(
+                name="database", result="problem", found=str(error), advice="start it, then look again"
+            )
+        ]
+
+
+def _without_database(settings: Settings, sentence: str) -> CheckReport:
+    """Nothing runs: well where the embedded servers start at first use, a problem where they may not."""
+    if settings.embedded == "never" or settings.database_url is not None:
+        return CheckReport(
+            name="database", result="problem", found=sentence, advice="set STRANDLINE_DATABASE_URL"
+        )
+    return CheckReport(
+        name="database",
+        result="warning",
+        found="none is configured and none runs here; a script starts the embedded one at first use",
+        advice="`strandline up` starts it now; look again then",
+    )
+
+
+def _print(checks: Sequence[CheckReport]) -> None:
+    if not is_rich():
+        for check in checks:
+            click.echo(f"{check.result:8} {check.name}: {check.found}{_advice(check)}")
+    else:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for check in checks:
+            table.add_row(
+                Text(check.result, style=_STYLES[check.result]),
+                Text(check.name, style="bold"),
+                Text.assemble(check.found, (_advice(check), "yellow"), overflow="fold"),
+            )
+        console().print(table)
+    problems = sum(check.result == "problem" for check in checks)
+    warnings = sum(check.result == "warning" for check in checks)
+    click.echo(f"{len(checks)} checks: {problems} problems, {warnings} warnings")
+
+
+def _advice(check: CheckReport) -> str:
+    return f"; {check.advice}" if check.advice else ""

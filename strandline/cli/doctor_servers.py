@@ -1,0 +1,188 @@
+"""What doctor looks at on the servers: Postgres, its rights and tables, workers, clock, broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from kombu import Connection
+from kombu.exceptions import KombuError
+
+from strandline.cli.models_used import models_used
+from strandline.cli.reports import CheckReport
+from strandline.cli.targets import Servers, opened
+from strandline.cli.terminal import masked
+from strandline.pipelines.registry import serving
+from strandline.schemas.database import Database
+from strandline.schemas.errors import SchemaError, StrandlineError
+from strandline.schemas.lanes import STAGES
+from strandline.schemas.revision import HEAD_REVISION
+from strandline.schemas.settings import Settings
+
+OLDEST_SERVER = 14
+OLDEST_PGVECTOR = (0, 8, 4)
+CLOCK_SECONDS = 2.0
+BROKER_SECONDS = 3.0
+
+
+def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport]:
+    """Reachable, recent enough, with the rights and tables it needs, and with workers."""
+    where = f"{masked(servers.database_url)} ({servers.database})"
+    with opened(servers.database_url, settings) as database:
+        try:
+            asked_at = time.time()
+            row = database.fetch("describe_server", {"schema": settings.database_schema})[0]
+        except StrandlineError as error:
+            yield CheckReport(
+                name="database",
+                result="problem",
+                found=f"{where}: {error}",
+                advice="check that it runs and that the URL is right",
+            )
+            return
+        server, installed, available, may_create, may_extend, has_schema, epoch = row
+        yield _server(server, where)
+        yield _pgvector(installed, available, may_extend=may_extend)
+        yield _clock(float(epoch) - (asked_at + time.time()) / 2)
+        yield _tables(database, settings, may_create=may_create or has_schema)
+        yield from _consumption(database, settings)
+
+
+def check_broker(servers: Servers) -> CheckReport:
+    """Whether the broker answers."""
+    if servers.broker_url is None:
+        return CheckReport(
+            name="broker",
+            result="warning",
+            found="none is configured or runs here; only in-process consumption works",
+            advice="set STRANDLINE_BROKER_URL, or start `strandline up`",
+        )
+    where = f"{masked(servers.broker_url)} ({servers.broker})"
+    options = {"socket_timeout": BROKER_SECONDS, "socket_connect_timeout": BROKER_SECONDS}
+    started = time.perf_counter()
+    try:
+        with Connection(
+            servers.broker_url, connect_timeout=BROKER_SECONDS, transport_options=options
+        ) as connection:
+            connection.ensure_connection(max_retries=1, timeout=BROKER_SECONDS)
+            connection.channel().close()
+    except (KombuError, OSError, ValueError, KeyError) as error:
+        return _no_broker(where, error)
+    milliseconds = (time.perf_counter() - started) * 1000
+    return CheckReport(name="broker", result="ok", found=f"{where}, answered in {milliseconds:.0f} ms")
+
+
+def _no_broker(where: str, error: Exception) -> CheckReport:
+    return CheckReport(
+        name="broker",
+        result="problem",
+        found=f"{where} does not answer ({type(error).__name__})",
+        advice="check that it runs and that STRANDLINE_BROKER_URL is right; puts go on without it",
+    )
+
+
+def _server(version: str, where: str) -> CheckReport:
+    old = int(version.split(".", 1)[0]) < OLDEST_SERVER
+    return CheckReport(
+        name="database",
+        result="problem" if old else "ok",
+        found=f"PostgreSQL {version} at {where}",
+        advice=f"use PostgreSQL {OLDEST_SERVER} or newer" if old else None,
+    )
+
+
+def _pgvector(installed: str | None, available: str | None, *, may_extend: bool) -> CheckReport:
+    wanted = ".".join(map(str, OLDEST_PGVECTOR))
+    version = installed or available
+    if version is None:
+        return CheckReport(
+            name="pgvector",
+            result="problem",
+            found="the server does not have the extension",
+            advice=f"install pgvector {wanted} or newer on the server",
+        )
+    if _numbers(version) < OLDEST_PGVECTOR:
+        return CheckReport(
+            name="pgvector",
+            result="warning",
+            found=f"{version}; older than {wanted} has faults in vacuum",
+            advice="bring it up to date, then ALTER EXTENSION vector UPDATE",
+        )
+    if installed is None and not may_extend:
+        return CheckReport(
+            name="pgvector",
+            result="problem",
+            found=f"{version} is there, but this user may not create it",
+            advice="let an administrator run CREATE EXTENSION vector in this database",
+        )
+    found = version if installed else f"{version}, created by the first `strandline migrate`"
+    return CheckReport(name="pgvector", result="ok", found=found)
+
+
+def _clock(difference_seconds: float) -> CheckReport:
+    far = abs(difference_seconds) > CLOCK_SECONDS
+    return CheckReport(
+        name="clock",
+        result="warning" if far else "ok",
+        found=f"database and host differ by {abs(difference_seconds):.2f} s",
+        advice="the database's time counts for leases; synchronise this host's clock" if far else None,
+    )
+
+
+def _tables(database: Database, settings: Settings, *, may_create: bool) -> CheckReport:
+    try:
+        rows = database.fetch("schema_revision", {})
+    except SchemaError:
+        rows = []
+    if rows and rows[0][0] == HEAD_REVISION:
+        return CheckReport(
+            name="tables", result="ok", found=f"schema {settings.database_schema} at revision {HEAD_REVISION}"
+        )
+    found = f"at revision {rows[0][0]}, not {HEAD_REVISION}" if rows else "there are none"
+    advice = "run `strandline migrate`"
+    if not may_create:
+        advice += f" as a user that may create the schema {settings.database_schema}"
+    return CheckReport(name="tables", result="problem", found=found, advice=advice)
+
+
+def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport]:
+    try:
+        rows = database.fetch("status_workers", {"dead_after_seconds": settings.worker_dead_after_seconds})
+        generations = serving(database)
+    except StrandlineError:
+        # Without tables there is nothing to look at; the check of the tables says so.
+        return
+    yield _workers(rows)
+    vectors = generations.get("vectors")
+    made_with = str(vectors.config.get("embedder", "")) if vectors is not None else ""
+    used = models_used(settings)
+    if made_with and not made_with.startswith(used.embedding):
+        yield CheckReport(
+            name="stored vectors",
+            result="warning",
+            found=f"made with {made_with}; the settings name {used.embedding}",
+            advice="set STRANDLINE_EMBEDDING_BACKEND and STRANDLINE_EMBEDDING_MODEL to what they were",
+        )
+
+
+def _workers(rows: list[tuple[Any, ...]]) -> CheckReport:
+    if not rows:
+        return CheckReport(
+            name="workers",
+            result="warning",
+            found="none is alive",
+            advice="start one with `strandline worker`",
+        )
+    served = {stage for row in rows for stage in row[4]}
+    unserved = [stage for stage in STAGES if stage not in served]
+    return CheckReport(
+        name="workers",
+        result="warning" if unserved else "ok",
+        found=", ".join(f"{row[2]} on {row[1]}" for row in rows),
+        advice=f"no worker serves {', '.join(unserved)}" if unserved else None,
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

@@ -1,0 +1,99 @@
+"""The group of commands, and the one place where errors become a sentence and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from strandline.cli.interrupts import INTERRUPTED_EXIT, Terminated
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.version import VERSION
+
+# Each command is the object ``command`` of its module; the words here are what --help lists, so that
+# help imports none of them.
+COMMANDS = {
+    "up": "Run Postgres, a broker and workers in this terminal.",
+    "demo": "Play a conversation through the real pipeline and look at its memory.",
+    "worker": "Consume flush events until stopped.",
+    "status": "Show what is due, held and done.",
+    "flush": "Deliver a session's messages to the pipelines now.",
+    "verify": "Prove from the tables that nothing was lost or doubled.",
+    "explain": "Say why something was remembered, or not.",
+    "dead-letters": "Look at dead letters, retry or drop them.",
+    "migrate": "Bring the tables of a database to this release.",
+    "doctor": "Check this installation, its servers and its models.",
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name, and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = cmd_name.replace("-", "_")
+        command: click.Command = importlib.import_module(f"strandline.cli.{module}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="strandline")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """A memory pipeline for chat: writes are accepted in Postgres, memory is derived in the background.
+
+    With nothing configured, the embedded servers in STRANDLINE_HOME are used.
+    """
+
+
+def main() -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code; what went wrong is one sentence on stderr."""
+    debug = "--debug" in arguments
+    # Wherever it stands: whoever adds it does so behind a line that just failed.
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        result: Any = cli.main(arguments, prog_name="strandline", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as exit_request:
+        return exit_request.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort) as interrupt:
+        return interrupt.exit_code if isinstance(interrupt, Terminated) else INTERRUPTED_EXIT
+    except StrandlineError as error:
+        return _fail(str(error), debug=debug)
+    except BrokenPipeError:
+        # The reader went away, as `| head` does; nothing may be written to stdout any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:  # noqa: BLE001  # the outermost edge of the process: reported, never hidden
+        return _fail(
+            f"This was not expected ({type(error).__name__}: {error}). Add --debug to see where it happened.",
+            debug=debug,
+        )
+    return result if isinstance(result, int) else 0
+
+
+def _fail(sentence: str, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    click.echo(f"strandline: {sentence}", err=True)
+    return 1

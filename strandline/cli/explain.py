@@ -1,0 +1,152 @@
+"""``strandline explain``: why a message was remembered or not, and where a fact came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+
+import click
+
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.targets import opened, running_servers
+from strandline.cli.terminal import print_json
+from strandline.pipelines.explanation import explain
+from strandline.pipelines.explanation_parts import (
+    FactExplanation,
+    MessageExplanation,
+    ModelCall,
+    Source,
+    StageTrace,
+)
+from strandline.schemas.identity import DEFAULT_NAMESPACE
+
+_PLACES = {
+    "pinned": "in the pinned head, always shown",
+    "window": "in the window, shown as it is",
+    "tail": "delivered, not covered yet, and read from the tail",
+    "covered": "covered by what was derived from it",
+    "reset": "from before a reset",
+}
+
+
+@click.command("explain", short_help="Say why something was remembered, or not.")
+@click.argument("subject", metavar="MESSAGE_ID|FACT_ID")
+@click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
+@click.option("--session", metavar="ID", help="The session it is in; needed where several use the same id.")
+@click.option("--user", metavar="ID", help="Whose session or fact it is.")
+@as_json
+@click.option("--json-schema", is_flag=True, help="Print the JSON Schemas of --json, and nothing else.")
+@target_options
+def command(
+    subject: str,
+    namespace: str,
+    session: str | None,
+    user: str | None,
+    as_json: bool,
+    json_schema: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Follow a message to what was derived from it, or a fact back to the messages it came from."""
+    if json_schema:
+        schemas = {kind.__name__: kind.model_json_schema() for kind in (MessageExplanation, FactExplanation)}
+        click.echo(json.dumps(schemas, indent=2))
+        return 0
+    settings = settings_from(database_url, broker_url, schema)
+    with (
+        running_servers(settings, only_looking=True) as servers,
+        opened(servers.database_url, settings) as database,
+    ):
+        found = explain(database, subject, namespace=namespace, session_id=session, user_id=user)
+    if as_json:
+        print_json(found)
+    else:
+        lines = _fact(found) if isinstance(found, FactExplanation) else _message(found)
+        click.echo("\n".join(lines))
+    return 0
+
+
+def _message(found: MessageExplanation) -> Iterator[str]:
+    owner = f" of {found.user_id}" if found.user_id else ""
+    size = f"seq {found.message.seq}, {found.tokens} tokens"
+    yield f"message {found.message.id} ({size}), session {found.session_id}{owner}"
+    yield f"  {_source(found.message)}"
+    yield f"where: {_PLACES[found.place]}"
+    for sentence in found.why:
+        yield f"why: {sentence}"
+    if found.event is not None:
+        event = found.event
+        yield (
+            f"flush event {event.event_id}: {event.cause}, messages {event.from_seq} to {event.through_seq},"
+            f" {_at(event.at)}"
+        )
+    for trace in found.stages:
+        yield from _stage(trace)
+    for candidate in found.candidates:
+        yield f"candidate: {candidate.text}"
+    for fact in found.facts:
+        ended = "" if fact.live else ", ended"
+        yield f"fact {fact.fact_id} ({', '.join(fact.operations)}{ended}): {fact.text}"
+    for chunk in found.chunks:
+        yield f"chunk: messages {chunk.from_seq} to {chunk.through_seq}, {chunk.pieces} piece(s)"
+    for state in found.states:
+        yield f"state through message {state.through_seq} ({_at(state.at)}): {state.excerpt}"
+
+
+def _stage(trace: StageTrace) -> Iterator[str]:
+    state = {"not_fed": "not fed", "due": "due, being done" if trace.held else "due"}.get(
+        trace.state, trace.state
+    )
+    line = f"{trace.stage}: {state}"
+    if trace.generation_state != "serving":
+        line += f" (generation {trace.generation}, {trace.generation_state})"
+    if trace.since is not None:
+        line += f" since {_at(trace.since)}"
+    if trace.batch_id is not None:
+        line += f", batch {trace.batch_id} of {trace.batch_events} event(s)"
+    yield line
+    if trace.reason:
+        yield f"  reason: {trace.reason}"
+    for call in trace.calls:
+        yield f"  {_call(call)}"
+
+
+def _fact(found: FactExplanation) -> Iterator[str]:
+    yield f"fact {found.fact_id}: {found.text}"
+    by = f" by {found.said_by}" if found.said_by else ""
+    yield f"said {_at(found.said_at)}{by}; generation {found.generation}"
+    if found.topics:
+        yield f"topics: {', '.join(found.topics)}"
+    if not found.live:
+        ended = _at(found.invalidated_at) if found.invalidated_at else "at an unknown time"
+        instead = f", replaced by {found.invalidated_by}: {found.replacement}" if found.replacement else ""
+        yield f"ended {ended}{instead}"
+    for revision in found.revisions:
+        yield f"{revision.revision}. {revision.operation} {_at(revision.at)}: {revision.text}"
+        for source in revision.messages:
+            yield f"   message {source.id} (seq {source.seq}) of session {revision.session_id}"
+            yield f"     {_source(source)}"
+        flushed = f" ({revision.cause}, {_at(revision.flushed_at)})" if revision.flushed_at else ""
+        yield f"   flush event {revision.event_id}{flushed}"
+        yield f"   extract batch {revision.extract_batch_id}, merge batch {revision.merge_batch_id}"
+        yield f"   model {revision.model}, prompt {revision.prompt_hash}"
+        for call in revision.calls:
+            yield f"   {_call(call)}"
+
+
+def _source(source: Source) -> str:
+    return f"{source.said_by}, {_at(source.at)}: {source.excerpt}"
+
+
+def _call(call: ModelCall) -> str:
+    prompt = f", prompt {call.prompt_hash}" if call.prompt_hash else ""
+    return (
+        f"{call.step} answered by {call.model}{prompt}, {call.input_tokens}+{call.output_tokens} tokens,"
+        f" {call.seconds:.2f} s, {_at(call.at)}"
+    )
+
+
+def _at(moment: datetime) -> str:
+    return moment.isoformat(sep=" ", timespec="seconds")

@@ -1,0 +1,74 @@
+"""``strandline flush``: deliver a session's messages now."""
+
+from __future__ import annotations
+
+import click
+
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.reports import FlushReport
+from strandline.cli.targets import opened, running_servers
+from strandline.cli.terminal import print_json
+from strandline.memory import Memory
+from strandline.schemas.database import Database
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.identity import DEFAULT_NAMESPACE, check_name
+
+
+@click.command("flush", short_help="Deliver a session's messages to the pipelines now.")
+@click.argument("session")
+@click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
+@click.option("--user", metavar="ID", help="Whose session it must be; default: whoever's it is.")
+@click.option("--all", "everything", is_flag=True, help="The last turn as well.")
+@as_json
+@target_options
+def command(
+    session: str,
+    namespace: str,
+    user: str | None,
+    everything: bool,
+    as_json: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Deliver what SESSION holds to its pipelines, all but the last turn."""
+    settings = settings_from(database_url, broker_url, schema)
+    check_name("session", session)
+    check_name("namespace", namespace)
+    with running_servers(settings, only_looking=True) as servers:
+        with opened(servers.database_url, settings) as database:
+            owner = _owner(database, session, namespace, user)
+        memory = Memory.from_defaults(
+            session,
+            user_id=owner,
+            namespace=namespace,
+            database_url=servers.database_url,
+            broker_url=servers.broker_url,
+            schema=settings.database_schema,
+        )
+        try:
+            events = memory.flush(all=everything)
+        finally:
+            memory.close()
+    if as_json:
+        ids = [str(event) for event in events]
+        print_json(FlushReport(namespace=namespace, session_id=session, user_id=owner, events=ids))
+        return 0
+    if not events:
+        click.echo(f"{session}: nothing to deliver")
+    for event in events:
+        click.echo(f"{session}: flush event {event}")
+    return 0
+
+
+def _owner(database: Database, session: str, namespace: str, user: str | None) -> str | None:
+    """The user of the session, from the directory; None for a session without one."""
+    params = {"namespace": namespace, "session_id": session, "user_id": user, "limit": 1}
+    rows = database.fetch("find_sessions", params)
+    if not rows:
+        whose = "" if user is None else f" of user {user!r}"
+        raise ConfigurationError(
+            f"There is no session {session!r}{whose} in namespace {namespace!r}; nothing was put to it yet."
+        )
+    found: str | None = rows[0][2]
+    return found

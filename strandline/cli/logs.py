@@ -1,0 +1,23 @@
+"""Log records on stderr, with their fields, for commands that run in the foreground for long."""
+
+from __future__ import annotations
+
+import logging
+
+# What every record has; whatever else stands on one was passed as ``extra``.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "data"}
+
+
+class FieldFormatter(logging.Formatter):
+    """``time level logger: message key=value …``"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = [f"{key}={value}" for key, value in vars(record).items() if key not in _STANDARD]
+        return " ".join([super().format(record), *fields])
+
+
+def log_to_stderr(level: str) -> None:
+    """Send records of ``level`` and above to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(FieldFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,0 +1,35 @@
+"""``strandline migrate``: the tables of a database, brought to this release."""
+
+from __future__ import annotations
+
+import click
+
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.reports import MigrateReport
+from strandline.cli.targets import running_servers
+from strandline.cli.terminal import masked, print_json
+from strandline.schemas.migrate import current_revision, head_revision, migrate
+
+
+@click.command("migrate", short_help="Bring the tables of a database to this release.")
+@as_json
+@target_options
+def command(as_json: bool, database_url: str | None, broker_url: str | None, schema: str | None) -> int:
+    """Bring the tables of the configured database (or the running embedded one) to this release.
+
+    In one transaction; needs the right to create a schema and, at first, the pgvector extension.
+    """
+    settings = settings_from(database_url, broker_url, schema)
+    with running_servers(settings, only_looking=True) as servers:
+        before = current_revision(servers.database_url, settings.database_schema)
+        if not as_json:
+            click.echo(f"database: {masked(servers.database_url)}")
+            click.echo(f"revision: {before or 'none'} -> {head_revision()}")
+        after = migrate(
+            servers.database_url,
+            settings.database_schema,
+            report=(lambda _line: None) if as_json else click.echo,
+        )
+    if as_json:
+        print_json(MigrateReport(database_schema=settings.database_schema, before=before, after=after))
+    return 0

@@ -1,0 +1,45 @@
+"""Which models the settings choose, in words; the local stand-ins are announced as such."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.pipelines.models.local import MODEL as LOCAL_TEXT_MODEL
+from strandline.schemas.settings import Settings
+
+LOCAL_EMBEDDER = "wordllama"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsUsed:
+    """The models by name."""
+
+    text: str
+    embedding: str
+    text_is_local: bool
+    embedding_is_local: bool
+
+    @property
+    def announcement(self) -> str:
+        """One line about them."""
+        if self.text_is_local and self.embedding_is_local:
+            return (
+                f"local stand-ins: {self.text} picks sentences as facts and summary, {self.embedding} embeds"
+                " (set OPENAI_API_KEY or OPENAI_BASE_URL for real models)"
+            )
+        text = f"{self.text} (local stand-in)" if self.text_is_local else self.text
+        embedding = f"{self.embedding} (local)" if self.embedding_is_local else self.embedding
+        return f"{text} for facts and summary, {embedding} for vectors"
+
+
+def models_used(settings: Settings) -> ModelsUsed:
+    """What workers with these settings use."""
+    text_is_local = settings.text_model_kind == "local"
+    embedding_is_local = settings.embedder_kind == "local"
+    served = dict.fromkeys((settings.facts_model, settings.summary_model))
+    return ModelsUsed(
+        text=LOCAL_TEXT_MODEL if text_is_local else " and ".join(served),
+        embedding=LOCAL_EMBEDDER if embedding_is_local else settings.embedding_model,
+        text_is_local=text_is_local,
+        embedding_is_local=embedding_is_local,
+    )

@@ -1,0 +1,37 @@
+"""Options that several commands share, and the settings they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from strandline.schemas.settings import Settings, load_settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+_DATABASE = click.option("--database-url", metavar="URL", help="Postgres; overrides STRANDLINE_DATABASE_URL.")
+_BROKER = click.option(
+    "--broker-url", metavar="URL", help="Redis or RabbitMQ; overrides STRANDLINE_BROKER_URL."
+)
+_SCHEMA = click.option(
+    "--schema", metavar="NAME", help="Postgres schema of the tables; overrides STRANDLINE_DATABASE_SCHEMA."
+)
+
+
+def target_options(command: Command) -> Command:
+    """``--database-url``, ``--broker-url`` and ``--schema``."""
+    return _DATABASE(_BROKER(_SCHEMA(command)))
+
+
+def settings_from(database_url: str | None, broker_url: str | None, schema: str | None) -> Settings:
+    """The environment's settings with the options given on top.
+
+    Raises:
+        ConfigurationError: a setting cannot be used.
+    """
+    given = {"database_url": database_url, "broker_url": broker_url, "database_schema": schema}
+    return load_settings(**{name: value for name, value in given.items() if value is not None})

@@ -1,0 +1,181 @@
+"""What commands print under ``--json``: typed, and with a JSON Schema of their own."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Report(BaseModel):
+    """Base of all reports: fixed fields, no others; new ones may be added in later releases."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StageReport(Report):
+    """One stage of a pipeline; ``lag_seconds`` is the age of its oldest due work, 0 without any."""
+
+    name: str
+    due: int
+    leased: int
+    dead: int
+    lag_seconds: float
+
+
+class PipelineReport(Report):
+    """One derivation of a pipeline.
+
+    ``used`` says whether sessions feed it, ``served`` whether live workers run all of its stages.
+    """
+
+    name: str
+    generation: int
+    state: str
+    due: int
+    leased: int
+    dead: int
+    lag_seconds: float
+    used: bool
+    served: bool
+    stages: list[StageReport]
+
+
+class WorkerReport(Report):
+    """A worker with a heartbeat."""
+
+    worker_id: str
+    host: str
+    pid: int
+    version: str
+    stages: list[str]
+    started_at: str
+    beat_seconds_ago: float
+
+
+class StatusReport(Report):
+    """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that nobody runs."""
+
+    pipelines: list[PipelineReport]
+    sessions: int
+    messages: int
+    events: int
+    facts: int
+    chunks: int
+    model_calls: int
+    model_tokens: int
+    workers: list[WorkerReport]
+    unserved: list[str]
+
+
+class FlushReport(Report):
+    """``strandline flush``: the events recorded; none if there was nothing to deliver."""
+
+    namespace: str
+    session_id: str
+    user_id: str | None
+    events: list[str]
+
+
+class MigrateReport(Report):
+    """``strandline migrate``: the revision before (null: no tables) and after."""
+
+    database_schema: str
+    before: str | None
+    after: str
+
+
+class CheckReport(Report):
+    """One thing that doctor looked at; ``advice`` says what to do unless it is ok."""
+
+    name: str
+    result: Literal["ok", "warning", "problem"]
+    found: str
+    advice: str | None = None
+
+
+class DoctorReport(Report):
+    """``strandline doctor``; ``healthy`` without any problem."""
+
+    healthy: bool
+    checks: list[CheckReport]
+
+
+class DemoCheck(Report):
+    """Something the demo holds itself to."""
+
+    name: str
+    ok: bool
+    found: str
+
+
+class DemoFigures(Report):
+    """Measured during the play; times in the unit that the name ends in."""
+
+    messages: int
+    play_seconds: float
+    put_p50_ms: float
+    put_p99_ms: float
+    put_max_ms: float
+    gets: int
+    get_p50_ms: float
+    get_p99_ms: float
+    get_tokens_max: int
+    token_limit: int
+    gets_over_budget: int
+    events: int
+    events_by_cause: dict[str, int]
+    pipelines: list[str]
+    applications: int
+    consume_lag_median_seconds: float
+    consume_lag_max_seconds: float
+    consumed_after_seconds: float | None
+    facts: int
+    worker_ends: int
+    text_model: str
+    embedding_model: str
+
+
+class GivenFact(Report):
+    """A fact in the prompt, with the messages that it comes from."""
+
+    text: str
+    message_ids: list[str]
+
+
+class GivenMessage(Report):
+    """A message in the prompt that the search found."""
+
+    id: str
+    text: str
+
+
+class AnswerReport(Report):
+    """What memory gave for a question.
+
+    ``facts`` are those closest to the question, ``facts_given`` counts all; ``evidence_given`` are the ids
+    of the question's evidence that stand in the prompt: in a fact, found by the search, or in the window.
+    """
+
+    question: str
+    answer: str | None
+    facts_given: int
+    facts: list[GivenFact]
+    retrieved: list[GivenMessage]
+    window_message_ids: list[str]
+    evidence: list[str]
+    evidence_given: list[str]
+
+
+class DemoReport(Report):
+    """``strandline demo --json``."""
+
+    ok: bool
+    session_id: str
+    user_id: str
+    file: str
+    home: str
+    worker_pid: int | None
+    checks: list[DemoCheck]
+    figures: DemoFigures
+    questions: list[AnswerReport]

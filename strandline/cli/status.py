@@ -1,0 +1,206 @@
+"""``strandline status``: what is due, held, dead and done, and who is there to do it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from strandline.cli.interrupts import ends_as_interrupts
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.reports import PipelineReport, StageReport, StatusReport, WorkerReport
+from strandline.cli.targets import opened, running_servers
+from strandline.cli.terminal import console, is_rich, print_json
+from strandline.schemas.database import Database
+from strandline.schemas.lanes import PIPELINE_STAGES
+from strandline.schemas.settings import Settings
+
+WATCH_SECONDS = 1.0
+
+
+@click.command("status", short_help="Show what is due, held and done.")
+@as_json
+@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else.")
+@click.option("--watch", is_flag=True, help="Again every second, until Ctrl-C.")
+@target_options
+def command(
+    as_json: bool,
+    json_schema: bool,
+    watch: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Show pipelines, totals and live workers of a database."""
+    if json_schema:
+        click.echo(json.dumps(StatusReport.model_json_schema(), indent=2))
+        return 0
+    settings = settings_from(database_url, broker_url, schema)
+    with (
+        running_servers(settings, only_looking=True) as servers,
+        opened(servers.database_url, settings) as database,
+    ):
+        if watch:
+            _watch(database, settings, as_json=as_json)
+        else:
+            _show(read_status(database, settings), as_json=as_json)
+    return 0
+
+
+def read_status(database: Database, settings: Settings) -> StatusReport:
+    """The state of the pipeline in this database, from a few statements."""
+    dead_after = {"dead_after_seconds": settings.worker_dead_after_seconds}
+    workers = [_worker(row) for row in database.fetch("status_workers", dead_after)]
+    used = {row[0] for row in database.fetch("used_pipelines", {})}
+    served = {stage for worker in workers for stage in worker.stages}
+    pipelines = [_pipeline(row, used, served) for row in database.fetch("status_pipelines", dead_after)]
+    sessions, messages, events, facts, chunks, calls, tokens = database.fetch("status_totals", {})[0]
+    registered = {pipeline.name for pipeline in pipelines}
+    unserved = {pipeline.name for pipeline in pipelines if pipeline.used and not pipeline.served}
+    return StatusReport(
+        pipelines=pipelines,
+        sessions=sessions,
+        messages=messages,
+        events=events,
+        facts=facts,
+        chunks=chunks,
+        model_calls=calls,
+        model_tokens=tokens,
+        workers=workers,
+        unserved=sorted(unserved | (used - registered)),
+    )
+
+
+def _pipeline(row: tuple[Any, ...], used: set[str], served: set[str]) -> PipelineReport:
+    name, generation, state, entry_stage, _config, *counts = row
+    due, leased, dead = ({item["stage"]: item for item in json.loads(text)} for text in counts)
+    names = list(dict.fromkeys([*PIPELINE_STAGES.get(name, (entry_stage,)), *due, *leased, *dead]))
+    stages = [_stage(stage, due, leased, dead) for stage in names]
+    return PipelineReport(
+        name=name,
+        generation=generation,
+        state=state,
+        due=sum(stage.due for stage in stages),
+        leased=sum(stage.leased for stage in stages),
+        dead=sum(stage.dead for stage in stages),
+        lag_seconds=max((stage.lag_seconds for stage in stages), default=0.0),
+        used=name in used,
+        served=set(names) <= served,
+        stages=stages,
+    )
+
+
+def _stage(
+    name: str,
+    due: Mapping[str, Mapping[str, Any]],
+    leased: Mapping[str, Mapping[str, Any]],
+    dead: Mapping[str, Mapping[str, Any]],
+) -> StageReport:
+    return StageReport(
+        name=name,
+        due=due.get(name, {}).get("due", 0),
+        leased=leased.get(name, {}).get("leased", 0),
+        dead=dead.get(name, {}).get("dead", 0),
+        lag_seconds=round(max(0.0, float(due.get(name, {}).get("lag_seconds", 0.0))), 3),
+    )
+
+
+def _worker(row: tuple[Any, ...]) -> WorkerReport:
+    worker_id, host, pid, version, stages, started_at, beat = row
+    return WorkerReport(
+        worker_id=str(worker_id),
+        host=host,
+        pid=pid,
+        version=version,
+        stages=list(stages),
+        started_at=started_at.isoformat(),
+        beat_seconds_ago=round(max(0.0, float(beat)), 3),
+    )
+
+
+def _watch(database: Database, settings: Settings, *, as_json: bool) -> None:
+    pause = threading.Event()
+    try:
+        with ends_as_interrupts():
+            if as_json or not is_rich():
+                while True:
+                    _show(read_status(database, settings), as_json=as_json)
+                    pause.wait(WATCH_SECONDS)
+            with Live(console=console(), auto_refresh=False) as live:
+                while True:
+                    live.update(_picture(read_status(database, settings)), refresh=True)
+                    pause.wait(WATCH_SECONDS)
+    except KeyboardInterrupt:
+        # Ctrl-C is how watching ends.
+        return
+
+
+def _show(report: StatusReport, *, as_json: bool) -> None:
+    if as_json:
+        print_json(report)
+    elif is_rich():
+        console().print(_picture(report))
+    else:
+        click.echo("\n".join(_lines(report)))
+
+
+def _picture(report: StatusReport) -> RenderableType:
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column("pipeline", style="bold")
+    for title in ("due", "held", "dead", "lag"):
+        table.add_column(title, justify="right")
+    table.add_column("stages")
+    for pipeline in report.pipelines:
+        name = pipeline.name if pipeline.state == "serving" else f"{pipeline.name} ({pipeline.state})"
+        dead = Text(str(pipeline.dead), style="red" if pipeline.dead else "")
+        stages = ", ".join(
+            f"{stage.name} {stage.due}" if stage.due else stage.name for stage in pipeline.stages
+        )
+        table.add_row(
+            name, str(pipeline.due), str(pipeline.leased), dead, f"{pipeline.lag_seconds:.1f} s", stages
+        )
+    notes = [Text(line, style="yellow") for line in _warnings(report)]
+    return Group(
+        table, Text(), Text(_totals(report)), *(Text(line) for line in _worker_lines(report)), *notes
+    )
+
+
+def _lines(report: StatusReport) -> list[str]:
+    lines = [
+        f"{pipeline.name}: due {pipeline.due}, held {pipeline.leased}, dead {pipeline.dead},"
+        f" lag {pipeline.lag_seconds:.1f} s"
+        for pipeline in report.pipelines
+    ]
+    return [*lines, _totals(report), *_worker_lines(report), *_warnings(report)]
+
+
+def _totals(report: StatusReport) -> str:
+    return (
+        f"{report.sessions:,} sessions, {report.messages:,} messages, {report.events:,} flush events,"
+        f" {report.facts:,} facts, {report.model_calls:,} model calls ({report.model_tokens:,} tokens)"
+    )
+
+
+def _worker_lines(report: StatusReport) -> list[str]:
+    return [
+        f"worker {worker.pid} on {worker.host}: {', '.join(worker.stages)}; heartbeat"
+        f" {worker.beat_seconds_ago:.1f} s ago"
+        for worker in report.workers
+    ]
+
+
+def _warnings(report: StatusReport) -> list[str]:
+    lines = [
+        f"{name} is registered but unserved: sessions feed it, and no live worker runs it"
+        if name in {pipeline.name for pipeline in report.pipelines}
+        else f"{name} is not registered: sessions name it, and no worker has brought it yet"
+        for name in report.unserved
+    ]
+    return lines if report.workers else [*lines, "no worker is alive; `strandline worker` starts one"]

@@ -1,0 +1,136 @@
+"""Which servers a command works on: the configured ones, else the embedded ones of STRANDLINE_HOME."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import SecretStr
+
+from strandline.deploy.embedded_broker import EmbeddedBroker
+from strandline.deploy.stack import EmbeddedStack, running_stack, start_stack
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
+from strandline.schemas.settings import Settings
+
+Kind = Literal["configured", "embedded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Where Postgres and the broker are; ``broker_url`` is None where none runs."""
+
+    database_url: str
+    broker_url: str | None
+    database: Kind
+    broker: Kind
+
+
+@contextmanager
+def running_servers(settings: Settings, *, only_looking: bool) -> Iterator[Servers]:
+    """The servers that run already, for a command that only looks, or for one that uses them as a worker.
+
+    Looking leaves them running; embedded servers end with the last process that uses them.
+
+    Raises:
+        ConfigurationError: no database is configured and none runs in STRANDLINE_HOME.
+    """
+    stack = None if settings.database_url is not None else _joined(settings)
+    if settings.database_url is None and stack is None:
+        raise ConfigurationError(
+            f"No database is configured, and no embedded one runs in {settings.home}."
+            " Set STRANDLINE_DATABASE_URL, or start `strandline up` in another terminal."
+        )
+    broker = None if stack is not None or settings.broker_url is not None else _embedded_broker(settings)
+    try:
+        found = stack.broker_url if stack is not None else broker.attach() if broker is not None else None
+        yield Servers(
+            database_url=_secret(settings.database_url) or (stack.database_url if stack else ""),
+            broker_url=_secret(settings.broker_url) or found,
+            database="embedded" if stack else "configured",
+            broker="configured" if settings.broker_url is not None else "embedded",
+        )
+    finally:
+        if stack is not None and only_looking:
+            stack.detach()
+        elif stack is not None:
+            stack.stop()
+        if broker is not None:
+            broker.stop()
+
+
+@contextmanager
+def started_servers(settings: Settings) -> Iterator[Servers]:
+    """The configured servers, and embedded ones in place of those that are not configured.
+
+    Raises:
+        EmbeddedUnavailableError: they are needed, and forbidden or not installed.
+        DatabaseUnavailableError: Postgres did not come up.
+    """
+    if settings.database_url is None:
+        with start_stack(
+            settings.home, with_broker=settings.broker_url is None, embedded=settings.embedded
+        ) as stack:
+            yield Servers(
+                stack.database_url,
+                _secret(settings.broker_url) or stack.broker_url,
+                "embedded",
+                "configured" if settings.broker_url is not None else "embedded",
+            )
+        return
+    with _started_broker(settings) as broker_url:
+        yield Servers(
+            settings.database_url.get_secret_value(),
+            broker_url,
+            "configured",
+            "configured" if settings.broker_url is not None else "embedded",
+        )
+
+
+@contextmanager
+def opened(database_url: str, settings: Settings, *, pool_size: int = 2) -> Iterator[Database]:
+    """A small pool on ``database_url``, closed in the end."""
+    database = Database.connect(ConnectionOptions.from_settings(database_url, settings, pool_size=pool_size))
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@contextmanager
+def _started_broker(settings: Settings) -> Iterator[str]:
+    if settings.broker_url is not None:
+        yield settings.broker_url.get_secret_value()
+        return
+    if settings.embedded == "never":
+        raise ConfigurationError(
+            "STRANDLINE_EMBEDDED=never forbids the embedded broker, and none is configured."
+            " Set STRANDLINE_BROKER_URL, or unset STRANDLINE_EMBEDDED."
+        )
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    broker = EmbeddedBroker(settings.home / "broker")
+    try:
+        yield broker.start()
+    finally:
+        broker.stop()
+
+
+def _joined(settings: Settings) -> EmbeddedStack | None:
+    return running_stack(settings.home) if settings.embedded != "never" else None
+
+
+def _embedded_broker(settings: Settings) -> EmbeddedBroker | None:
+    """Where ``strandline up`` keeps a broker beside a configured database."""
+    if settings.embedded == "never" or not (settings.home / "broker").is_dir():
+        return None
+    try:
+        return EmbeddedBroker(settings.home / "broker")
+    except EmbeddedUnavailableError:
+        return None
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()

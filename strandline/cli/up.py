@@ -1,0 +1,134 @@
+"""``strandline up``: Postgres, a broker and workers in one terminal."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from strandline.assembly import ensure_tables, prepare_stages
+from strandline.cli.interrupts import ends_as_interrupts
+from strandline.cli.logs import log_to_stderr
+from strandline.cli.models_used import models_used
+from strandline.cli.options import settings_from, target_options
+from strandline.cli.targets import Servers, opened, started_servers
+from strandline.cli.terminal import console, masked, program
+from strandline.cli.worker_process import await_worker, worker_command
+from strandline.deploy.supervisor import Supervisor
+from strandline.schemas.database import Database
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.settings import Settings
+
+WORKER_START_SECONDS = 120.0
+STOP_SECONDS = 15.0
+
+
+@click.command("up", short_help="Run Postgres, a broker and workers in this terminal.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N")
+@target_options
+def command(workers: int, database_url: str | None, broker_url: str | None, schema: str | None) -> int:
+    """Run everything in this terminal, until Ctrl-C; the data stays in STRANDLINE_HOME.
+
+    A configured database or broker is used in place of the embedded one.  The tables are brought to this
+    release.
+    """
+    settings = settings_from(database_url, broker_url, schema)
+    log_to_stderr("WARNING")
+    screen = console()
+    with ends_as_interrupts():
+        _say(screen, "starting")
+        with started_servers(settings) as servers, opened(servers.database_url, settings) as database:
+            ensure_tables(servers.database_url, database, settings)
+            prepare_stages(database, settings)
+            _run(screen, settings, servers, database, workers)
+        _say(screen, "stopped; the data is kept" if servers.database == "embedded" else "stopped")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Announcement:
+    """Says what runs, once the first worker has registered."""
+
+    screen: Console
+    settings: Settings
+    servers: Servers
+    database: Database
+    supervisor: Supervisor
+    stopping: threading.Event
+
+    def run(self) -> None:
+        try:
+            pid = await_worker(
+                self.database,
+                self.settings,
+                pids=lambda: set(self.supervisor.pids().values()),
+                give_up=self.stopping.is_set,
+                timeout_seconds=WORKER_START_SECONDS,
+            )
+        except StrandlineError as error:
+            _say(self.screen, str(error))
+            return
+        if pid is not None:
+            self._print()
+        elif not self.stopping.is_set():
+            _say(self.screen, "no worker has registered yet; what they say stands above")
+
+    def _print(self) -> None:
+        pids = " ".join(str(pid) for pid in self.supervisor.pids().values())
+        rows = {
+            "database": f"{masked(self.servers.database_url)} ({self.servers.database})",
+            "broker": f"{masked(self.servers.broker_url)} ({self.servers.broker})",
+            "home": str(self.settings.home),
+            "workers": pids,
+            "models": models_used(self.settings).announcement,
+        }
+        here = self.servers.database == "embedded"
+        use = (
+            "a script in this environment finds it:" if here else "with the same settings, a script uses it:"
+        )
+        hints = {
+            "use": f'{use} Memory.from_defaults("a-session")',
+            "look": f"{program()} status",
+            "stop": "Ctrl-C",
+        }
+        self.screen.print(Text("strandline is ready", style="bold green"))
+        _print_rows(self.screen, rows)
+        self.screen.print()
+        _print_rows(self.screen, hints)
+
+
+def _run(screen: Console, settings: Settings, servers: Servers, database: Database, workers: int) -> None:
+    names = ["worker"] if workers == 1 else [f"worker-{number}" for number in range(1, workers + 1)]
+    supervisor = Supervisor(
+        [worker_command(name, servers, settings) for name in names],
+        say=lambda line: _say(screen, line),
+        stop_timeout_seconds=STOP_SECONDS,
+    )
+    stopping = threading.Event()
+    announcement = _Announcement(screen, settings, servers, database, supervisor, stopping)
+    announcing = threading.Thread(target=announcement.run, name="announce", daemon=True)
+    announcing.start()
+    try:
+        supervisor.run()
+    finally:
+        stopping.set()
+        announcing.join()
+
+
+def _print_rows(screen: Console, rows: dict[str, str]) -> None:
+    if not screen.is_terminal:
+        for label, value in rows.items():
+            screen.print(Text(f"  {label:9} {value}"), soft_wrap=True)
+        return
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for label, value in rows.items():
+        table.add_row(Text(f"  {label}", style="dim"), Text(value, overflow="fold"))
+    screen.print(table)
+
+
+def _say(screen: Console, line: str) -> None:
+    screen.print(Text(f"strandline: {line}"), soft_wrap=True)

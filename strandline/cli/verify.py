@@ -1,0 +1,90 @@
+"""``strandline verify``: prove from the tables that nothing was lost, doubled or made up."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.targets import opened, running_servers
+from strandline.cli.terminal import console, is_rich, print_json
+from strandline.pipelines.verification import Progress, Report, verify
+
+SHOWN_PER_KIND = 20
+
+
+@click.command("verify", short_help="Prove from the tables that nothing was lost or doubled.")
+@click.option("--namespace", metavar="NAME", help="Only the owners of this namespace.")
+@click.option("--session", metavar="ID", help="Only this session, and the facts of its owner.")
+@click.option("--deep", is_flag=True, help="Compute the fingerprint of each fact anew as well.")
+@as_json
+@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else.")
+@target_options
+def command(
+    namespace: str | None,
+    session: str | None,
+    deep: bool,
+    as_json: bool,
+    json_schema: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Check that each message is in exactly one flush, each flush applied exactly once, and each fact
+    comes from messages that exist; name whatever is not so, and exit with 1 then.
+
+    Looks at one snapshot, so it may be run while workers are at work.
+    """
+    if json_schema:
+        click.echo(json.dumps(Report.model_json_schema(), indent=2))
+        return 0
+    settings = settings_from(database_url, broker_url, schema)
+    with (
+        running_servers(settings, only_looking=True) as servers,
+        opened(servers.database_url, settings) as database,
+        _progress() as progress,
+    ):
+        report = verify(database, namespace=namespace, session_id=session, deep=deep, progress=progress)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo("\n".join(_lines(report)))
+    return 1 if report.violations else 0
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """A line on a terminal that says which check runs, gone in the end."""
+    if not is_rich(stderr=True):
+        yield lambda _name, _number, _total: None
+        return
+    with console(stderr=True).status("verifying") as status:
+        yield lambda name, number, total: status.update(f"verifying {number} of {total}: {name}")
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield (
+        f"{report.messages:,} messages in {report.sessions:,} sessions, {report.events:,} flush events,"
+        f" {report.facts:,} facts"
+    )
+    yield (
+        f"{report.applications:,} applied, {report.voids:,} void, {report.pending:,} due,"
+        f" {report.holes:,} dead letters, {report.dropped:,} dropped,"
+        f" {report.tombstones:,} facts with tombstones"
+    )
+    by_kind = Counter(violation.kind for violation in report.violations)
+    shown: Counter[str] = Counter()
+    for violation in report.violations:
+        shown[violation.kind] += 1
+        if shown[violation.kind] <= SHOWN_PER_KIND:
+            yield f"{violation.kind}: {violation.sentence}"
+    for kind, count in by_kind.items():
+        if count > SHOWN_PER_KIND:
+            yield f"{kind}: {count - SHOWN_PER_KIND:,} more; --json names them all"
+    found = len(report.violations)
+    verdict = f"{found:,} violation{'s' if found != 1 else ''}" if found else "no violation"
+    yield f"{verdict}; looked for {report.seconds:.1f} s"

@@ -1,0 +1,91 @@
+"""``strandline worker``: one worker process, in the foreground."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+from celery.signals import worker_ready
+
+from strandline.cli.interrupts import ends_as_interrupts
+from strandline.cli.options import settings_from, target_options
+from strandline.cli.targets import running_servers
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.lanes import STAGES, queue_name
+from strandline.serving import run_worker
+
+
+@click.command("worker", short_help="Consume flush events until stopped.")
+@click.option(
+    "--queues", metavar="LIST", help=f"Stages to serve, comma-separated; default: {','.join(STAGES)}."
+)
+@click.option(
+    "--concurrency", type=click.IntRange(1, 1000), help="Threads; default STRANDLINE_WORKER_CONCURRENCY."
+)
+@click.option(
+    "--no-sweep", is_flag=True, help="Leave sweeping (idle sessions, work nobody heard of) to others."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+    default="WARNING",
+    show_default=True,
+)
+@target_options
+def command(
+    queues: str | None,
+    concurrency: int | None,
+    no_sweep: bool,
+    log_level: str,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Consume flush events until Ctrl-C or SIGTERM.
+
+    Serves the configured database and broker, or joins what `strandline up` runs in STRANDLINE_HOME.
+    """
+    settings = settings_from(database_url, broker_url, schema)
+    stages = _stages(queues)
+    with ends_as_interrupts(), running_servers(settings, only_looking=False) as servers:
+        if servers.broker_url is None:
+            raise ConfigurationError(
+                "A worker hears of work through a broker, and none is configured or runs here."
+                " Set STRANDLINE_BROKER_URL, or start `strandline up` in another terminal."
+            )
+        _announce_when_ready(stages)
+        return run_worker(
+            settings,
+            database_url=servers.database_url,
+            broker_url=servers.broker_url,
+            stages=stages,
+            concurrency=concurrency,
+            sweep=not no_sweep,
+            log_level=log_level.upper(),
+        )
+
+
+def _announce_when_ready(stages: tuple[str, ...]) -> None:
+    def announce(**_: object) -> None:
+        # Celery has put a logger in place of sys.stdout by now.
+        click.echo(
+            f"strandline worker {os.getpid()} is ready: {', '.join(stages)}; Ctrl-C stops it",
+            file=sys.__stdout__,
+        )
+
+    # weak=False: nothing else holds the function.
+    worker_ready.connect(announce, weak=False)
+
+
+def _stages(queues: str | None) -> tuple[str, ...]:
+    """Stage names from ``extract,merge`` or ``strandline.extract,…``."""
+    if queues is None:
+        return STAGES
+    prefix = queue_name("")
+    named = tuple(
+        dict.fromkeys(part.strip().removeprefix(prefix) for part in queues.split(",") if part.strip())
+    )
+    if not named:
+        raise click.BadParameter("names no queue", param_hint="--queues")
+    return named

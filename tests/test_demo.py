@@ -1,0 +1,269 @@
+"""The demo as its own process: on short files, with its worker killed, and with files it cannot use."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from strandline.cli.demo_file import Question
+from strandline.cli.demo_play import Samples, percentile
+from strandline.cli.demo_questions import ask
+from tests.conftest import MakeMemory, wait_until
+
+DIGRESSIONS = ("the harbour", "the old bridge", "the bakery", "the night train", "the botanical garden")
+
+
+@pytest.fixture(autouse=True)
+def _embedded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """The demo starts servers of its own, in a directory that it removes again."""
+    temporary = Path(tempfile.mkdtemp(prefix="demo-test-"))
+    # As root, Postgres has an account of its own, which has to pass through.
+    temporary.chmod(0o711)
+    monkeypatch.setenv("STRANDLINE_EMBEDDED", "auto")
+    # A killed worker's lanes are free again after two seconds, not five.
+    monkeypatch.setenv("STRANDLINE_WORKER_DEAD_AFTER_SECONDS", "2")
+    monkeypatch.setenv("STRANDLINE_HEARTBEAT_INTERVAL_SECONDS", "0.5")
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    yield
+    assert not list(temporary.glob("strandline-demo-*")), "the demo left its home directory behind"
+    for path in temporary.iterdir():
+        path.rmdir()
+    temporary.rmdir()
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> Path:
+    """80 messages with facts, ids on some, a question beside them."""
+    lines = []
+    for turn in range(40):
+        place = DIGRESSIONS[turn % len(DIGRESSIONS)]
+        said = (
+            f"I bought {turn + 2} lanterns near {place} and my neighbour number {turn} is called Ada{turn}."
+        )
+        lines.append({"role": "user", "content": said, "id": f"m{turn}", "name": "Ines"})
+        lines.append(
+            {
+                "role": "assistant",
+                "content": f"Noted: {turn + 2} lanterns, close to {place}, for turn {turn}.",
+            }
+        )
+    path = tmp_path / "chat.jsonl"
+    path.write_text("\n".join(json.dumps(line) for line in lines) + "\n", encoding="utf-8")
+    questions = [{"question": "Who is neighbour number 39?", "answer": "Ada39", "evidence": ["m39"]}]
+    (tmp_path / "chat.qa.json").write_text(json.dumps(questions), encoding="utf-8")
+    return path
+
+
+@dataclass
+class Demo:
+    """A running demo and the lines it has written to stderr."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+
+    def has(self, pattern: str) -> bool:
+        return any(re.search(pattern, line) for line in self.lines)
+
+    def worker_pid(self) -> int:
+        found = (re.search(r"worker +process (\d+)", line) for line in self.lines)
+        return int(next(match.group(1) for match in found if match))
+
+
+@pytest.fixture
+def start_demo() -> Iterator[Callable[..., Demo]]:
+    started: list[tuple[Demo, threading.Thread]] = []
+
+    def start(*arguments: str) -> Demo:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "strandline", "demo", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
+        demo = Demo(process)
+        stderr = process.stderr
+        assert stderr is not None
+        reader = threading.Thread(target=_collect, args=(stderr, demo.lines), daemon=True)
+        reader.start()
+        started.append((demo, reader))
+        return demo
+
+    yield start
+    for demo, reader in started:
+        if demo.process.poll() is None:
+            demo.process.send_signal(signal.SIGINT)
+            demo.process.wait(40)
+        reader.join(10)
+        assert demo.process.stdout is not None
+        demo.process.stdout.close()
+
+
+def _collect(stream: IO[str], lines: list[str]) -> None:
+    with stream:
+        lines.extend(stream)
+
+
+def result_of(demo: Demo) -> dict[str, object]:
+    assert demo.process.stdout is not None
+    text = demo.process.stdout.read()
+    demo.process.wait(60)
+    loaded: dict[str, object] = json.loads(text)
+    return loaded
+
+
+def test_a_worker_killed_in_the_middle_costs_nothing(chat: Path, start_demo: Callable[..., Demo]) -> None:
+    demo = start_demo(
+        "--file", str(chat), "--token-limit", "1200", "--flush-size", "200", "--pace", "0.03", "--json"
+    )
+    wait_until(lambda: demo.has("flush event 2 "), timeout=60, what="the second flush")
+    os.kill(demo.worker_pid(), signal.SIGKILL)
+    result = result_of(demo)
+    figures, checks = result["figures"], result["checks"]
+    assert isinstance(figures, dict)
+    assert isinstance(checks, list)
+    assert demo.process.returncode == 0, checks
+    assert all(check["ok"] for check in checks)
+    assert figures["messages"] == 80
+    assert figures["worker_ends"] == 1
+    assert figures["events"] >= 5
+    assert figures["applications"] == 3 * figures["events"]
+    assert figures["get_tokens_max"] <= 1200
+    assert figures["facts"] > 0
+    assert demo.has("SIGKILL")
+    questions = result["questions"]
+    assert isinstance(questions, list)
+    assert [question["evidence_given"] for question in questions] == [["m39"]]
+
+
+def test_another_worker_started_by_hand_takes_over(chat: Path, start_demo: Callable[..., Demo]) -> None:
+    """With --no-restart the printed command, run in a second terminal, does the rest."""
+    demo = start_demo(
+        "--file",
+        str(chat),
+        "--token-limit",
+        "1200",
+        "--flush-size",
+        "200",
+        "--pace",
+        "0.02",
+        "--no-restart",
+        "--json",
+    )
+    wait_until(lambda: demo.has("flush event 1 "), timeout=60, what="the first flush")
+    os.kill(demo.worker_pid(), signal.SIGKILL)
+    wait_until(lambda: demo.has("is not started again"), timeout=10, what="the demo to notice")
+    (command,) = {line.strip() for line in demo.lines if line.strip().startswith("STRANDLINE_HOME=")}
+    with subprocess.Popen(["sh", "-c", f"exec env {command}"], stdout=subprocess.DEVNULL) as worker:
+        result = result_of(demo)
+        assert worker.wait(30) == 0, "the demo ends workers that were attached to it"
+    assert demo.process.returncode == 0, result["checks"]
+
+
+def test_ctrl_c_ends_the_demo_and_its_worker(chat: Path, start_demo: Callable[..., Demo]) -> None:
+    demo = start_demo("--file", str(chat), "--pace", "1", "--json")
+    wait_until(lambda: demo.has("worker +process"), timeout=60, what="the play to start")
+    pid = demo.worker_pid()
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(40) == 130
+    assert not demo.has("Traceback")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_output_in_a_pipe_is_plain(chat: Path) -> None:
+    chat.with_suffix(".qa.json").unlink()
+    done = subprocess.run(
+        [sys.executable, "-m", "strandline", "demo", "--file", str(chat)],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "local stand-ins" in done.stdout
+    assert "FAILED" not in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"role": "user", "content": "a"}\n{"role": "user"}\n', "line 2"),
+        ('{"role": "user", "content": "a"}\n\nnonsense\n', "line 3"),
+        ('["user"]\n', "line 1"),
+        ('{"role": "king", "content": "a"}\n', "line 1"),
+        (
+            '{"role": "user", "content": "a", "id": "x"}\n{"role": "user", "content": "b", "id": "x"}\n',
+            "line 2",
+        ),
+        ("\n", "no messages"),
+    ],
+)
+def test_a_line_that_is_no_message_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "strandline", "demo", "--file", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert complaint in done.stderr
+    assert not done.stdout
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "strandline", "demo", "--file", str(tmp_path / "none.jsonl")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "none.jsonl cannot be read" in done.stderr
+
+
+def test_answers_name_the_messages_that_they_come_from(make_memory: MakeMemory) -> None:
+    memory = make_memory("talk", user_id="u", consume="background")
+    said = ("My neighbour is called Ada Lindgren.", "I live in Bern, close to the bear park.")
+    for name, text in zip(("a", "b"), said, strict=True):
+        memory.put({"role": "user", "content": text, "id": name})
+    memory.flush(all=True)
+    assert memory.get(wait_for=2, timeout=20).caught_up
+    answer = ask(
+        memory,
+        Question("What is the name of my neighbour?", "Ada", ("a", "elsewhere")),
+        history=memory.get_all(),
+        facts=memory.facts.list(),
+        samples=Samples(),
+    )
+    assert answer.facts[0].message_ids == ["a"]
+    assert {message.id for message in answer.retrieved} == {"a", "b"}
+    assert answer.window_message_ids == []
+    assert answer.evidence_given == ["a"]
+
+
+def test_percentiles_are_values_that_were_measured() -> None:
+    values = [float(number) for number in range(1, 101)]
+    assert percentile(values, 0.5) == 50
+    assert percentile(values, 0.99) == 99
+    assert percentile([7.0], 0.99) == 7
+    assert percentile([], 0.5) == 0

@@ -1,0 +1,333 @@
+"""Flush plans, as properties over random conversations and against a plain restatement of the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.schemas.flush_plan import Entry, FlushPlan, plan_idle, plan_manual, plan_threshold
+from strandline.schemas.messages import Role
+
+CALL_IDS = ("a", "b", "call_1")
+TOKENS = st.integers(0, 60) | st.just(5_000)
+
+
+@dataclass(frozen=True)
+class Said:
+    """One message of a random conversation, before it has a seq."""
+
+    role: Role
+    tokens: int
+    calls: tuple[str, ...] = ()
+    answers: str | None = None
+
+    def at(self, seq: int) -> Entry:
+        return Entry(seq, self.role, self.tokens, self.calls, self.answers)
+
+
+def _said() -> st.SearchStrategy[Said]:
+    ids = st.sampled_from(CALL_IDS)
+    calls = st.lists(ids, min_size=1, max_size=2, unique=True).map(tuple)
+    return st.one_of(
+        st.builds(Said, st.just("user"), TOKENS),
+        st.builds(Said, st.just("assistant"), TOKENS),
+        st.builds(Said, st.just("assistant"), TOKENS, calls),
+        st.builds(Said, st.just("tool"), TOKENS, st.just(()), ids),
+        st.builds(Said, st.just("system"), TOKENS),
+    )
+
+
+SAID = _said()
+FIRST_SEQ = 3  # two pinned messages stand before the window
+
+
+def conversation(said: Sequence[Said]) -> list[Entry]:
+    return [one.at(FIRST_SEQ + index) for index, one in enumerate(said)]
+
+
+ENTRIES = st.lists(SAID, max_size=40).map(conversation)
+
+
+def parts_a_call(entries: Sequence[Entry], at: int) -> bool:
+    """Whether a cut before ``entries[at]`` would part a call from its result, or leave one open behind."""
+    for index, entry in enumerate(entries[:at]):
+        for call in entry.calls:
+            later = range(index + 1, len(entries))
+            result = next((place for place in later if entries[place].answers == call), None)
+            user = next((place for place in later if entries[place].role == "user"), len(entries) + 1)
+            if (at <= result) if result is not None else (at < user):
+                return True
+    return False
+
+
+def legal_cuts(entries: Sequence[Entry]) -> list[int]:
+    """Where the window may begin: before a user message, or inside a turn before an assistant's next step."""
+
+    def begins_step(at: int) -> bool:
+        return entries[at].role == "assistant" and entries[at - 1].role in ("assistant", "tool")
+
+    return [
+        at
+        for at in range(1, len(entries))
+        if (entries[at].role == "user" or begins_step(at)) and not parts_a_call(entries, at)
+    ]
+
+
+def remaining(entries: Sequence[Entry], plan: FlushPlan | None) -> list[Entry]:
+    return [entry for entry in entries if plan is None or entry.seq >= plan.window_from]
+
+
+def tokens(entries: Sequence[Entry]) -> int:
+    return sum(entry.tokens for entry in entries)
+
+
+def check_events(entries: Sequence[Entry], plan: FlushPlan, flushed_through: int) -> None:
+    """The events are contiguous and in order, and tell the truth about what lies in them."""
+    expected = flushed_through + 1
+    for event in plan.events:
+        inside = [entry for entry in entries if event.from_seq <= entry.seq <= event.through_seq]
+        assert event.from_seq == expected
+        assert event.messages == len(inside) > 0
+        assert event.tokens == tokens(inside)
+        expected = event.through_seq + 1
+    assert plan.flushed_through == expected - 1
+
+
+@given(ENTRIES, st.integers(0, 200), st.integers(0, 40), st.integers(1, 80))
+@settings(max_examples=600, deadline=None)
+def test_threshold_obeys_every_rule(
+    entries: list[Entry], mark: int, pinned_tokens: int, flush_size: int
+) -> None:
+    flushed_through = FIRST_SEQ - 1
+    plan = plan_threshold(
+        entries,
+        flushed_through=flushed_through,
+        pinned_tokens=pinned_tokens,
+        mark=mark,
+        flush_size=flush_size,
+    )
+    left = remaining(entries, plan)
+    cuts = legal_cuts(entries)
+    sufficient = [at for at in cuts if pinned_tokens + tokens(entries[at:]) <= mark]
+    over = pinned_tokens + tokens(entries) > mark
+    assert (plan is not None) == (over and bool(cuts))
+    if plan is None:
+        return
+    assert FIRST_SEQ + cuts[0] <= plan.window_from
+    assert plan.window_from - FIRST_SEQ in cuts
+    assert left, "something always remains"
+    assert plan.tokens_out == tokens(entries) - tokens(left) == sum(event.tokens for event in plan.events)
+    check_events(entries, plan, flushed_through)
+    assert plan.flushed_through == plan.window_from - 1
+    if sufficient:
+        assert pinned_tokens + tokens(left) <= mark
+    else:
+        assert plan.window_from - FIRST_SEQ == cuts[-1], "what cannot get under the mark gets as close as it can"
+    if any(entries[at].role == "user" for at in sufficient):
+        assert left[0].role == "user", "a whole turn begins the window where whole turns suffice"
+    before_last = entries[plan.events[-1].from_seq - FIRST_SEQ :]
+    assert pinned_tokens + tokens(before_last) > mark, "no event more than needed"
+
+
+@given(ENTRIES, st.integers(1, 80), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_manual_takes_all_but_the_last_turn(
+    entries: list[Entry], flush_size: int, everything: bool
+) -> None:
+    plan = plan_manual(
+        entries, flushed_through=FIRST_SEQ - 1, flush_size=flush_size, everything=everything
+    )
+    if everything:
+        cuts = [at for at in range(1, len(entries) + 1) if not parts_a_call(entries, at)]
+    else:
+        cuts = [at for at in legal_cuts(entries) if entries[at].role == "user"]
+    assert (plan is not None) == bool(cuts)
+    if plan is not None:
+        assert plan.window_from == FIRST_SEQ + cuts[-1]
+        check_events(entries, plan, FIRST_SEQ - 1)
+        for event in plan.events:
+            assert not parts_a_call(entries, event.through_seq + 1 - FIRST_SEQ)
+        assert all(event.tokens >= flush_size for event in plan.events[:-1])
+
+
+@given(ENTRIES, st.integers(1, 80), st.integers(0, 10))
+@settings(max_examples=300, deadline=None)
+def test_idle_delivers_and_leaves_the_window_alone(
+    entries: list[Entry], flush_size: int, already: int
+) -> None:
+    flushed_through = FIRST_SEQ - 1 + min(already, len(entries))
+    plan = plan_idle(
+        entries, window_from=FIRST_SEQ, flushed_through=flushed_through, flush_size=flush_size
+    )
+    open_at = [at for at in range(1, len(entries) + 1) if not parts_a_call(entries, at)]
+    deliverable = [at for at in open_at if FIRST_SEQ + at - 1 > flushed_through]
+    assert (plan is not None) == bool(deliverable)
+    if plan is not None:
+        assert plan.window_from == FIRST_SEQ
+        assert plan.tokens_out == 0
+        assert plan.flushed_through == FIRST_SEQ + deliverable[-1] - 1
+        check_events(entries, plan, flushed_through)
+
+
+@dataclass
+class Session:
+    """A session kept by the plan functions alone: what the marks and the events would be."""
+
+    mark: int
+    flush_size: int
+    entries: list[Entry] = field(default_factory=list)
+    window_from: int = 1
+    flushed_through: int = 0
+    delivered: list[int] = field(default_factory=list)
+
+    @property
+    def window(self) -> list[Entry]:
+        return self.entries[self.window_from - 1 :]
+
+    def put(self, said: Said) -> None:
+        self.entries.append(said.at(len(self.entries) + 1))
+        self.apply(
+            plan_threshold(
+                self.window,
+                flushed_through=self.flushed_through,
+                pinned_tokens=0,
+                mark=self.mark,
+                flush_size=self.flush_size,
+            )
+        )
+
+    def manual(self, *, everything: bool) -> None:
+        self.apply(
+            plan_manual(
+                self.window,
+                flushed_through=self.flushed_through,
+                flush_size=self.flush_size,
+                everything=everything,
+            )
+        )
+
+    def idle(self) -> None:
+        self.apply(
+            plan_idle(
+                self.window,
+                window_from=self.window_from,
+                flushed_through=self.flushed_through,
+                flush_size=self.flush_size,
+            )
+        )
+
+    def apply(self, plan: FlushPlan | None) -> None:
+        if plan is None:
+            return
+        assert plan.window_from >= self.window_from
+        assert plan.flushed_through >= max(self.flushed_through, plan.window_from - 1)
+        moved = self.entries[self.window_from - 1 : plan.window_from - 1]
+        assert plan.tokens_out == tokens(moved)
+        check_events(self.window, plan, self.flushed_through)
+        for event in plan.events:
+            self.delivered.extend(range(event.from_seq, event.through_seq + 1))
+        self.window_from, self.flushed_through = plan.window_from, plan.flushed_through
+
+
+Move = Said | str
+MOVES = st.lists(SAID | SAID | SAID | st.sampled_from(["idle", "manual", "all"]), max_size=80)
+
+
+@given(MOVES, st.integers(10, 300), st.integers(1, 80))
+@settings(max_examples=200, deadline=None)
+def test_a_long_session_delivers_every_seq_exactly_once(
+    moves: list[Move], mark: int, flush_size: int
+) -> None:
+    session = Session(mark, flush_size)
+    for move in moves:
+        if isinstance(move, Said):
+            session.put(move)
+        elif move == "idle":
+            session.idle()
+        else:
+            session.manual(everything=move == "all")
+        assert session.delivered == list(range(1, session.flushed_through + 1))
+    session.put(Said("user", 1))  # closes every open call
+    session.manual(everything=True)
+    assert session.delivered == [entry.seq for entry in session.entries]
+    assert session.window == []
+
+
+def plan(entries: Sequence[Entry], mark: int, flush_size: int = 10) -> FlushPlan | None:
+    return plan_threshold(
+        entries, flushed_through=FIRST_SEQ - 1, pinned_tokens=0, mark=mark, flush_size=flush_size
+    )
+
+
+def test_a_lone_oversized_message_stays() -> None:
+    assert plan(conversation([Said("user", 10_000)]), mark=100) is None
+
+
+def test_an_oversized_message_leaves_once_another_turn_follows() -> None:
+    entries = conversation([Said("user", 10_000), Said("assistant", 5), Said("user", 5)])
+    found = plan(entries, mark=100)
+    assert found is not None
+    assert [entry.role for entry in remaining(entries, found)] == ["user"]
+
+
+def test_one_turn_of_forty_steps_is_flushed_inside() -> None:
+    steps = [
+        step
+        for number in range(40)
+        for step in (Said("assistant", 20, (f"c{number}",)), Said("tool", 30, (), f"c{number}"))
+    ]
+    entries = conversation([Said("user", 10), *steps])
+    found = plan(entries, mark=300, flush_size=100)
+    assert found is not None
+    left = remaining(entries, found)
+    assert tokens(left) <= 300
+    assert left[0].role == "assistant"
+    assert len(left) % 2 == 0, "each result stayed with its call"
+
+
+def test_an_open_call_holds_the_window_until_a_user_speaks() -> None:
+    said = [Said("user", 5), Said("assistant", 50, ("lost",)), Said("assistant", 50), Said("assistant", 50)]
+    assert plan(conversation(said), mark=20) is None
+    closed = conversation([*said, Said("user", 5)])
+    found = plan(closed, mark=20)
+    assert found is not None
+    assert [entry.role for entry in remaining(closed, found)] == ["user"]
+
+
+def test_a_reused_call_id_is_paired_with_the_result_that_follows_it() -> None:
+    pair = [Said("assistant", 20, ("call_1",)), Said("tool", 20, (), "call_1")]
+    entries = conversation([Said("user", 5), *pair, *pair, *pair])
+    found = plan(entries, mark=45)
+    assert found is not None
+    assert [entry.role for entry in remaining(entries, found)] == ["assistant", "tool"]
+
+
+def test_a_late_result_keeps_the_turns_between_with_its_call() -> None:
+    said = [
+        Said("user", 5),
+        Said("assistant", 50, ("slow",)),
+        Said("user", 5),
+        Said("tool", 5, (), "slow"),
+    ]
+    entries = conversation(said)
+    assert plan(entries, mark=20) is None
+    assert (
+        plan_manual(entries, flushed_through=FIRST_SEQ - 1, flush_size=1, everything=False) is None
+    ), "the last turn begins between the call and its late result"
+
+
+def test_what_an_idle_flush_delivered_is_not_delivered_again() -> None:
+    said = [Said("user", 10), Said("assistant", 10)] * 6
+    session = Session(mark=200, flush_size=20)
+    for one in said:
+        session.put(one)
+    session.idle()
+    assert session.flushed_through == 12
+    assert session.window_from == 1
+    for one in [*said, *said]:
+        session.put(one)
+    assert session.window_from > 13
+    assert session.delivered == list(range(1, session.flushed_through + 1))

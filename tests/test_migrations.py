@@ -1,0 +1,267 @@
+"""Migrations on a real Postgres: an empty database migrated is what the tables declare."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from strandline import Memory, SchemaError
+from strandline.schemas.connections import psycopg_url
+from strandline.schemas.database import Database
+from strandline.schemas.errors import DatabaseUnavailableError
+from strandline.schemas.migrate import current_revision, head_revision, migrate
+from strandline.schemas.revision import HEAD_REVISION
+from strandline.schemas.statements import FUNCTIONS
+from strandline.schemas.tables import SCHEMA, metadata
+from tests.conftest import rows_of, wait_until
+
+MakeMemory = Callable[..., Memory]
+
+# What Alembic does not compare: defaults as Postgres spells them, CHECKs, storage, storage parameters.
+DETAILS = """
+SELECT c.relname::text || '.' || a.attname, pg_get_expr(d.adbin, d.adrelid), a.attstorage::text, a.attidentity::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname <> 'alembic_version' ORDER BY 1
+"""
+CONSTRAINTS = """
+SELECT c.relname::text, k.conname::text, pg_get_constraintdef(k.oid)
+FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname <> 'alembic_version' AND k.contype <> 'n' ORDER BY 1, 2
+"""
+OPTIONS = """
+SELECT c.relname::text, c.reloptions FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname <> 'alembic_version' ORDER BY 1
+"""
+INDEXES = """
+SELECT tablename::text, indexname::text, indexdef FROM pg_indexes
+WHERE schemaname = %s AND tablename <> 'alembic_version' ORDER BY 1, 2
+"""
+
+
+def engine(url: str) -> sa.Engine:
+    return sa.create_engine(psycopg_url(url).replace("postgresql:", "postgresql+psycopg:", 1))
+
+
+@pytest.fixture
+def declared_url(empty_database_url: str) -> str:
+    """A database with the tables made from their declaration, not by migration."""
+    made = engine(empty_database_url)
+    with made.begin() as connection:
+        connection.execute(sa.text("CREATE EXTENSION vector"))
+        connection.execute(sa.text(f"CREATE SCHEMA {SCHEMA}"))
+        metadata.create_all(connection)
+    made.dispose()
+    return empty_database_url
+
+
+def test_a_migrated_database_is_what_the_tables_declare(database_url: str) -> None:
+    """Tables, columns, types, nullability, comments, unique constraints and indexes, in both directions."""
+
+    def ours(name: str | None, kind: str, _parents: Any) -> bool:
+        if kind == "schema":
+            return name == SCHEMA
+        return name != "alembic_version"
+
+    migrated = engine(database_url)
+    with migrated.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"include_schemas": True, "include_name": ours, "compare_type": True}
+        )
+        assert compare_metadata(context, metadata) == []
+        # The comparison sees the tables at all: a table too many is a difference.
+        connection.execute(sa.text(f"CREATE TABLE {SCHEMA}.surplus (id integer)"))
+        assert len(compare_metadata(context, metadata)) == 1
+    migrated.dispose()
+
+
+@pytest.mark.parametrize("query", [CONSTRAINTS, OPTIONS, INDEXES])
+def test_constraints_options_and_indexes_are_as_declared(
+    database_url: str, declared_url: str, query: str
+) -> None:
+    migrated = rows_of(database_url, query, SCHEMA)
+    assert migrated
+    assert migrated == rows_of(declared_url, query, SCHEMA)
+
+
+def test_server_defaults_are_as_declared(database_url: str, declared_url: str) -> None:
+    def defaults(url: str) -> list[tuple[Any, ...]]:
+        return [(name, default, identity) for name, default, _, identity in rows_of(url, DETAILS, SCHEMA)]
+
+    assert any(default for _, default, _ in defaults(database_url))
+    assert defaults(database_url) == defaults(declared_url)
+
+
+def test_embeddings_are_stored_in_line(database_url: str) -> None:
+    storage = {name: kind for name, _, kind, _ in rows_of(database_url, DETAILS, SCHEMA)}
+    assert storage["chunk.embedding"] == "p"
+
+
+def test_every_table_of_an_owners_data_begins_its_key_with_the_shard(database_url: str) -> None:
+    rows = rows_of(
+        database_url,
+        "SELECT c.relname::text, a.attname::text FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]"
+        " WHERE i.indisprimary AND n.nspname = %s",
+        SCHEMA,
+    )
+    first = dict(rows)
+    small = {"generation", "worker", "alembic_version"}
+    assert set(first) >= small | {"session", "message", "flush_event", "due"}
+    assert {first[table] for table in first if table not in small} == {"shard_key"}
+
+
+def test_the_revision_constant_is_the_newest_migration() -> None:
+    assert head_revision() == HEAD_REVISION
+
+
+def test_migrating_twice_changes_nothing(empty_database_url: str) -> None:
+    said: list[str] = []
+    assert current_revision(empty_database_url, SCHEMA) is None
+    assert migrate(empty_database_url, SCHEMA, report=said.append) == HEAD_REVISION
+    before = rows_of(empty_database_url, "SELECT oid FROM pg_class ORDER BY oid")
+    assert migrate(empty_database_url, SCHEMA, report=said.append) == HEAD_REVISION
+    assert rows_of(empty_database_url, "SELECT oid FROM pg_class ORDER BY oid") == before
+    assert said == [f"{SCHEMA}: empty -> {HEAD_REVISION}", f"{SCHEMA}: at revision {HEAD_REVISION}"]
+    assert current_revision(empty_database_url, SCHEMA) == HEAD_REVISION
+
+
+def test_two_processes_migrate_at_once(empty_database_url: str) -> None:
+    """The second one waits for the first, and finds its work done."""
+    code = (
+        "import sys; from strandline.schemas.migrate import migrate;"
+        " migrate(sys.argv[1], 'strandline', report=print)"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, empty_database_url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    said = sorted(process.communicate(timeout=60)[0].strip() for process in processes)
+    assert [process.returncode for process in processes] == [0, 0], said
+    assert said == [f"{SCHEMA}: at revision {HEAD_REVISION}", f"{SCHEMA}: empty -> {HEAD_REVISION}"]
+
+
+def test_a_second_migration_waits_for_the_first(empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url) as first:
+        first.execute(b"SELECT pg_advisory_xact_lock(%s)", (0x7374726E646C6E65,))
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import sys; from strandline.schemas.migrate import migrate; migrate(sys.argv[1], 'strandline')",
+                empty_database_url,
+            ]
+        )
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        wait_until(lambda: rows_of(empty_database_url, waiting) == [(1,)], timeout=20, what="the lock")
+        assert current_revision(empty_database_url, SCHEMA) is None
+    assert process.wait(30) == 0
+    assert current_revision(empty_database_url, SCHEMA) == HEAD_REVISION
+
+
+def test_tables_live_in_the_schema_that_is_asked_for(empty_database_url: str, make_memory: MakeMemory) -> None:
+    assert migrate(empty_database_url, "tenant_7") == HEAD_REVISION
+    schemas = rows_of(
+        empty_database_url,
+        "SELECT DISTINCT schemaname::text FROM pg_tables WHERE schemaname !~ '^(pg_|information_schema)'",
+    )
+    functions = rows_of(
+        empty_database_url,
+        "SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'tenant_7'::regnamespace ORDER BY 1",
+    )
+    assert schemas == [("tenant_7",)]
+    assert [name for (name,) in functions] == sorted(FUNCTIONS)
+    memory = make_memory(
+        "s", database_url=empty_database_url, schema="tenant_7", memory_blocks=[], token_limit=50
+    )
+    assert [memory.put({"role": "user", "content": "word " * 10}) for _ in range(10)] == list(range(1, 11))
+    assert len(memory.get_all()) == 10
+    assert len(memory.get()) < 10
+    assert rows_of(empty_database_url, "SELECT count(*) FROM tenant_7.flush_event") != [(0,)]
+    memory.reset(derived=True)
+    assert memory.get_all() == []
+
+
+def test_a_server_without_pgvector_is_told_what_to_install(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server without it is at hand; a view of that name, found first, makes this one look so."""
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute(b"CREATE VIEW public.pg_available_extensions AS SELECT ''::name AS name WHERE false")
+        connection.execute(b"ALTER ROLE CURRENT_USER IN DATABASE " + _name(connection) + _PATH)
+    with pytest.raises(SchemaError, match="pgvector"):
+        migrate(empty_database_url, SCHEMA)
+    assert current_revision(empty_database_url, SCHEMA) is None
+    assert rows_of(empty_database_url, "SELECT 1 FROM pg_namespace WHERE nspname = %s", SCHEMA) == []
+
+
+_PATH = b" SET search_path = public, pg_catalog"
+
+
+def _name(connection: psycopg.Connection[Any]) -> bytes:
+    return connection.info.dbname.encode()
+
+
+def test_a_refused_step_is_a_sentence_and_leaves_nothing(empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute(b"CREATE SCHEMA strandline")
+        connection.execute(b"CREATE TABLE strandline.watch (mine integer)")
+    with pytest.raises(SchemaError, match="watch"):
+        migrate(empty_database_url, SCHEMA)
+    tables = rows_of(empty_database_url, "SELECT tablename::text FROM pg_tables WHERE schemaname = %s", SCHEMA)
+    assert tables == [("watch",)]
+
+
+def test_an_unreachable_server_is_said() -> None:
+    with pytest.raises(DatabaseUnavailableError):
+        migrate("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2", SCHEMA)
+
+
+def test_a_configured_database_is_never_migrated_on_the_way(
+    empty_database_url: str, make_memory: MakeMemory
+) -> None:
+    memory = make_memory(uuid4().hex, database_url=empty_database_url)
+    with pytest.raises(SchemaError, match="strandline migrate"):
+        memory.put({"role": "user", "content": "hello"})
+    with pytest.raises(SchemaError, match="strandline migrate"):
+        memory.get()
+    assert rows_of(empty_database_url, "SELECT 1 FROM pg_namespace WHERE nspname = %s", SCHEMA) == []
+
+
+def test_session_rows_are_updated_in_place(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """No index covers a counter of ``session``: its updates are HOT as long as the page has room."""
+    memory = make_memory("hot", memory_blocks=[], token_limit=10_000_000)
+    puts = 150
+    for number in range(puts):
+        memory.put({"role": "user", "content": f"message {number}"})
+    counts = (
+        "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables"
+        " WHERE relname = 'session' AND schemaname = 'strandline'"
+    )
+    memory.close()  # a backend reports its figures when it ends
+    wait_until(
+        lambda: rows_of(database_url, counts)[0][0] >= puts - 1, timeout=20, what="the server's statistics"
+    )
+    updates, hot = rows_of(database_url, counts)[0]
+    assert hot >= 0.9 * updates
+    assert rows_of(
+        database_url, "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'message'"
+    ) == [(0,)]

@@ -1,0 +1,93 @@
+"""Counting tokens: held to tiktoken itself, on any text."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiktoken
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline import Message
+from strandline.schemas.tokens import (
+    PART_TOKENS,
+    SLICE_CHARACTERS,
+    count_default,
+    count_message,
+    load_encoding,
+    text_counter,
+)
+
+
+@pytest.fixture(scope="module")
+def encoding() -> tiktoken.Encoding:
+    return load_encoding("o200k_base")
+
+
+@given(st.text(max_size=400))
+@settings(max_examples=100, deadline=None)
+def test_counts_what_the_vocabulary_counts(text: str) -> None:
+    assert count_default(text) == len(load_encoding("o200k_base").encode(text, disallowed_special=()))
+
+
+def test_what_looks_like_a_special_token_is_text() -> None:
+    assert count_default("<|endoftext|>") > 1
+
+
+@pytest.mark.parametrize("text", [" " * 1_000_000, "a" * 300_000, "日" * 100_000])
+def test_long_runs_are_counted_in_slices(text: str) -> None:
+    assert 0 < count_default(text) <= len(text)
+
+
+def test_slices_cost_next_to_nothing(encoding: tiktoken.Encoding) -> None:
+    text = "The tide leaves its line at high water. " * (3 * SLICE_CHARACTERS // 40)
+    exact = len(encoding.encode_ordinary(text))
+    assert exact <= count_default(text) <= exact + 3
+
+
+def test_a_message_costs_its_content_name_and_calls() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "look_up", "arguments": '{"city": "Oslo"}'}}
+    message = Message("assistant", "One moment.", name="maren", tool_calls=[call], metadata={"long": "x" * 99})
+    parts = ["One moment.", "maren", "look_up", '{"city": "Oslo"}']
+    assert count_message(message, count_default) == sum(count_default(part) for part in parts)
+
+
+def test_parts_that_are_no_text_cost_their_estimate() -> None:
+    parts = [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 5_000}},
+        {"type": "file", "file": {"file_id": "f"}},
+        {"type": "unheard_of"},
+    ]
+    expected = count_default("What is this?") + PART_TOKENS["image_url"] + PART_TOKENS["file"]
+    assert count_message(Message("user", parts), count_default) == expected
+
+
+def test_a_tokenizer_returns_a_list_or_a_count() -> None:
+    assert text_counter(str.split)("three short words") == 3
+    assert text_counter(len)("four") == 4
+    assert text_counter(None)("four") == count_default("four")
+
+
+def test_the_vocabulary_ships_with_the_package(tmp_path: Path) -> None:
+    """Nothing is fetched: in a process whose proxy leads nowhere, and with an empty cache, it loads."""
+    code = (
+        "import os; from strandline.schemas.tokens import count_default, is_loaded;"
+        " assert not is_loaded(); print(count_default('high water'), is_loaded(),"
+        " os.environ['TIKTOKEN_CACHE_DIR'])"
+    )
+    nowhere = "http://127.0.0.1:9"
+    environment = {
+        **os.environ,
+        "TIKTOKEN_CACHE_DIR": str(tmp_path),
+        **dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY"), nowhere),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == ["2", "True", str(tmp_path)], done.stderr
+    assert list(tmp_path.iterdir()) == []
