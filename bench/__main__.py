@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.cases import measure_crossing, measure_get, measure_put
+from bench.cases import measure_crossing, measure_get, measure_history, measure_put
 from bench.figures import Result, as_json, as_table
 from bench.ground import prepared_ground
 
@@ -22,7 +22,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="strandline-bench-") as home:
         say("starting PostgreSQL (fsync on, settings as the embedded default has them)")
         with prepared_ground(Path(home)) as ground:
-            for measure in (measure_put, measure_get, measure_crossing):
+            for measure in (measure_put, measure_get, measure_history, measure_crossing):
                 say(f"{measure.__name__.replace('_', ' ')}: {REPETITIONS} repetitions")
                 results += measure(ground, REPETITIONS)
             machine = ground.describe()

@@ -15,10 +15,11 @@ from bench.ground import Ground
 from strandline import FactExtractionMemoryBlock, Memory, SummaryMemoryBlock
 
 PUTS = 300
-GETS = 60
+GETS = 40
 WINDOW_MESSAGES = 400
 TURN = 20
 CROSSING_PUTS = 560
+SHORT_HISTORY, LONG_HISTORY, PUT_AT_ONCE = 500, 10_000, 500
 
 BARE_INSERT = "INSERT INTO bare (session_key, seq, role, tokens, envelope) VALUES (%s, %s, %s, %s, %s)"
 BARE_SELECT = """
@@ -78,6 +79,15 @@ def measure_crossing(ground: Ground, repetitions: int) -> list[Result]:
     ]
 
 
+def measure_history(ground: Ground, repetitions: int) -> list[Result]:
+    """Reads of a session with much history below its window, against one with little."""
+    short, long = (_archived_session(ground, messages) for messages in (SHORT_HISTORY, LONG_HISTORY))
+    ground.analyze()
+    pairs = [_in_turns(long.get, short.get, GETS) for _ in range(repetitions + 1)][1:]
+    _end(short, long)
+    return [result(f"get, {LONG_HISTORY:,} messages of history", f"{SHORT_HISTORY:,} of history, p50", pairs)]
+
+
 def _put_pair(ground: Ground, connection: psycopg.Connection[tuple[Any, ...]]) -> Pair:
     memory = ground.memory(blocks=[], token_limit=1_000_000)
     messages = iter(ground.some_messages(PUTS + 1))
@@ -104,7 +114,16 @@ def _filled_session(ground: Ground) -> str:
         seq = memory.put(ground.messages[len(window) % len(ground.messages)])
     session_id = memory.session_id
     _end(memory)
+    ground.analyze()
     return session_id
+
+
+def _archived_session(ground: Ground, messages: int) -> Memory:
+    """A session that was put to so often, and whose window is small: the rest lies below it."""
+    memory = ground.memory(blocks=[], token_limit=4_000, token_flush_size=700)
+    for _ in range(messages // PUT_AT_ONCE):
+        memory.put_messages(ground.some_messages(PUT_AT_ONCE))
+    return memory
 
 
 def _crossing_pair(ground: Ground) -> Pair:

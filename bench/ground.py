@@ -59,6 +59,11 @@ class Ground:
     def connection(self) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(self.url, autocommit=True)
 
+    def analyze(self) -> None:
+        """Bring the planner's statistics up to date, as autovacuum has on a database in use."""
+        with self.connection() as connection:
+            connection.execute("ANALYZE")
+
     def some_messages(self, count: int) -> list[dict[str, Any]]:
         """So many messages of the sample, from its start again when it ends."""
         return list(islice(cycle(self.messages), count))

@@ -45,7 +45,7 @@ class ServerAccount:
             mode = stat.S_IMODE(directory.stat().st_mode)
             if not mode & stat.S_IXOTH:
                 directory.chmod(mode | stat.S_IXOTH)
-                logger.warning("directory opened for passing", extra={"directory": str(directory)})
+                logger.info("directory opened for passing", extra={"directory": str(directory)})
 
     def run(
         self, argv: Sequence[str], *, directory: Path, env: Mapping[str, str], output: IO[bytes]

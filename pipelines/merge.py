@@ -23,8 +23,6 @@ from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextMo
 from strandline.schemas.database import Fetcher
 from strandline.schemas.lanes import MERGE_STAGE, Lane
 
-_STEP = "merge"
-
 # What one merge call shows of the known facts: those that share most words with the candidates.
 MAX_KNOWN = 60
 
@@ -81,13 +79,13 @@ class MergeStage:
         if len(work.candidates) + len(work.known) < 2 or not work.candidates:
             return ()
         task = MergeTask(_numbered(work.known), _numbered(work.candidates))
-        return (Call(_STEP, lambda: ask(self.model, task)),)
+        return (Call(_step(work), lambda: ask(self.model, task)),)
 
     def write(
         self, fetcher: Fetcher, batch: Batch, work: MergeWork, answers: Mapping[str, RawAnswer]
     ) -> list[Lane]:
         fold = _Fold(fetcher, batch, work)
-        for operation in _operations(work, answers.get(_STEP)):
+        for operation in _operations(work, answers.get(_step(work))):
             fold.apply(operation)
         return []
 
@@ -97,6 +95,18 @@ def fingerprint(text: str) -> bytes:
     folded = unicodedata.normalize("NFKC", text).casefold()
     words = "".join(c if c.isalnum() else " " for c in folded).split()
     return blake2b(" ".join(words).encode(), digest_size=16).digest()
+
+
+def _step(work: MergeWork) -> str:
+    """The name of the call, which follows from what it shows.
+
+    An answer speaks of facts by their numbers.  Should another session's reset take facts away before it is
+    applied, the numbers mean others, and a new answer is asked for.
+    """
+    shown = blake2b(digest_size=8)
+    for text in [fact.text for fact in work.known] + [candidate.text for candidate in work.candidates]:
+        shown.update(fingerprint(text))
+    return f"merge-{shown.hexdigest()}"
 
 
 def _operations(work: MergeWork, answer: RawAnswer | None) -> Iterable[MergeOperation]:
@@ -131,60 +141,78 @@ class _Fold:
     """Applies operations one after the other, each as a change of a fact and a revision of it.
 
     Ids of new facts follow from batch and candidate, so that the same answer always makes the same rows.
-    What became of an earlier candidate is kept, for a later one that only repeats it.
+    What became of each candidate is kept, for a later one that only repeats it.
     """
 
     def __init__(self, fetcher: Fetcher, batch: Batch, work: MergeWork) -> None:
         self._fetcher = fetcher
         self._batch = batch
         self._work = work
-        self._last_touched: UUID | None = None
+        self._became: dict[int, UUID] = {}
 
     def apply(self, operation: MergeOperation) -> None:
-        candidate = self._work.candidates[operation.candidate - 1]
+        number = operation.candidate
+        candidate = self._work.candidates[number - 1]
         known = None if operation.fact is None else self._work.known[operation.fact - 1]
         text = operation.text or candidate.text
         if operation.op == "update" and known is not None:
-            self._update(operation.candidate, candidate, known, text)
+            self._update(number, candidate, known, text)
         elif operation.op == "invalidate" and known is not None:
-            self._replace(operation.candidate, candidate, known, text)
-        elif operation.op == "duplicate" and (same := known.fact_id if known else self._last_touched):
-            self._confirm(candidate, same)
+            self._replace(number, candidate, known, text)
+        elif operation.op == "duplicate" and (same := known.fact_id if known else self._like(candidate)):
+            self._confirm(number, candidate, same)
         else:
-            self._add(operation.candidate, candidate, candidate.text)
+            self._add(number, candidate, candidate.text)
+
+    def _like(self, candidate: Candidate) -> UUID | None:
+        """The fact made of the earlier candidate that this one repeats: the one that shares most words."""
+        said, words = fingerprint(candidate.text), set(query_lexemes(candidate.text))
+
+        def likeness(number: int) -> tuple[bool, int]:
+            text = self._work.candidates[number - 1].text
+            return fingerprint(text) == said, len(words.intersection(query_lexemes(text)))
+
+        nearest = max(self._became, key=likeness, default=None)
+        return None if nearest is None else self._became[nearest]
 
     def _add(self, number: int, candidate: Candidate, text: str) -> UUID:
         fact_id = uuid5(self._batch.batch_id, str(number))
         params = self._changed(candidate, fact_id, text) | {"said_by": candidate.said_by}
-        (kept,) = self._fetcher.fetch("add_fact", params)[0]
+        kept = UUID(str(self._fetcher.fetch("add_fact", params)[0][0]))
         # Words that are known already make no second fact: the one there gets another source.
-        self._revise(candidate, kept, "add" if kept == fact_id else "duplicate", text)
-        return UUID(str(kept))
+        self._revise(number, candidate, kept, "add" if kept == fact_id else "duplicate", text)
+        return kept
 
     def _update(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
         if self._fetcher.fetch("update_fact", self._changed(candidate, known.fact_id, text)):
-            self._revise(candidate, known.fact_id, "update", text)
+            self._revise(number, candidate, known.fact_id, "update", text)
         else:
-            # Ended earlier in this fold, or another fact says just this.
-            self._add(number, candidate, text)
+            # Ended earlier in this fold, or another fact says just this: then that one takes its place.
+            self._end(number, candidate, known, self._add(number, candidate, text))
 
     def _replace(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
         """What was known ends, and the candidate takes its place; what was known stays on record."""
         if fingerprint(text) == known.fingerprint:
-            self._confirm(candidate, known.fact_id)
+            self._confirm(number, candidate, known.fact_id)
             return
-        by_fact_id = self._add(number, candidate, text)
-        ended = self._fetcher.fetch(
-            "invalidate_fact", _scope(self._batch) | {"fact_id": known.fact_id, "by_fact_id": by_fact_id}
-        )
-        if ended and by_fact_id != known.fact_id:
-            self._revise(candidate, known.fact_id, "invalidate", known.text)
+        # A candidate that ends several facts becomes one.
+        by_fact_id = self._became.get(number) or self._add(number, candidate, text)
+        self._end(number, candidate, known, by_fact_id)
 
-    def _confirm(self, candidate: Candidate, fact_id: UUID) -> None:
+    def _end(self, number: int, candidate: Candidate, known: KnownFact, by_fact_id: UUID) -> None:
+        # Words that an earlier candidate gave this very fact: it says so already, and must not end itself.
+        if by_fact_id == known.fact_id:
+            return
+        keys = _scope(self._batch) | {"fact_id": known.fact_id, "by_fact_id": by_fact_id}
+        if self._fetcher.fetch("invalidate_fact", keys):
+            self._revise(number, candidate, known.fact_id, "invalidate", known.text)
+            self._became[number] = by_fact_id
+
+    def _confirm(self, number: int, candidate: Candidate, fact_id: UUID) -> None:
         self._fetcher.fetch(
             "confirm_fact", _scope(self._batch) | {"fact_id": fact_id, "said_at": candidate.said_at}
         )
-        self._revise(candidate, fact_id, "duplicate", candidate.text)
+        self._revise(number, candidate, fact_id, "duplicate", candidate.text)
 
     def _changed(self, candidate: Candidate, fact_id: UUID, text: str) -> dict[str, Any]:
         return _scope(self._batch) | {
@@ -197,8 +225,8 @@ class _Fold:
             "said_at": candidate.said_at,
         }
 
-    def _revise(self, candidate: Candidate, fact_id: UUID, operation: str, text: str) -> None:
-        self._last_touched = fact_id
+    def _revise(self, number: int, candidate: Candidate, fact_id: UUID, operation: str, text: str) -> None:
+        self._became[number] = fact_id
         self._fetcher.fetch(
             "insert_revision",
             _scope(self._batch)

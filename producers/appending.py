@@ -60,9 +60,7 @@ class Append:
             ConflictError: two of them have one id and different content.
         """
         if isinstance(sources, (str, bytes)) or not isinstance(sources, Sequence):
-            raise InvalidMessageError(
-                "messages", f"must be a list of messages, not {type(sources).__name__}"
-            )
+            raise InvalidMessageError("messages", f"must be a list of messages, not {type(sources).__name__}")
         if len(sources) > max_messages:
             raise InvalidMessageError(
                 "messages",

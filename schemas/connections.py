@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors as pg
@@ -76,8 +76,10 @@ def psycopg_url(url: str) -> str:
             " queue and its vectors in one Postgres transaction, so it runs on Postgres only:"
             " postgresql://user@host/database"
         )
-    query = [("sslmode" if key == "ssl" else key, value) for key, value in parse_qsl(parts.query)]
-    return urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(query), ""))
+    # As it stands, since "+" is a plus sign to libpq, and a space to those who read URLs as forms.
+    query = parts.query.replace("+", "%2B").split("&")
+    renamed = ("sslmode" + option[len("ssl") :] if option.startswith("ssl=") else option for option in query)
+    return urlunsplit(("postgresql", parts.netloc, parts.path, "&".join(renamed), ""))
 
 
 @contextmanager

@@ -28,6 +28,7 @@ def driver_connection(connection: object, kind: type[C]) -> C:
     for _step in range(_MAX_STEPS):
         if isinstance(found, kind):
             return found
+        _begin(found)
         inner = next(
             (getattr(found, name) for name in _STEPS if getattr(found, name, None) is not None), None
         )
@@ -41,3 +42,14 @@ def driver_connection(connection: object, kind: type[C]) -> C:
         " or a SQLAlchemy or Django connection on psycopg 3 (async ones to the a… methods only; of an"
         " AsyncSession, what `await session.connection()` gives)"
     )
+
+
+def _begin(found: Any) -> None:
+    """Begin the transaction of a SQLAlchemy Connection, as its own first statement would.
+
+    It does not see what runs on the driver's connection: with nothing begun, its ``commit`` would do
+    nothing, and what was put would be gone without a word.  No round trip.
+    """
+    is_sqlalchemys = hasattr(found, "exec_driver_sql") and not hasattr(found, "sync_connection")
+    if is_sqlalchemys and not found.in_transaction():
+        found.begin()

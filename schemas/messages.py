@@ -250,9 +250,7 @@ def _check_name_and_extra(message: Message, where: str) -> None:
     if message.name is not None and not isinstance(message.name, str):
         raise InvalidMessageError(f"{where}.name", f"must be a string, not {type(message.name).__name__}")
     if not isinstance(message.extra, Mapping):
-        raise InvalidMessageError(
-            f"{where}.extra", f"must be an object, not {type(message.extra).__name__}"
-        )
+        raise InvalidMessageError(f"{where}.extra", f"must be an object, not {type(message.extra).__name__}")
     if taken := sorted(_OWN_KEYS.intersection(message.extra)):
         raise InvalidMessageError(
             f"{where}.extra.{taken[0]}", f"is a field of every message; give it as {taken[0]!r} itself"

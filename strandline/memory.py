@@ -23,6 +23,8 @@ from strandline.schemas.policy import (
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.tokens import DEFAULT_ENCODING, Tokenizer
 
+_VARIABLE_PREFIXES = ("STRANDLINE_", "OPENAI_")
+
 # Arguments of other memory classes, and what takes their place here.
 _ELSEWHERE = {
     "async_database_uri": "pass database_url=",
@@ -112,7 +114,7 @@ class Memory(SessionMemory):
 def _settings() -> Settings:
     """The settings of the environment as it is; read again only when it changed."""
     return _settings_of(
-        tuple(item for item in os.environ.items() if item[0].startswith(("STRANDLINE_", "OPENAI_")))
+        tuple((name, os.environ[name]) for name in os.environ if name.startswith(_VARIABLE_PREFIXES))
     )
 
 

@@ -50,13 +50,7 @@ _registry = _Registry()
 
 def runtime_for(settings: Settings, *, pool: Pool | None = None, consume: Consume | None = None) -> Runtime:
     """The runtime of this process for these settings; made, without any I/O, when there is none."""
-    key = (
-        settings.model_dump_json(),
-        _secret(settings.database_url),
-        _secret(settings.broker_url),
-        id(pool),
-        consume,
-    )
+    key = (settings, id(pool), consume)
     with _registry.lock:
         if key not in _registry.runtimes:
             _registry.runtimes[key] = Runtime(
@@ -263,10 +257,6 @@ def _embedded_stack(settings: Settings) -> EmbeddedStack:
 
 def _load(module: str) -> Any:
     return importlib.import_module(module)
-
-
-def _secret(value: Any) -> str | None:
-    return None if value is None else value.get_secret_value()
 
 
 def _forget(key: tuple[object, ...]) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import pytest
 
 from strandline import Memory
+from strandline.cli.entry import run
 from strandline.pipelines.engine.batches import next_batch
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
@@ -338,15 +340,21 @@ def test_a_lost_dead_letter_is_not_taken_for_a_dropped_one(
     assert [violation.kind for violation in verify(database).violations] == ["dead_without_letter"]
 
 
-def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """``strandline dead-letters`` as a process."""
-    return subprocess.run(
-        [sys.executable, "-m", "strandline", "dead-letters", *arguments, "--database-url", database_url],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a command line came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+def command(database_url: str, *arguments: str) -> Ended:
+    """``strandline dead-letters``, run to its end in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(["dead-letters", *arguments, "--database-url", database_url])
+    return Ended(code, out.getvalue(), err.getvalue())
 
 
 def test_the_command_lists_shows_retries_and_drops(
@@ -357,18 +365,18 @@ def test_the_command_lists_shows_retries_and_drops(
     refuse(model_server, POISON, where="<summary_so_far>")
     drain()
     listed = command(database_url, "list", "--json", "--session", "storm")
-    (letter,) = json.loads(listed.stdout)["dead_letters"]
+    (letter,) = json.loads(listed.out)["dead_letters"]
     assert (letter["pipeline"], letter["stage"], letter["session_id"]) == ("summary", "summary", "storm")
     assert letter["id"] == f"{letter['event_id']}/summary"
-    assert letter["reason"] and letter["reason"] in command(database_url, "show", letter["id"]).stdout
+    assert letter["reason"] and letter["reason"] in command(database_url, "show", letter["id"]).out
 
     retried = command(database_url, "retry", letter["id"], "--json")
-    assert json.loads(retried.stdout)["actions"] == [{"id": letter["id"], "outcome": "due", "refolded": 0}]
+    assert json.loads(retried.out)["actions"] == [{"id": letter["id"], "outcome": "due", "refolded": 0}]
     unknown = command(database_url, "retry", letter["id"])
-    assert unknown.returncode == 1 and unknown.stderr.startswith("strandline: There is no dead letter")
-    assert command(database_url, "retry").returncode == 2
-    assert command(database_url, "drop", "nonsense").returncode == 2
+    assert unknown.code == 1 and unknown.err.startswith("strandline: There is no dead letter")
+    assert command(database_url, "retry").code == 2
+    assert command(database_url, "drop", "nonsense").code == 2
     dropped = command(database_url, "drop", "--all", "--pipeline", "summary")
-    assert dropped.returncode == 0 and dropped.stdout.strip().endswith("dropped")
-    assert command(database_url, "list").stdout == "no dead letters\n"
+    assert dropped.code == 0 and dropped.out.strip().endswith("dropped")
+    assert command(database_url, "list").out == "no dead letters\n"
     assert violations(database) == []

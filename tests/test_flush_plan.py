@@ -125,7 +125,9 @@ def test_threshold_obeys_every_rule(
     if sufficient:
         assert pinned_tokens + tokens(left) <= mark
     else:
-        assert plan.window_from - FIRST_SEQ == cuts[-1], "what cannot get under the mark gets as close as it can"
+        assert plan.window_from - FIRST_SEQ == cuts[-1], (
+            "what cannot get under the mark gets as close as it can"
+        )
     if any(entries[at].role == "user" for at in sufficient):
         assert left[0].role == "user", "a whole turn begins the window where whole turns suffice"
     before_last = entries[plan.events[-1].from_seq - FIRST_SEQ :]
@@ -134,12 +136,8 @@ def test_threshold_obeys_every_rule(
 
 @given(ENTRIES, st.integers(1, 80), st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_manual_takes_all_but_the_last_turn(
-    entries: list[Entry], flush_size: int, everything: bool
-) -> None:
-    plan = plan_manual(
-        entries, flushed_through=FIRST_SEQ - 1, flush_size=flush_size, everything=everything
-    )
+def test_manual_takes_all_but_the_last_turn(entries: list[Entry], flush_size: int, everything: bool) -> None:
+    plan = plan_manual(entries, flushed_through=FIRST_SEQ - 1, flush_size=flush_size, everything=everything)
     if everything:
         cuts = [at for at in range(1, len(entries) + 1) if not parts_a_call(entries, at)]
     else:
@@ -159,9 +157,7 @@ def test_idle_delivers_and_leaves_the_window_alone(
     entries: list[Entry], flush_size: int, already: int
 ) -> None:
     flushed_through = FIRST_SEQ - 1 + min(already, len(entries))
-    plan = plan_idle(
-        entries, window_from=FIRST_SEQ, flushed_through=flushed_through, flush_size=flush_size
-    )
+    plan = plan_idle(entries, window_from=FIRST_SEQ, flushed_through=flushed_through, flush_size=flush_size)
     open_at = [at for at in range(1, len(entries) + 1) if not parts_a_call(entries, at)]
     deliverable = [at for at in open_at if FIRST_SEQ + at - 1 > flushed_through]
     assert (plan is not None) == bool(deliverable)
@@ -314,9 +310,9 @@ def test_a_late_result_keeps_the_turns_between_with_its_call() -> None:
     ]
     entries = conversation(said)
     assert plan(entries, mark=20) is None
-    assert (
-        plan_manual(entries, flushed_through=FIRST_SEQ - 1, flush_size=1, everything=False) is None
-    ), "the last turn begins between the call and its late result"
+    assert plan_manual(entries, flushed_through=FIRST_SEQ - 1, flush_size=1, everything=False) is None, (
+        "the last turn begins between the call and its late result"
+    )
 
 
 def test_what_an_idle_flush_delivered_is_not_delivered_again() -> None:

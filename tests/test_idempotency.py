@@ -148,14 +148,8 @@ def test_a_retry_beside_an_attempt_that_waits_for_the_lock(
     )
     with ThreadPoolExecutor(2) as threads, psycopg.connect(database_url) as holder:
         holder.execute(b"SELECT 1 FROM strandline.session FOR UPDATE")
-        attempts = []
-        for number in (1, 2):
-            attempts.append(threads.submit(memory.put_messages, batch))
-            wait_until(
-                lambda expected=number: rows_of(database_url, waiting) == [(expected,)],
-                timeout=10,
-                what="the attempts to wait",
-            )
+        attempts = [threads.submit(memory.put_messages, batch) for _ in range(2)]
+        wait_until(lambda: rows_of(database_url, waiting) == [(2,)], timeout=10, what="both attempts to wait")
         holder.rollback()
         seqs = [attempt.result(10) for attempt in attempts]
     assert seqs == [list(range(2, 2 + size))] * 2

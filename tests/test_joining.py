@@ -126,9 +126,10 @@ def test_an_autocommitting_connection_is_taken_too(make_memory: MakeMemory, data
 def test_a_sqlalchemy_connection(make_memory: MakeMemory, database_url: str, engine: sa.Engine) -> None:
     memory = make_memory("s", memory_blocks=[])
     with engine.connect() as connection:
+        # Its commit() does nothing for what it did not begin itself.
         memory.put(user("kept"), connection=connection)
-        assert connection.scalar(sa.text("SELECT count(*) FROM strandline.message")) == 1
         connection.commit()
+        assert connection.scalar(sa.text("SELECT count(*) FROM strandline.message")) == 1
         memory.put(user("dropped"), connection=connection)
         assert len(memory.get(connection=connection)) == 2
         connection.rollback()
@@ -207,9 +208,11 @@ def test_what_is_no_such_connection_is_refused(
     other.close()
 
     async def main() -> None:
-        with psycopg.connect(database_url) as connection:
-            with pytest.raises(ConfigurationError, match=r"psycopg\.AsyncConnection"):
-                await memory.aput(user("x"), connection=connection)
+        with (
+            psycopg.connect(database_url) as connection,
+            pytest.raises(ConfigurationError, match=r"psycopg\.AsyncConnection"),
+        ):
+            await memory.aput(user("x"), connection=connection)
         async with await psycopg.AsyncConnection.connect(database_url) as connection:
             with pytest.raises(ConfigurationError, match=r"without a psycopg\.Connection"):
                 memory.get(connection=connection)
@@ -229,7 +232,8 @@ def test_a_pool_of_the_callers_own(make_memory: MakeMemory, database_url: str) -
         assert len(memory.get()) == 1
         memory.close()
         with pool.connection() as connection:
-            assert connection.execute(b"SELECT 1 AS one").fetchone() == {"one": 1}
+            row: Any = connection.execute(b"SELECT 1 AS one").fetchone()
+            assert row == {"one": 1}, "still open"
 
         async def main() -> None:
             with pytest.raises(ConfigurationError, match="AsyncConnectionPool"):
@@ -257,7 +261,7 @@ def test_an_async_pool_of_the_callers_own(make_memory: MakeMemory, database_url:
 
 def test_background_consumption_wants_a_pool_for_threads(make_memory: MakeMemory, database_url: str) -> None:
     async def main() -> None:
-        async with AsyncConnectionPool(database_url, min_size=0, open=False) as pool:
+        async with AsyncConnectionPool(database_url, min_size=0, max_size=1, open=False) as pool:
             memory = make_memory("s", database_url=None, pool=pool, consume="background")
             with pytest.raises(ConfigurationError, match="consume='background'"):
                 await memory.aput(user("x"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -31,7 +31,9 @@ extras = st.dictionaries(st.sampled_from(["refusal", "reasoning_content", "audio
 parts = st.lists(
     st.one_of(
         st.fixed_dictionaries({"type": st.just("text"), "text": storable}),
-        st.fixed_dictionaries({"type": st.just("image_url"), "image_url": st.fixed_dictionaries({"url": storable})}),
+        st.fixed_dictionaries(
+            {"type": st.just("image_url"), "image_url": st.fixed_dictionaries({"url": storable})}
+        ),
     ),
     max_size=3,
 )
@@ -106,7 +108,13 @@ def test_an_sdk_object_is_read() -> None:
 
 
 def test_unknown_fields_are_kept_and_empty_ones_are_not() -> None:
-    source = {"role": "assistant", "content": "hi", "reasoning_content": "hm", "refusal": None, "annotations": []}
+    source: dict[str, Any] = {
+        "role": "assistant",
+        "content": "hi",
+        "reasoning_content": "hm",
+        "refusal": None,
+        "annotations": [],
+    }
     message = Message.from_openai(source)
     assert message.extra == {"reasoning_content": "hm"}
     assert message.to_openai() == {"role": "assistant", "content": "hi", "reasoning_content": "hm"}
@@ -142,7 +150,7 @@ def test_a_message_is_a_value() -> None:
 
 
 def test_an_enum_role_is_its_value() -> None:
-    class Role(str, Enum):
+    class Role(StrEnum):
         USER = "user"
 
     assert prepare(Message.from_openai({"role": Role.USER, "content": "x"}), "message", LIMITS).role == "user"

@@ -28,7 +28,8 @@ MakeMemory = Callable[..., Memory]
 
 # What Alembic does not compare: defaults as Postgres spells them, CHECKs, storage, storage parameters.
 DETAILS = """
-SELECT c.relname::text || '.' || a.attname, pg_get_expr(d.adbin, d.adrelid), a.attstorage::text, a.attidentity::text
+SELECT c.relname::text || '.' || a.attname, pg_get_expr(d.adbin, d.adrelid),
+    a.attstorage::text, a.attidentity::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
@@ -164,7 +165,8 @@ def test_a_second_migration_waits_for_the_first(empty_database_url: str) -> None
             [
                 sys.executable,
                 "-c",
-                "import sys; from strandline.schemas.migrate import migrate; migrate(sys.argv[1], 'strandline')",
+                "import sys; from strandline.schemas.migrate import migrate;"
+                " migrate(sys.argv[1], 'strandline')",
                 empty_database_url,
             ]
         )
@@ -175,7 +177,9 @@ def test_a_second_migration_waits_for_the_first(empty_database_url: str) -> None
     assert current_revision(empty_database_url, SCHEMA) == HEAD_REVISION
 
 
-def test_tables_live_in_the_schema_that_is_asked_for(empty_database_url: str, make_memory: MakeMemory) -> None:
+def test_tables_live_in_the_schema_that_is_asked_for(
+    empty_database_url: str, make_memory: MakeMemory
+) -> None:
     assert migrate(empty_database_url, "tenant_7") == HEAD_REVISION
     schemas = rows_of(
         empty_database_url,
@@ -203,7 +207,9 @@ def test_a_server_without_pgvector_is_told_what_to_install(
 ) -> None:
     """No server without it is at hand; a view of that name, found first, makes this one look so."""
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
-        connection.execute(b"CREATE VIEW public.pg_available_extensions AS SELECT ''::name AS name WHERE false")
+        connection.execute(
+            b"CREATE VIEW public.pg_available_extensions AS SELECT ''::name AS name WHERE false"
+        )
         connection.execute(b"ALTER ROLE CURRENT_USER IN DATABASE " + _name(connection) + _PATH)
     with pytest.raises(SchemaError, match="pgvector"):
         migrate(empty_database_url, SCHEMA)
@@ -224,7 +230,9 @@ def test_a_refused_step_is_a_sentence_and_leaves_nothing(empty_database_url: str
         connection.execute(b"CREATE TABLE strandline.watch (mine integer)")
     with pytest.raises(SchemaError, match="watch"):
         migrate(empty_database_url, SCHEMA)
-    tables = rows_of(empty_database_url, "SELECT tablename::text FROM pg_tables WHERE schemaname = %s", SCHEMA)
+    tables = rows_of(
+        empty_database_url, "SELECT tablename::text FROM pg_tables WHERE schemaname = %s", SCHEMA
+    )
     assert tables == [("watch",)]
 
 
@@ -262,6 +270,6 @@ def test_session_rows_are_updated_in_place(
     )
     updates, hot = rows_of(database_url, counts)[0]
     assert hot >= 0.9 * updates
-    assert rows_of(
-        database_url, "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'message'"
-    ) == [(0,)]
+    assert rows_of(database_url, "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'message'") == [
+        (0,)
+    ]

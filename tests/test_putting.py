@@ -96,9 +96,13 @@ def test_tokens_are_counted_once_and_stored(make_memory: MakeMemory) -> None:
 
 
 def test_the_policy_of_the_first_put_stays(make_memory: MakeMemory, database_url: str) -> None:
-    first = make_memory("s", token_limit=1_000, token_flush_size=100, idle_seconds=60, memory_blocks=["facts"])
+    first = make_memory(
+        "s", token_limit=1_000, token_flush_size=100, idle_seconds=60, memory_blocks=["facts"]
+    )
     first.put(user("hello"))
-    make_memory("s", token_limit=99, token_flush_size=9, memory_blocks=[], tokenizer_fn=len).put(user("again"))
+    make_memory("s", token_limit=99, token_flush_size=9, memory_blocks=[], tokenizer_fn=len).put(
+        user("again")
+    )
     found = marks(database_url, "s")
     kept = ("token_limit", "flush_at_tokens", "token_flush_size", "idle_seconds", "tokenizer", "pipelines")
     assert [found[name] for name in kept] == [1_000, 700, 100, 60, "o200k_base", ["facts"]]
@@ -160,9 +164,7 @@ def test_a_short_memory_keeps_the_last_messages_and_all_of_the_history(
 
 
 def test_four_messages_of_ten_tokens_stay_of_four_hundred(make_memory: MakeMemory) -> None:
-    memory = make_memory(
-        token_limit=50, token_flush_size=10, memory_blocks=[], tokenizer_fn=lambda _text: 8
-    )
+    memory = make_memory(token_limit=50, token_flush_size=10, memory_blocks=[], tokenizer_fn=lambda _text: 8)
     for number in range(400):
         memory.put_messages([user(f"m{number}")] if number % 2 == 0 else [assistant(f"m{number}")])
     assert [message.text for message in memory.get()] == ["m396", "m397", "m398", "m399"]
@@ -201,7 +203,9 @@ def test_a_flush_size_above_the_limit_is_repaired_and_said_once(
     ],
 )
 def test_limits_and_arguments_are_checked(make_memory: MakeMemory, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=next(iter(options)) if "url" not in str(options) else "Postgres"):
+    with pytest.raises(
+        ConfigurationError, match=next(iter(options)) if "url" not in str(options) else "Postgres"
+    ):
         make_memory(**options).put(user("hello"))
 
 
@@ -223,7 +227,11 @@ def test_crossing_the_mark_records_exact_events(make_memory: MakeMemory, databas
     ]
     check_session(database_url, memory)
     due = "SELECT from_seq, through_seq, stage, tokens FROM strandline.due ORDER BY 1"
-    assert rows_of(database_url, due) == [(1, 4, "summary", 40), (5, 8, "summary", 40), (9, 11, "summary", 30)]
+    assert rows_of(database_url, due) == [
+        (1, 4, "summary", 40),
+        (5, 8, "summary", 40),
+        (9, 11, "summary", 30),
+    ]
 
 
 def test_a_window_that_cannot_be_flushed_is_not_planned_again_for_each_put(

@@ -37,20 +37,19 @@ def test_postgres_understands_every_statement(database_url: str) -> None:
     """PREPARE parses and analyses it: each table, column and function is there, each type agrees."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         for name in NAMES:
-            numbers: dict[str, int] = {}
-            sql = PLACEHOLDER.sub(
-                lambda found, seen=numbers: f"${seen.setdefault(found[1], len(seen) + 1)}",
-                statements("strandline")[name],
-            ).replace("%%", "%")
+            sql = statements("strandline")[name]
+            for number, parameter in enumerate(dict.fromkeys(PLACEHOLDER.findall(sql)), 1):
+                sql = sql.replace(f"%({parameter})s", f"${number}")
             if re.search(r"^SET ", sql, re.MULTILINE):
                 continue  # not a statement that can be prepared; it names nothing of ours
-            connection.execute(f"PREPARE {name} AS {sql}".encode())
+            connection.execute(f"PREPARE {name} AS {sql.replace('%%', '%')}".encode())
 
 
 def test_functions_are_those_of_the_database(database_url: str) -> None:
     found = rows_of(
         database_url,
-        "SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace = 'strandline'::regnamespace ORDER BY 1",
+        "SELECT proname::text, prosrc FROM pg_proc"
+        " WHERE pronamespace = 'strandline'::regnamespace ORDER BY 1",
     )
     assert [name for name, _ in found] == sorted(FUNCTIONS)
     for name, source in found:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiktoken
@@ -51,13 +52,15 @@ def test_slices_cost_next_to_nothing(encoding: tiktoken.Encoding) -> None:
 
 def test_a_message_costs_its_content_name_and_calls() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "look_up", "arguments": '{"city": "Oslo"}'}}
-    message = Message("assistant", "One moment.", name="maren", tool_calls=[call], metadata={"long": "x" * 99})
+    message = Message(
+        "assistant", "One moment.", name="maren", tool_calls=[call], metadata={"long": "x" * 99}
+    )
     parts = ["One moment.", "maren", "look_up", '{"city": "Oslo"}']
     assert count_message(message, count_default) == sum(count_default(part) for part in parts)
 
 
 def test_parts_that_are_no_text_cost_their_estimate() -> None:
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 5_000}},
         {"type": "file", "file": {"file_id": "f"}},

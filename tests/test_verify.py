@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
@@ -56,9 +59,14 @@ def history(stack: EmbeddedStack) -> Iterator[str]:
             environment.setenv("OPENAI_API_KEY", "unused")
             environment.setenv("STRANDLINE_EMBEDDED", "never")
             server.behave(responder=answer)
-            live_through(url.replace("/postgres", f"/{name}", 1))
+            live_through(within(url, name))
         yield name
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def within(url: str, name: str) -> str:
+    """The URL of another database of the same server."""
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
 
 
 def live_through(url: str) -> None:
@@ -104,7 +112,7 @@ def database_url(stack: EmbeddedStack, history: str) -> Iterator[str]:
     name = f"t_{uuid4().hex}"
     with psycopg.connect(stack.database_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {history}")
-        yield stack.database_url.replace("/postgres", f"/{name}", 1)
+        yield within(stack.database_url, name)
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
@@ -118,78 +126,34 @@ def test_everything_that_happened_is_accounted_for(database: Database) -> None:
     assert report.facts == 3 + 1 + 2 + 2
 
 
-def event_of(session: str, number: int) -> str:
-    """SQL for the id of a session's n-th event."""
-    return (
-        "(SELECT event_id FROM strandline.flush_event JOIN strandline.session USING (shard_key, session_key)"
-        f" WHERE session_id = '{session}' ORDER BY from_seq LIMIT 1 OFFSET {number - 1})"
-    )
+def named_statements(file: str) -> dict[str, str]:
+    """The statements of an SQL file beside the tests, by name."""
+    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+    pieces = re.split(r"^-- name: (\w+)$", text, flags=re.MULTILINE)[1:]
+    return dict(zip(pieces[::2], pieces[1::2], strict=True))
 
 
-FIRST, SECOND, LAST = event_of("anna-1", 1), event_of("anna-1", 2), event_of("anna-1", 3)
-ANNA_1 = "(SELECT session_key FROM strandline.session WHERE session_id = 'anna-1')"
-A_FACT = "(SELECT fact_id FROM strandline.fact WHERE text = 'I keep bees')"
-OTHER = "gen_random_uuid()"
-
-# How each kind comes about.  Some of these break more than one thing.
-BREAKS = {
-    "message_missing": f"DELETE FROM strandline.message WHERE session_key = {ANNA_1} AND seq IN (3, 4)",
-    "message_stray": "INSERT INTO strandline.message SELECT shard_key, session_key, 999, incarnation, 'stray',"
-    f" role, tokens, digest, envelope FROM strandline.message WHERE session_key = {ANNA_1} LIMIT 1",
-    "window_tokens_wrong": "UPDATE strandline.session SET window_tokens = window_tokens + 1",
-    "pinned_tokens_wrong": "UPDATE strandline.session SET pinned_tokens = pinned_tokens + 1",
-    "marks_out_of_order": "ALTER TABLE strandline.session DROP CONSTRAINT session_marks_check;"
-    " UPDATE strandline.session SET window_from = flushed_through + 2",
-    "delivered_never": f"DELETE FROM strandline.flush_event WHERE event_id = {SECOND}",
-    "delivered_twice": "UPDATE strandline.flush_event SET through_seq = through_seq + 1"
-    f" WHERE event_id = {FIRST}",
-    "event_beyond_marks": "UPDATE strandline.flush_event SET through_seq = through_seq + 1"
-    f" WHERE event_id = {LAST}",
-    "event_without_session": f"UPDATE strandline.flush_event SET session_key = {OTHER} WHERE event_id = {LAST}",
-    "event_count_wrong": "UPDATE strandline.flush_event SET message_count = message_count + 1"
-    f" WHERE event_id = {LAST}",
-    "event_tokens_wrong": f"UPDATE strandline.flush_event SET tokens = tokens - 1 WHERE event_id = {LAST}",
-    "work_missing": f"DELETE FROM strandline.receipt WHERE stage = 'vectors' AND event_id = {FIRST}",
-    "work_ahead": f"DELETE FROM strandline.receipt WHERE stage = 'extract' AND event_id = {FIRST}",
-    "due_without_event": f"UPDATE strandline.due SET event_id = {OTHER} WHERE stage = 'summary'",
-    "due_and_received": "INSERT INTO strandline.receipt SELECT shard_key, event_id, generation_id, stage, 'void'"
-    " FROM strandline.due",
-    "receipt_without_event": f"UPDATE strandline.receipt SET event_id = {OTHER}"
-    f" WHERE stage = 'summary' AND event_id = {FIRST}",
-    "applied_without_batch": "UPDATE strandline.batch SET state = 'void' WHERE stage = 'summary'"
-    f" AND state = 'applied' AND event_ids @> ARRAY[{FIRST}]",
-    "dead_without_letter": "DELETE FROM strandline.dead_letter",
-    "void_without_reset": "UPDATE strandline.receipt SET outcome = 'void', batch_id = NULL"
-    f" WHERE stage = 'vectors' AND event_id = {FIRST}",
-    "letter_without_receipt": "DELETE FROM strandline.receipt WHERE outcome = 'dead'",
-    "open_batch_not_due": "UPDATE strandline.batch SET state = 'open' WHERE stage = 'summary'"
-    f" AND state = 'applied' AND event_ids @> ARRAY[{FIRST}]",
-    "applied_batch_without_receipt": "INSERT INTO strandline.batch SELECT shard_key, gen_random_uuid(),"
-    " scope_key, generation_id, stage, state, lease_epoch, event_ids FROM strandline.batch"
-    f" WHERE stage = 'summary' AND event_ids @> ARRAY[{FIRST}]",
-    "candidate_unreceipted": f"UPDATE strandline.fact_candidate SET batch_id = {OTHER} WHERE event_id = {FIRST}",
-    "candidate_not_folded": f"DELETE FROM strandline.fact_revision WHERE event_id = {SECOND}",
-    "chunk_unreceipted": "INSERT INTO strandline.chunk SELECT shard_key, generation_id, session_key, from_seq,"
-    f" piece + 1, through_seq, event_id, {OTHER}, length, lexemes FROM strandline.chunk"
-    f" WHERE event_id = {FIRST}",
-    "chunk_outside_event": f"UPDATE strandline.chunk SET from_seq = 1 WHERE event_id = {FIRST}",
-    "state_unreceipted": f"UPDATE strandline.block_state SET batch_id = {OTHER} WHERE scope_key = {ANNA_1}",
-    "state_doubled": "INSERT INTO strandline.block_state SELECT shard_key, scope_key, generation_id,"
-    f" through_seq + 100, state, batch_id FROM strandline.block_state WHERE scope_key = {ANNA_1}",
-    "fact_without_source": f"DELETE FROM strandline.fact_revision WHERE fact_id = {A_FACT} AND revision = 1",
-    "fact_text_differs": rf"UPDATE strandline.fact SET fingerprint = '\x00' WHERE fact_id = {A_FACT}",
-    "fact_ended_by_nothing": f"UPDATE strandline.fact SET invalidated_by = {OTHER} WHERE NOT live",
-    "fact_doubled": "DROP INDEX strandline.fact_fingerprint; INSERT INTO strandline.fact SELECT shard_key,"
-    f" generation_id, {OTHER}, text, fingerprint, lexemes, topics, said_by, about_date, said_at"
-    f" FROM strandline.fact WHERE fact_id = {A_FACT}",
-    "fact_fingerprint_wrong": f"UPDATE strandline.fact SET text = 'I keep wasps' WHERE fact_id = {A_FACT}",
-    "revision_without_fact": f"DELETE FROM strandline.fact WHERE fact_id = {A_FACT}",
-    "revision_without_event": f"UPDATE strandline.fact_revision SET event_id = {OTHER} WHERE fact_id = {A_FACT}",
-    "revision_without_message": f"UPDATE strandline.fact_revision SET seqs = '{{999}}' WHERE fact_id = {A_FACT}",
-    "revision_unreceipted": f"UPDATE strandline.fact_revision SET merge_batch_id = {OTHER}"
-    f" WHERE fact_id = {A_FACT}",
-    "revision_outside_event": f"UPDATE strandline.fact_revision SET seqs = '{{7}}' WHERE fact_id = {A_FACT}",
+BREAKS = named_statements("breaking.sql")
+EVENT = (
+    "(SELECT event_id FROM strandline.flush_event JOIN strandline.session USING (shard_key, session_key)"
+    " WHERE session_id = 'anna-1' ORDER BY from_seq LIMIT 1 OFFSET {})"
+)
+PLACES = {
+    "first": EVENT.format(0),
+    "second": EVENT.format(1),
+    "last": EVENT.format(2),
+    "session": "(SELECT session_key FROM strandline.session WHERE session_id = 'anna-1')",
+    "fact": "(SELECT fact_id FROM strandline.fact WHERE text = 'I keep bees')",
+    "other": "gen_random_uuid()",
 }
+
+
+def break_it(database_url: str, kind: str) -> None:
+    """Do to the tables what makes this kind of violation."""
+    with psycopg.connect(database_url) as connection:
+        for statement in BREAKS[kind].split(";"):
+            filled = re.sub(r"\{(\w+)\}", lambda found: PLACES[found[1]], statement)
+            assert connection.execute(filled.encode()).rowcount, "the break touched nothing"
 
 
 def test_there_is_a_break_for_every_kind() -> None:
@@ -198,9 +162,7 @@ def test_there_is_a_break_for_every_kind() -> None:
 
 @pytest.mark.parametrize("kind", BREAKS)
 def test_what_is_broken_is_named(database: Database, database_url: str, kind: str) -> None:
-    with psycopg.connect(database_url) as connection:
-        for statement in BREAKS[kind].split(";"):
-            assert connection.execute(statement.encode()).rowcount, "the break touched nothing"
+    break_it(database_url, kind)
     named = [violation for violation in verify(database, deep=True).violations if violation.kind == kind]
     assert named
     for violation in named:
@@ -210,10 +172,10 @@ def test_what_is_broken_is_named(database: Database, database_url: str, kind: st
 
 
 def test_a_break_shows_where_it_is_and_nowhere_else(database: Database, database_url: str) -> None:
-    with psycopg.connect(database_url) as connection:
-        connection.execute(BREAKS["message_missing"].encode())
-    for scope in ({}, {"namespace": "default"}, {"session_id": "anna-1"}):
-        (missing,) = (v for v in verify(database, **scope).violations if v.kind == "message_missing")
+    break_it(database_url, "message_missing")
+    for namespace, session_id in ((None, None), ("default", None), (None, "anna-1")):
+        report = verify(database, namespace=namespace, session_id=session_id)
+        (missing,) = (v for v in report.violations if v.kind == "message_missing")
         assert (missing.session_id, missing.from_seq, missing.through_seq) == ("anna-1", 3, 4)
     assert verify(database, session_id="hole").violations == ()
     assert verify(database, session_id="waiting", namespace="elsewhere").violations == ()
@@ -300,66 +262,11 @@ def test_a_running_system_verifies_clean(
 
 
 def fill(database_url: str, sessions: int) -> None:
-    """Sessions of 500 messages as if flushed every 25 and consumed, of which ten are one chunk."""
+    """Add so many sessions of 500 messages, consumed."""
     with psycopg.connect(database_url, autocommit=True) as connection:
-        for statement in FILL:
-            connection.execute(statement.encode(), {"sessions": sessions})
+        for statement in named_statements("many_sessions.sql").values():
+            connection.execute(statement.replace("{sessions}", str(sessions)).encode())
         connection.execute("ANALYZE")
-
-
-EVENTS = "strandline.flush_event e JOIN strandline.session s USING (shard_key, session_key)"
-FILL = (
-    "INSERT INTO strandline.session (shard_key, session_key, next_seq, window_from, flushed_through,"
-    " window_tokens, token_limit, flush_at_tokens, token_flush_size, namespace, session_id, tokenizer, pipelines)"
-    " SELECT md5('o' || n)::uuid, md5('s' || n)::uuid, 501, 476, 475, 500, 3000, 2000, 500, 'many', 's' || n,"
-    " 'o200k_base', '{facts,summary,vectors}' FROM generate_series(1, %(sessions)s) AS n",
-    "INSERT INTO strandline.message (shard_key, session_key, seq, incarnation, id, role, tokens, digest,"
-    " envelope, created_at) SELECT shard_key, session_key, seq, incarnation, 'm' || seq, 'user', 20, '\\x00',"
-    ' \'{"content": "what somebody said that is about as long as most of what people say in a chat"}\', now()'
-    " FROM strandline.session, generate_series(1, 500) AS seq WHERE namespace = 'many'",
-    "INSERT INTO strandline.flush_event (shard_key, session_key, from_seq, through_seq, event_id, incarnation,"
-    " cause, message_count, tokens, version) SELECT shard_key, session_key, n * 25 + 1, n * 25 + 25,"
-    " gen_random_uuid(), incarnation, 'threshold', 25, 500, 1"
-    " FROM strandline.session, generate_series(0, 18) AS n WHERE namespace = 'many'",
-    "INSERT INTO strandline.batch (shard_key, batch_id, scope_key, generation_id, stage, state, lease_epoch,"
-    " event_ids) SELECT e.shard_key, gen_random_uuid(), CASE w.stage WHEN 'merge' THEN e.shard_key ELSE"
-    " e.session_key END, g.generation_id, w.stage, 'applied', 1, ARRAY[e.event_id]"
-    f" FROM {EVENTS} CROSS JOIN (VALUES ('facts', 'extract'), ('facts', 'merge'), ('summary', 'summary'),"
-    " ('vectors', 'vectors')) AS w (pipeline, stage) JOIN strandline.generation g USING (pipeline)"
-    " WHERE s.namespace = 'many'",
-    "INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)"
-    " SELECT b.shard_key, b.event_ids[1], b.generation_id, b.stage, 'applied', b.batch_id"
-    " FROM strandline.batch b JOIN strandline.session s USING (shard_key) WHERE s.namespace = 'many'",
-    "INSERT INTO strandline.chunk SELECT e.shard_key, b.generation_id, e.session_key, e.from_seq + n * 2, 0,"
-    " e.from_seq + n * 2 + 1, e.event_id, b.batch_id, 9, 'somebody:1 said:2 chat:3'::tsvector,"
-    " array_fill(0.0625, ARRAY[256])::vector::halfvec FROM strandline.batch b JOIN strandline.flush_event e"
-    " ON e.shard_key = b.shard_key AND e.event_id = b.event_ids[1] AND b.stage = 'vectors'"
-    " JOIN strandline.session s ON s.session_key = e.session_key AND s.namespace = 'many',"
-    " generate_series(0, 11) AS n",
-    "INSERT INTO strandline.block_state (shard_key, scope_key, generation_id, through_seq, state, batch_id)"
-    ' SELECT b.shard_key, b.scope_key, b.generation_id, e.through_seq, \'{"text": "so far"}\', b.batch_id'
-    " FROM strandline.batch b JOIN strandline.flush_event e ON e.shard_key = b.shard_key"
-    " AND e.event_id = b.event_ids[1] AND b.stage = 'summary' JOIN strandline.session s"
-    " ON s.session_key = e.session_key AND s.namespace = 'many'",
-    "INSERT INTO strandline.fact_candidate (shard_key, generation_id, event_id, ordinal, session_key, batch_id,"
-    " text, seqs, topics, said_at, model, prompt_hash) SELECT b.shard_key, b.generation_id, e.event_id, n,"
-    " e.session_key, b.batch_id, 'fact ' || n, ARRAY[e.from_seq + n], '{}', now(), 'm', 'p'"
-    " FROM strandline.batch b JOIN strandline.flush_event e ON e.shard_key = b.shard_key"
-    " AND e.event_id = b.event_ids[1] AND b.stage = 'extract' JOIN strandline.session s"
-    " ON s.session_key = e.session_key AND s.namespace = 'many', generate_series(0, 2) AS n",
-    "INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics, said_at)"
-    " SELECT shard_key, generation_id, md5(event_id::text || ordinal)::uuid, text || event_id,"
-    " decode(md5(event_id::text || ordinal), 'hex'), '{fact}', '{}', now() FROM strandline.fact_candidate c"
-    " WHERE c.model = 'm'",
-    "INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,"
-    " fingerprint, lexemes, event_id, session_key, seqs, extract_batch_id, merge_batch_id, model, prompt_hash)"
-    " SELECT c.shard_key, c.generation_id, md5(c.event_id::text || c.ordinal)::uuid, 1, 'add', c.text,"
-    " decode(md5(c.event_id::text || c.ordinal), 'hex'), '{fact}', c.event_id, c.session_key, c.seqs,"
-    " c.batch_id, r.batch_id, 'm', 'p' FROM strandline.fact_candidate c JOIN strandline.receipt r"
-    " ON r.shard_key = c.shard_key AND r.event_id = c.event_id AND r.stage = 'merge' WHERE c.model = 'm'",
-    # The window of 25 messages at 20 tokens each, as the session says.
-    "UPDATE strandline.session SET window_tokens = 500 WHERE namespace = 'many'",
-)
 
 
 def test_a_hundred_thousand_messages_take_seconds(database: Database, database_url: str) -> None:
@@ -387,8 +294,7 @@ def test_the_command_exits_with_0_or_1_and_names_violations(database_url: str) -
     clean = command(database_url)
     assert (clean.returncode, clean.stderr) == (0, "")
     assert "no violation" in clean.stdout and "\x1b" not in clean.stdout
-    with psycopg.connect(database_url) as connection:
-        connection.execute(BREAKS["message_missing"].encode())
+    break_it(database_url, "message_missing")
     broken = command(database_url, "--session", "anna-1")
     assert broken.returncode == 1
     assert "message_missing: Messages 3 to 4 of session 'anna-1' are missing" in broken.stdout

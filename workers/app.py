@@ -7,13 +7,13 @@ twice, changes nothing but the time at which the work is done.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import Celery, Task
 from celery.signals import worker_process_shutdown, worker_shutdown, worker_shutting_down
 from kombu import Queue
-from kombu.exceptions import OperationalError
 
 from strandline.schemas.broker import EXPIRY_SECONDS, celery_settings
 from strandline.schemas.errors import StrandlineError
@@ -22,6 +22,9 @@ from strandline.schemas.settings import Settings
 from strandline.workers.consumer import Consumer
 
 logger = logging.getLogger("strandline.workers")
+
+# After a failed publish nothing is tried for so long.
+BACKOFF_SECONDS = 2.0
 
 
 def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Celery:
@@ -36,14 +39,27 @@ def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Cele
 
 
 def ringer(app: Celery) -> Callable[[Lane], None]:
-    """A function that passes a hint to the queue of its stage, and drops it when the broker is away."""
+    """A function that passes a hint to the queue of its stage, and drops it when the broker is away.
+
+    It never raises: work that is done must not fail for a hint.  Each try may block for the connect
+    time-out, so after a failure hints are dropped untried for a while; the sweep rings for them again.
+    """
+    silent_until = 0.0
 
     def ring(lane: Lane) -> None:
+        nonlocal silent_until
+        if time.monotonic() < silent_until:
+            return
         name = queue_name(lane.stage)
         try:
             app.send_task(name, args=lane.to_args(), queue=name, retry=False, expires=EXPIRY_SECONDS)
-        except OperationalError:
-            logger.info("hint dropped", extra={"action": "hint_dropped", "queue": name})
+        except Exception as error:  # noqa: BLE001
+            # The outermost edge of publishing: transports raise what they like.
+            silent_until = time.monotonic() + BACKOFF_SECONDS
+            logger.warning(
+                "broker away, hints dropped",
+                extra={"action": "hints_dropped", "queue": name, "error": type(error).__name__},
+            )
 
     return ring
 

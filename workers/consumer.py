@@ -68,8 +68,6 @@ class Consumer:
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
         self._sweep = Sweep(
             database,
-            worker_id=self.worker_id,
-            active=self.engine.active,
             ring=ring,
             stages=list(stages),
             batch_size=settings.sweep_batch_size,
@@ -122,6 +120,10 @@ class Consumer:
             return
 
     def _beat(self) -> None:
+        """Say that this worker lives; and give back what it holds by the table only.
+
+        While it lives nobody takes its lanes over, so one whose release did not get through would lie still.
+        """
         self._database.fetch(
             "beat",
             {
@@ -132,3 +134,5 @@ class Consumer:
                 "stages": list(self._stages),
             },
         )
+        left_over = {"worker_id": self.worker_id} | self.engine.active.params()
+        self._database.fetch("hand_back_lanes", left_over)

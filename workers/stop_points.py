@@ -6,7 +6,6 @@ point.  Nothing happens without the variable.
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable
@@ -34,6 +33,8 @@ def stop_at(spec: str | None) -> Callable[[StopPoint], None]:
 
     def reach(point: StopPoint) -> None:
         if point == wanted and once.acquire(blocking=False):
-            os.kill(os.getpid(), signal.Signals[name])
+            # To this very thread: sent to the process, another thread may take it, and this one goes on
+            # for a moment, past the point.
+            signal.pthread_kill(threading.get_ident(), signal.Signals[name])
 
     return reach

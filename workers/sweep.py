@@ -10,15 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
-from uuid import UUID
 
-from strandline.pipelines.engine.active import ActiveLanes
 from strandline.schemas.database import Database
+from strandline.schemas.errors import StrandlineError
 from strandline.schemas.flushing import Flushed, deliver_idle, flush_over_mark, read_window
 from strandline.schemas.lanes import Lane
 from strandline.schemas.operations import Fetch, Operation
 
 logger = logging.getLogger("strandline.sweep")
+
+# A session whose flush the database refuses is looked at again after so long.
+AFTER_FAILURE_SECONDS = 60.0
 
 
 class Sweep:
@@ -34,25 +36,20 @@ class Sweep:
         self,
         database: Database,
         *,
-        worker_id: UUID,
-        active: ActiveLanes,
         ring: Callable[[Lane], None],
         stages: Sequence[str],
         batch_size: int,
     ) -> None:
         self._database = database
-        self._worker_id = worker_id
-        self._active = active
         self._ring = ring
         self._stages = list(stages)
         self._batch_size = batch_size
 
     def tick(self) -> None:
-        """Look once at everything: left-over leases, due work, sessions to flush."""
-        self._database.fetch("hand_back_lanes", {"worker_id": self._worker_id} | self._active.params())
-        self._database.fetch("forget_dead_workers", {})
-        self._flush_watched()
+        """Look once at everything: due work, sessions to flush, workers long gone."""
         self._ring_due()
+        self._flush_watched()
+        self._database.fetch("forget_dead_workers", {})
 
     def _ring_due(self) -> None:
         rows = self._database.fetch("ring_due", {"stages": self._stages, "limit": self._batch_size})
@@ -65,9 +62,26 @@ class Sweep:
         ):
             watch = {"shard_key": shard_key, "session_key": session_key, "watch_id": watch_id}
             look = _look_at_overdue if cause == "overdue" else _look_at_idle
-            flushed = self._database.run(look(watch))
-            for lane in flushed.lanes if flushed else ():
-                self._ring(lane)
+            self._look(look(watch), watch)
+
+    def _look(self, looking: Operation[Flushed | None], watch: dict[str, Any]) -> None:
+        """Flush one session if it is time; one that cannot be must not keep the others waiting."""
+        try:
+            flushed = self._database.run(looking)
+        except StrandlineError as error:
+            logger.error(
+                "session cannot be flushed",
+                extra={
+                    "action": "sweep_failed",
+                    "error": type(error).__name__,
+                    "session_key": str(watch["session_key"]),
+                },
+            )
+            # With Postgres away this fails as well, and ends the tick.
+            self._database.fetch("put_off_watch", watch | {"wait_seconds": AFTER_FAILURE_SECONDS})
+            return
+        for lane in flushed.lanes if flushed else ():
+            self._ring(lane)
 
 
 def _look_at_overdue(watch: dict[str, Any]) -> Operation[Flushed | None]:

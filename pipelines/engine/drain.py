@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
 from strandline.pipelines.engine.active import ActiveLanes
-from strandline.pipelines.engine.batches import close, next_batch, void_events
+from strandline.pipelines.engine.batches import close, hold_events, next_batch
 from strandline.pipelines.engine.lease import Lease, LeaseTerms, claim, hold, lane_params, release, renew
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Stage
@@ -61,7 +63,8 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
     """Drain one lane as far as it goes.
 
     What befalls the work is decided here, per the error tree, and never raised.  A lane that is
-    released while work arrived for it is rung for again, so that no wake-up is lost.
+    released while it has work (that arrived meanwhile, or that a stopping worker leaves to others) is rung
+    for again, so that no wake-up is lost.
 
     Raises:
         DatabaseUnavailableError: not even the claim could be made.
@@ -74,7 +77,7 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
             return "taken"
         outcome = _drain_leased(engine, lease)
     # Looked at only now that a new hint for this lane would be heeded again.
-    if outcome == "drained" and engine.database.fetch("due_in_lane", lane_params(lane) | {"limit": 1}):
+    if outcome in ("drained", "stopped") and engine.database.fetch("lane_has_work", lane_params(lane)):
         engine.ring(lane)
     return outcome
 
@@ -97,9 +100,14 @@ def _drain_leased(engine: Engine, lease: Lease) -> Outcome:
         return "lost"
     except TransientModelError as error:
         return _postpone(engine, lease, error)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         # The outermost edge: a defect in a stage must not stop the worker, nor be retried for ever.
-        logger.exception("stage failed", extra={"action": "stage_failed", **_where(lease.lane)})
+        # Its sentence, and the driver's behind it, may quote what users wrote: neither is logged.
+        logger.error(
+            "stage failed",
+            extra={"action": "stage_failed", "error": type(error).__name__, "at": _place(error)}
+            | _where(lease.lane),
+        )
         return _postpone(engine, lease, error)
     return "drained"
 
@@ -179,7 +187,7 @@ def _apply(
     """Effect, receipts and the batch's end, in one transaction; a batch that a reset touched is void."""
     with engine.database.transaction() as tx:
         hold(tx, lease)
-        if void_events(tx, batch):
+        if hold_events(tx, batch) < len(batch.events):
             # The answer speaks of messages that are no more; what remains is due and batched anew.
             close(tx, batch, "void")
             return
@@ -241,6 +249,12 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     except DatabaseUnavailableError:
         return "lost"
     return "postponed"
+
+
+def _place(error: BaseException) -> str:
+    """Where in the code it happened, innermost call last."""
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    return " > ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames)
 
 
 def _where(lane: Lane) -> dict[str, str]:

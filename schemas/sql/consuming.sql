@@ -61,13 +61,22 @@ RETURNING lease_epoch
 
 -- name: hand_back_lanes
 -- Lanes that this worker holds by the table but drains no more: their release did not get through.
+-- One that somebody is just writing (a reset, say) is left for the next time, not waited for.
+WITH left_over AS (
+    SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
+    WHERE l.holder = %(worker_id)s AND l.leased_at < clock_timestamp() - interval '1 second'
+        AND NOT EXISTS (
+            SELECT FROM unnest(%(shard_keys)s::uuid[], %(scope_keys)s::uuid[], %(generation_ids)s::integer[],
+                %(stages)s::text[]) AS active (shard_key, scope_key, generation_id, stage)
+            WHERE active.shard_key = l.shard_key AND active.scope_key = l.scope_key
+                AND active.generation_id = l.generation_id AND active.stage = l.stage)
+    FOR UPDATE SKIP LOCKED
+)
 UPDATE strandline.lane l SET holder = NULL, deadline_at = NULL
-WHERE l.holder = %(worker_id)s AND l.leased_at < clock_timestamp() - interval '1 second'
-    AND NOT EXISTS (
-        SELECT FROM unnest(%(shard_keys)s::uuid[], %(scope_keys)s::uuid[], %(generation_ids)s::integer[],
-            %(stages)s::text[]) AS active (shard_key, scope_key, generation_id, stage)
-        WHERE active.shard_key = l.shard_key AND active.scope_key = l.scope_key
-            AND active.generation_id = l.generation_id AND active.stage = l.stage)
+FROM left_over o
+WHERE l.shard_key = o.shard_key AND l.scope_key = o.scope_key AND l.generation_id = o.generation_id
+    AND l.stage = o.stage
+RETURNING l.stage
 
 -- name: clear_void
 -- Work from before a reset: its due rows go, and a receipt says why.
@@ -97,15 +106,24 @@ WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s
 
 -- name: due_in_lane
 -- What the lane has to do, in its order; was_split marks events that failed in company before.
-SELECT d.event_id, d.tokens, EXISTS (
-    SELECT FROM strandline.batch b WHERE b.shard_key = d.shard_key AND b.scope_key = d.scope_key
-        AND b.generation_id = d.generation_id AND b.stage = d.stage AND b.state = 'split'
-        AND b.event_ids @> ARRAY[d.event_id]) AS was_split
+WITH split AS MATERIALIZED (
+    SELECT unnest(b.event_ids) AS event_id FROM strandline.batch b
+    WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s
+        AND b.generation_id = %(generation_id)s AND b.stage = %(stage)s AND b.state = 'split'
+)
+SELECT d.event_id, d.tokens, d.event_id IN (SELECT event_id FROM split) AS was_split
 FROM strandline.due d
 WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
     AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
 ORDER BY CASE WHEN d.scope_key = d.session_key THEN d.from_seq END, d.created_at, d.session_key, d.from_seq
 LIMIT %(limit)s
+
+-- name: lane_has_work
+-- Whether anything is due in the lane.
+SELECT 1 FROM strandline.due d
+WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+    AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
+LIMIT 1
 
 -- name: insert_batch
 -- Fix which events the next model call covers.
@@ -114,17 +132,20 @@ VALUES (%(shard_key)s, %(batch_id)s, %(scope_key)s, %(generation_id)s, %(stage)s
     %(event_ids)s::uuid[])
 
 -- name: close_batch
--- The batch is over: applied, void, split or dead.
+-- The batch is over: applied, void, split or dead.  The answers of a void one speak of messages that are no
+-- more, perhaps of some that somebody wanted forgotten.
+WITH gone AS (
+    DELETE FROM strandline.answer
+    WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND %(state)s = 'void'
+)
 UPDATE strandline.batch SET state = %(state)s, closed_at = clock_timestamp()
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'open'
 RETURNING batch_id
 
 -- name: batch_events
--- The events of a batch in its order, and whether each still belongs to its session's incarnation.
+-- The events of a batch in its order.
 SELECT e.event_id, e.shard_key, e.session_key, e.incarnation, e.cause, e.from_seq, e.through_seq,
-    e.message_count, e.tokens, e.version, e.created_at,
-    EXISTS (SELECT FROM strandline.session s WHERE s.shard_key = e.shard_key
-        AND s.session_key = e.session_key AND s.incarnation = e.incarnation) AS current
+    e.message_count, e.tokens, e.version, e.created_at
 FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
 JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = wanted.event_id
 ORDER BY wanted.place
@@ -159,6 +180,17 @@ INSERT INTO strandline.model_call (shard_key, call_id, generation_id, stage, bat
 SELECT %(shard_key)s, gen_random_uuid(), %(generation_id)s, %(stage)s, %(batch_id)s, %(step)s, %(model)s,
     %(prompt_hash)s, %(input_tokens)s, %(output_tokens)s, %(seconds)s FROM held
 RETURNING call_id
+
+-- name: hold_events
+-- Lock the due rows of a batch whose events still belong to their session's incarnation.
+SELECT d.event_id FROM strandline.due d
+WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+    AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
+    AND d.event_id = ANY (%(event_ids)s::uuid[])
+    AND EXISTS (
+        SELECT FROM strandline.session s WHERE s.shard_key = d.shard_key
+            AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
+FOR UPDATE OF d
 
 -- name: finish_events
 -- The effect is written: the work is no longer due, and the receipt says how it ended.

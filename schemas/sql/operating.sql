@@ -62,6 +62,12 @@ WITH ended AS (
 INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
 SELECT shard_key, session_key, 'idle', clock_timestamp() + make_interval(secs => %(wait_seconds)s) FROM ended
 
+-- name: put_off_watch
+-- Looking at this session failed: let the others come first for a while.
+UPDATE strandline.watch SET check_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
+WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id = %(watch_id)s
+RETURNING watch_id
+
 -- name: status_pipelines
 -- Per stage: what is due, held, dead, and how old the oldest work is.
 SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (

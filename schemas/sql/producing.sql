@@ -75,10 +75,13 @@ WITH s AS (
     SELECT DISTINCT p.from_seq, least(p.through_seq, s.window_from - 1) AS through_seq
     FROM pending p, s WHERE p.from_seq < s.window_from
 ), tail AS (
-    SELECT m.* FROM gap JOIN strandline.message m
-        ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-        AND m.seq BETWEEN gap.from_seq AND gap.through_seq
-    ORDER BY m.seq DESC LIMIT %(tail_rows)s
+    -- Per gap: as a plain join, a generic plan reads the whole log even where there is no gap.
+    SELECT t.* FROM gap CROSS JOIN LATERAL (
+        SELECT m.* FROM strandline.message m
+        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+            AND m.seq BETWEEN gap.from_seq AND gap.through_seq
+        ORDER BY m.seq DESC LIMIT %(tail_rows)s) AS t
+    ORDER BY t.seq DESC LIMIT %(tail_rows)s
 ), head AS (
     SELECT json_build_object(
         'window_from', s.window_from, 'flushed_through', s.flushed_through,

@@ -72,9 +72,9 @@ def _lines(report: Report) -> Iterator[str]:
         f" {report.facts:,} facts"
     )
     yield (
-        f"{report.applications:,} applied, {report.voids:,} void, {report.pending:,} due,"
-        f" {report.holes:,} dead letters, {report.dropped:,} dropped,"
-        f" {report.tombstones:,} facts with tombstones"
+        f"applied {report.applications:,}, void {report.voids:,}, due {report.pending:,},"
+        f" dead letters {report.holes:,}, dropped {report.dropped:,},"
+        f" facts with tombstones {report.tombstones:,}"
     )
     by_kind = Counter(violation.kind for violation in report.violations)
     shown: Counter[str] = Counter()

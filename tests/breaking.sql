@@ -1,0 +1,129 @@
+-- How each kind of violation comes about, in the history that the tests live through.  Some of these
+-- break more than one thing.  Words in braces are filled in: events and the session of anna-1, one of her
+-- facts, and an id that is nobody's.
+
+-- name: message_missing
+DELETE FROM strandline.message WHERE session_key = {session} AND seq IN (3, 4)
+
+-- name: message_stray
+INSERT INTO strandline.message (shard_key, session_key, seq, incarnation, id, role, tokens, digest,
+    envelope, created_at)
+SELECT shard_key, session_key, 999, incarnation, 'stray', role, tokens, digest, envelope, created_at
+FROM strandline.message WHERE session_key = {session} LIMIT 1
+
+-- name: window_tokens_wrong
+UPDATE strandline.session SET window_tokens = window_tokens + 1
+
+-- name: pinned_tokens_wrong
+UPDATE strandline.session SET pinned_tokens = pinned_tokens + 1
+
+-- name: marks_out_of_order
+ALTER TABLE strandline.session DROP CONSTRAINT session_marks_check;
+UPDATE strandline.session SET window_from = flushed_through + 2
+
+-- name: delivered_never
+DELETE FROM strandline.flush_event WHERE event_id = {second}
+
+-- name: delivered_twice
+UPDATE strandline.flush_event SET through_seq = through_seq + 1 WHERE event_id = {first}
+
+-- name: event_beyond_marks
+UPDATE strandline.flush_event SET through_seq = through_seq + 1 WHERE event_id = {last}
+
+-- name: event_without_session
+UPDATE strandline.flush_event SET session_key = {other} WHERE event_id = {last}
+
+-- name: event_count_wrong
+UPDATE strandline.flush_event SET message_count = message_count + 1 WHERE event_id = {last}
+
+-- name: event_tokens_wrong
+UPDATE strandline.flush_event SET tokens = tokens - 1 WHERE event_id = {last}
+
+-- name: work_missing
+DELETE FROM strandline.receipt WHERE stage = 'vectors' AND event_id = {first}
+
+-- name: work_ahead
+DELETE FROM strandline.receipt WHERE stage = 'extract' AND event_id = {first}
+
+-- name: due_without_event
+UPDATE strandline.due SET event_id = {other} WHERE stage = 'summary'
+
+-- name: due_and_received
+INSERT INTO strandline.receipt SELECT shard_key, event_id, generation_id, stage, 'void' FROM strandline.due
+
+-- name: receipt_without_event
+UPDATE strandline.receipt SET event_id = {other} WHERE stage = 'summary' AND event_id = {first}
+
+-- name: applied_without_batch
+UPDATE strandline.batch SET state = 'void' WHERE stage = 'summary' AND state = 'applied' AND event_ids @>
+    ARRAY[{first}]
+
+-- name: dead_without_letter
+DELETE FROM strandline.dead_letter
+
+-- name: void_without_reset
+UPDATE strandline.receipt SET outcome = 'void', batch_id = NULL WHERE stage = 'vectors' AND event_id =
+    {first}
+
+-- name: letter_without_receipt
+DELETE FROM strandline.receipt WHERE outcome = 'dead'
+
+-- name: open_batch_not_due
+UPDATE strandline.batch SET state = 'open' WHERE stage = 'summary' AND state = 'applied' AND event_ids @>
+    ARRAY[{first}]
+
+-- name: applied_batch_without_receipt
+INSERT INTO strandline.batch SELECT shard_key, gen_random_uuid(), scope_key, generation_id, stage, state,
+    lease_epoch, event_ids FROM strandline.batch WHERE stage = 'summary' AND event_ids @> ARRAY[{first}]
+
+-- name: candidate_unreceipted
+UPDATE strandline.fact_candidate SET batch_id = {other} WHERE event_id = {first}
+
+-- name: candidate_not_folded
+DELETE FROM strandline.fact_revision WHERE event_id = {second}
+
+-- name: chunk_unreceipted
+INSERT INTO strandline.chunk SELECT shard_key, generation_id, session_key, from_seq, piece + 1, through_seq,
+    event_id, {other}, length, lexemes FROM strandline.chunk WHERE event_id = {first}
+
+-- name: chunk_outside_event
+UPDATE strandline.chunk SET from_seq = 1 WHERE event_id = {first}
+
+-- name: state_unreceipted
+UPDATE strandline.block_state SET batch_id = {other} WHERE scope_key = {session}
+
+-- name: state_doubled
+INSERT INTO strandline.block_state SELECT shard_key, scope_key, generation_id, through_seq + 100, state,
+    batch_id FROM strandline.block_state WHERE scope_key = {session}
+
+-- name: fact_without_source
+DELETE FROM strandline.fact_revision WHERE fact_id = {fact} AND revision = 1
+
+-- name: fact_text_differs
+UPDATE strandline.fact SET fingerprint = '\x00' WHERE fact_id = {fact}
+
+-- name: fact_ended_by_nothing
+UPDATE strandline.fact SET invalidated_by = {other} WHERE NOT live
+
+-- name: fact_doubled
+DROP INDEX strandline.fact_fingerprint;
+INSERT INTO strandline.fact SELECT shard_key, generation_id, {other}, text, fingerprint, lexemes, topics,
+    said_by, about_date, said_at FROM strandline.fact WHERE fact_id = {fact}
+
+-- name: fact_fingerprint_wrong
+UPDATE strandline.fact SET text = 'I keep wasps' WHERE fact_id = {fact}
+
+-- name: revision_without_fact
+DELETE FROM strandline.fact WHERE fact_id = {fact}
+
+-- name: revision_without_event
+UPDATE strandline.fact_revision SET event_id = {other} WHERE fact_id = {fact}
+
+-- name: revision_without_message
+UPDATE strandline.fact_revision SET seqs = ARRAY[999] WHERE fact_id = {fact}
+
+-- name: revision_unreceipted
+UPDATE strandline.fact_revision SET merge_batch_id = {other} WHERE fact_id = {fact}
+
+-- name: revision_outside_event
+UPDATE strandline.fact_revision SET seqs = ARRAY[7] WHERE fact_id = {fact}

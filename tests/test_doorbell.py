@@ -1,0 +1,181 @@
+"""The doorbell: hints of ids, published beside the caller's thread, and dropped rather than waited for."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+import redis
+
+from strandline import Memory
+from strandline.producers import doorbell
+from strandline.producers.doorbell import MAX_WAITING, Doorbell
+from strandline.schemas.lanes import STAGES, Lane, queue_name
+from strandline.schemas.settings import Settings, load_settings
+from strandline.workers.app import make_app, ringer
+from tests.broker_proxy import BrokerProxy
+from tests.conftest import rows_of, wait_until
+
+MakeMemory = Callable[..., Memory]
+
+NOBODY = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return load_settings()
+
+
+@pytest.fixture
+def broker(broker_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(broker_url) as client:
+        client.flushdb()
+        yield client
+
+
+def some_lane(stage: str = "summary") -> Lane:
+    return Lane(uuid4(), uuid4(), 1, stage)
+
+
+def waiting(broker: redis.Redis, stage: str = "summary") -> int:
+    return int(broker.llen(queue_name(stage)))  # type: ignore[arg-type]
+
+
+def test_a_hint_holds_ids_only(make_memory: MakeMemory, broker: redis.Redis, broker_url: str) -> None:
+    memory = make_memory("s", broker_url=broker_url)
+    memory.put({"role": "user", "content": "my secret is herring"})
+    memory.flush(all=True)
+    for stage in ("extract", "summary", "vectors"):
+        wait_until(lambda stage=stage: waiting(broker, stage) == 1, timeout=5, what=f"the hint for {stage}")  # type: ignore[misc]
+        raw = broker.lindex(queue_name(stage), 0)
+        assert isinstance(raw, bytes)
+        envelope = json.loads(raw)
+        args, _kwargs, _embed = json.loads(base64.b64decode(envelope["body"]))
+        assert Lane.from_args(*args).stage == stage
+        assert b"herring" not in raw + base64.b64decode(envelope["body"])
+    assert waiting(broker, "merge") == 0
+
+
+def test_ringing_returns_at_once_when_the_broker_is_away(settings: Settings) -> None:
+    bell = Doorbell(settings, NOBODY)
+    lanes = [some_lane() for _ in range(1000)]
+    began = time.perf_counter()
+    for _time in range(50):
+        bell.ring(lanes)
+    assert time.perf_counter() - began < 2.0
+    assert bell._hints.qsize() <= MAX_WAITING
+    began = time.perf_counter()
+    bell.close(timeout_seconds=1.0)
+    assert time.perf_counter() - began < 2.0
+
+
+def test_puts_do_not_notice_a_broker_that_is_away(make_memory: MakeMemory, database_url: str) -> None:
+    def put_times(memory: Memory) -> list[float]:
+        took = []
+        for number in range(60):
+            began = time.perf_counter()
+            memory.put({"role": "user", "content": f"harbour number {number} was a fine one to visit"})
+            took.append(time.perf_counter() - began)
+        return sorted(took)
+
+    limits = {"token_limit": 200, "token_flush_size": 30}
+    without = put_times(make_memory(**limits))
+    away = put_times(make_memory(broker_url=NOBODY, **limits))
+    assert away[30] < 5 * without[30]
+    assert away[-1] < 0.5
+    assert rows_of(database_url, "SELECT count(*) > 10 FROM strandline.flush_event") == [(True,)]
+
+
+@pytest.mark.parametrize("url", ["nonsense://here", "redis://127.0.0.1:notaport/0", "redis://"])
+def test_a_wrong_url_ends_nothing(url: str, settings: Settings) -> None:
+    """Warnings are errors here: a thread that dies would be one."""
+    bell = Doorbell(settings, url)
+    bell.ring([some_lane()])
+    assert bell._thread is not None
+    wait_until(lambda: bell._hints.empty(), timeout=5, what="the hint to be taken")
+    bell.ring([some_lane()])
+    assert bell._thread.is_alive()
+    bell.close(timeout_seconds=5)
+
+
+def test_hints_pass_again_when_the_broker_is_back(
+    settings: Settings, broker: redis.Redis, broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "BACKOFF_SECONDS", 0.1)
+    with BrokerProxy(broker_url) as proxy:
+        bell = Doorbell(settings, proxy.url)
+        bell.ring([some_lane()])
+        wait_until(lambda: waiting(broker) == 1, timeout=5, what="the first hint")
+        proxy.down()
+        bell.ring([some_lane() for _ in range(10)])
+        wait_until(lambda: bell._hints.empty(), timeout=10, what="the hints to be dropped")
+        proxy.up()
+
+        def passes() -> bool:
+            bell.ring([some_lane()])
+            return waiting(broker) > 1
+
+        wait_until(passes, timeout=10, what="hints to pass again")
+        bell.close()
+
+
+def test_close_publishes_what_is_waiting(settings: Settings, broker: redis.Redis, broker_url: str) -> None:
+    bell = Doorbell(settings, broker_url)
+    bell.ring([some_lane() for _ in range(20)])
+    bell.close(timeout_seconds=5)
+    assert waiting(broker) == 20
+
+
+def test_many_threads_ring_at_once(settings: Settings, broker: redis.Redis, broker_url: str) -> None:
+    bell = Doorbell(settings, broker_url)
+    threads = [
+        threading.Thread(target=lambda: [bell.ring([some_lane()]) for _ in range(20)]) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    bell.close(timeout_seconds=10)
+    assert waiting(broker) == 160
+    names = [thread.name for thread in threading.enumerate()]
+    assert names.count("strandline-doorbell") == 0
+
+
+FORKING = """
+import os, sys
+from uuid import uuid4
+from strandline.producers.doorbell import Doorbell
+from strandline.schemas.lanes import Lane
+from strandline.schemas.settings import load_settings
+
+bell = Doorbell(load_settings(), sys.argv[1])
+bell.ring([Lane(uuid4(), uuid4(), 1, "summary")])
+child = os.fork()
+bell.ring([Lane(uuid4(), uuid4(), 1, "merge" if child == 0 else "summary")])
+bell.close(timeout_seconds=5)
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_child_rings_by_itself(broker: redis.Redis, broker_url: str) -> None:
+    subprocess.run([sys.executable, "-c", FORKING, broker_url], check=True, timeout=30)
+    assert waiting(broker, "summary") == 2
+    assert waiting(broker, "merge") == 1
+
+
+def test_a_workers_hint_never_fails_its_work(settings: Settings) -> None:
+    for url in (NOBODY, "nonsense://here"):
+        ring = ringer(make_app(settings, url, STAGES))
+        began = time.perf_counter()
+        for _time in range(200):
+            ring(some_lane())
+        assert time.perf_counter() - began < 5, "after a failure the next ones are dropped untried"

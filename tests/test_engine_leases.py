@@ -1,0 +1,295 @@
+"""Lanes and leases: one holder at a time, taken over from the dead, and no write by who lost it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, get_args
+
+import psycopg
+import pytest
+
+from strandline import Memory
+from strandline.pipelines.engine.batches import next_batch
+from strandline.pipelines.engine.drain import StopPoint
+from strandline.pipelines.engine.lease import LeaseTerms, claim, hold, release, renew
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.errors import LeaseLostError
+from strandline.schemas.flushing import flush_by_hand
+from strandline.schemas.identity import identify_session
+from strandline.schemas.lanes import Lane
+from strandline.schemas.operations import Row
+from strandline.schemas.settings import Settings, load_settings
+from strandline.workers.background import BackgroundRunner
+from tests.conftest import nothing_due, rows_of, wait_until
+from tests.consuming import TERMS, CountingStage, HandWorker, contents, counting, folded, say, summary_lane
+
+MakeMemory = Callable[..., Memory]
+
+
+@pytest.fixture
+def memory(make_memory: MakeMemory) -> Memory:
+    """A session with three events due in its summary lane."""
+    made = make_memory("s", memory_blocks=["summary"])
+    say(made, "one", "two", "three")
+    return made
+
+
+@pytest.fixture
+def lane(memory: Memory, database_url: str) -> Lane:
+    return summary_lane(database_url, "s")
+
+
+def lane_row(url: str) -> dict[str, Any]:
+    ((found,),) = rows_of(url, "SELECT row_to_json(l) FROM strandline.lane l")
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_lane_has_one_holder(database: Database, lane: Lane) -> None:
+    first, second = HandWorker(database, counting()), HandWorker(database, counting())
+    lease = claim(database, lane, first.worker_id, TERMS)
+    assert lease is not None
+    assert lease.epoch == 1
+    assert claim(database, lane, second.worker_id, TERMS) is None
+    assert second.drain(lane) == "taken"
+    release(database, lease)
+    assert second.drain(lane) == "drained"
+
+
+def test_of_many_that_claim_at_once_one_gets_it(database: Database, lane: Lane) -> None:
+    workers = [HandWorker(database, counting()) for _ in range(8)]
+    barrier = threading.Barrier(len(workers))
+
+    def race(worker: HandWorker) -> bool:
+        barrier.wait()
+        return claim(database, lane, worker.worker_id, TERMS) is not None
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        assert sum(pool.map(race, workers)) == 1
+
+
+def test_a_lane_in_an_open_transaction_is_passed_over(
+    database: Database, database_url: str, lane: Lane
+) -> None:
+    holder, other = HandWorker(database, counting()), HandWorker(database, counting())
+    lease = claim(database, lane, holder.worker_id, TERMS)
+    assert lease is not None
+    holder.die(database_url)
+    with database.transaction() as tx:
+        hold(tx, lease)
+        began = time.monotonic()
+        assert other.drain(lane) == "taken"
+        assert time.monotonic() - began < 1, "it waited for the holder's transaction"
+    assert other.drain(lane) == "drained"
+
+
+def test_a_dead_holders_lane_is_taken_over(database: Database, database_url: str, lane: Lane) -> None:
+    dead, heir = HandWorker(database, counting()), HandWorker(database, counting())
+    lease = claim(database, lane, dead.worker_id, TERMS)
+    assert lease is not None
+    assert heir.drain(lane) == "taken"
+    dead.die(database_url)
+    taken = claim(database, lane, heir.worker_id, TERMS)
+    assert taken is not None
+    assert (taken.epoch, taken.crashes) == (2, 1)
+    with pytest.raises(LeaseLostError):
+        next_batch(database, lease, 8_000)
+    with pytest.raises(LeaseLostError):
+        renew(database, lease, TERMS)
+    release(database, lease)
+    assert lane_row(database_url)["holder"] == str(heir.worker_id), "the old holder cannot give it back"
+
+
+def test_a_lease_ends_at_its_deadline(database: Database, database_url: str, lane: Lane) -> None:
+    slow, other = HandWorker(database, counting()), HandWorker(database, counting())
+    assert claim(database, lane, slow.worker_id, LeaseTerms(5.0, 0.05)) is not None
+    wait_until(
+        lambda: rows_of(database_url, "SELECT deadline_at < clock_timestamp() FROM strandline.lane")[0][0],
+        timeout=5,
+        what="the deadline",
+    )
+    assert other.drain(lane) == "drained"
+
+
+@pytest.mark.parametrize("point", get_args(StopPoint))
+def test_a_holder_that_was_paused_writes_nothing_more(
+    point: StopPoint, database: Database, database_url: str, lane: Lane
+) -> None:
+    """At each point the holder sleeps so long that another takes over and finishes; then it wakes up."""
+    stage = CountingStage()
+    heir = HandWorker(database, counting(stage))
+    seen: list[Any] = []
+
+    def sleep(reached: StopPoint) -> None:
+        if reached == point and not seen:
+            paused.die(database_url)
+            seen.append(heir.drain(lane))
+            seen.append(contents(database_url))
+
+    paused = HandWorker(database, counting(stage), reach=sleep, budget=1)
+    outcome = paused.drain(lane)
+    heir_did, before = seen
+    if point == "applying":
+        # Inside its transaction it cannot be overtaken, only passed over; after it, it has the lane still.
+        assert (heir_did, outcome) == ("taken", "drained")
+    else:
+        assert (heir_did, outcome) == ("drained", "lost")
+        assert contents(database_url) == before
+    assert folded(database_url) == [1, 2, 3]
+    # A call is made twice only if it was made, and its answer not stored, when the holder fell asleep.
+    assert stage.calls_made == {"loaded": 2, "called": 3, "stored": 2, "applying": 3, "applied": 2}[point]
+    assert rows_of(database_url, "SELECT outcome, count(*) FROM strandline.receipt GROUP BY 1") == [
+        ("applied", 3)
+    ]
+
+
+def test_an_open_batch_is_finished_by_the_next_taker(
+    database: Database, database_url: str, lane: Lane, memory: Memory
+) -> None:
+    stage = CountingStage()
+    first = HandWorker(database, counting(stage))
+    lease = claim(database, lane, first.worker_id, TERMS)
+    assert lease is not None
+    begun = next_batch(database, lease, 8_000)
+    assert begun is not None
+    assert [event.from_seq for event in begun.events] == [1, 2, 3]
+    say(memory, "four")
+    first.die(database_url)
+    assert HandWorker(database, counting(stage)).drain(lane) == "drained"
+    batches = rows_of(database_url, "SELECT batch_id, state FROM strandline.batch ORDER BY created_at")
+    assert batches[0] == (begun.batch_id, "applied")
+    assert len(batches) == 2, "the boundary from before stays; what came later is a batch of its own"
+    assert folded(database_url) == [1, 2, 3, 4]
+
+
+def test_a_batch_covers_what_fits_into_the_budget(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory("s", memory_blocks=["summary"], tokenizer_fn=lambda text: int(text.split()[0]))
+    say(memory, "4 a", "3 b", "3 c", "50 d", "1 e", "9 f")
+    worker = HandWorker(database, counting(), budget=10)
+    assert worker.drain(summary_lane(database_url, "s")) == "drained"
+    sizes = rows_of(database_url, "SELECT cardinality(event_ids) FROM strandline.batch ORDER BY created_at")
+    assert [size for (size,) in sizes] == [3, 1, 2], "at least one event, however large"
+    assert folded(database_url) == [1, 2, 3, 4, 5, 6]
+
+
+def test_crashes_are_counted_and_have_an_end(database: Database, database_url: str, lane: Lane) -> None:
+    for crash in range(3):
+        doomed = HandWorker(database, counting(), budget=1)
+        lease = claim(database, lane, doomed.worker_id, TERMS)
+        assert lease is not None
+        assert (lease.crashes, lease.failures) == (crash, 0)
+        doomed.die(database_url)
+    # The third crash is the last: what is first in the lane goes, and the rest is tried as ever.
+    assert HandWorker(database, counting(), budget=1).drain(lane) == "drained"
+    assert folded(database_url) == [2, 3]
+    ((reason, from_seq),) = rows_of(database_url, "SELECT reason, from_seq FROM strandline.dead_letter")
+    assert (reason, from_seq) == ("its worker died 3 times in a row", 1)
+
+
+def test_a_crash_is_forgotten_once_the_lane_gets_on(
+    database: Database, database_url: str, lane: Lane
+) -> None:
+    doomed = HandWorker(database, counting())
+    assert claim(database, lane, doomed.worker_id, TERMS) is not None
+    doomed.die(database_url)
+    assert HandWorker(database, counting()).drain(lane) == "drained"
+    assert lane_row(database_url)["crashes"] == 0
+
+
+def test_a_lane_whose_release_got_lost_is_handed_back(
+    database: Database, database_url: str, lane: Lane
+) -> None:
+    worker = HandWorker(database, counting())
+    assert claim(database, lane, worker.worker_id, TERMS) is not None
+    aged = "UPDATE strandline.lane SET leased_at = leased_at - interval '1 minute' RETURNING 1"
+    rows_of(database_url, aged)
+    with worker.engine.active.enter(lane):
+        assert hand_back(database, worker) == [], "it is being drained"
+    assert hand_back(database, HandWorker(database, counting())) == [], "not another worker's"
+    with psycopg.connect(database_url) as writer:
+        writer.execute("SELECT 1 FROM strandline.lane FOR UPDATE")
+        began = time.monotonic()
+        assert hand_back(database, worker) == []
+        assert time.monotonic() - began < 1, "a heartbeat must not wait for a lock"
+    assert hand_back(database, worker) == [("summary",)]
+    row = lane_row(database_url)
+    assert (row["holder"], row["crashes"]) == (None, 0)
+    assert HandWorker(database, counting()).drain(lane) == "drained"
+
+
+def hand_back(database: Database, worker: HandWorker) -> list[tuple[Any, ...]]:
+    held = {"worker_id": worker.worker_id} | worker.engine.active.params()
+    return database.fetch("hand_back_lanes", held)
+
+
+def test_what_arrives_while_a_lane_is_released_is_rung_for(
+    database: Database, database_url: str, settings: Settings, lane: Lane, memory: Memory
+) -> None:
+    """The narrowest gap: nothing is due any more, the release is not written yet, and a hint is refused."""
+    refused: list[Any] = []
+    other = HandWorker(database, counting())
+
+    class Gap(Database):
+        def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
+            if name == "release_lane" and not refused:
+                say(memory, "four")
+                refused.append(other.drain(lane))
+            return super().fetch(name, params, repeatable=repeatable)
+
+    gap = Gap.connect(ConnectionOptions.from_settings(database_url, settings))
+    worker = HandWorker(gap, counting())
+    assert worker.drain(lane) == "drained"
+    assert (refused, worker.rung) == (["taken"], [lane])
+    assert folded(database_url) == [1, 2, 3]
+    assert other.drain(worker.rung[0]) == "drained"
+    assert folded(database_url) == [1, 2, 3, 4]
+    gap.close()
+
+
+def test_a_stopping_worker_leaves_the_rest_to_others_at_once(
+    database: Database, database_url: str, lane: Lane
+) -> None:
+    worker = HandWorker(database, counting(), budget=1)
+    worker.stopping = True
+    assert worker.drain(lane) == "stopped"
+    assert folded(database_url) == [1], "the batch in hand is finished"
+    assert worker.rung == [lane]
+    assert lane_row(database_url)["holder"] is None
+
+
+def test_no_wake_up_is_lost(make_memory: MakeMemory, database: Database, database_url: str) -> None:
+    """Threads flush while two workers drain; no sweep makes up for a hint that nobody heeded."""
+    settings = load_settings(database_url=database_url, sweep_interval_seconds=3600.0)
+    runners = [BackgroundRunner(database, counting(), settings) for _ in range(2)]
+    for runner in runners:
+        runner.start()
+    sessions = ["a", "b"]
+    memories = [make_memory(name, memory_blocks=["summary"]) for name in sessions]
+
+    def flush(thread: int) -> None:
+        keys = identify_session("default", sessions[thread % 2], None)
+        for number in range(40):
+            memories[thread % 2].put({"role": "user", "content": f"{thread} {number}"})
+            flushed = database.run(flush_by_hand(keys.shard_key, keys.session_key, everything=True))
+            if flushed is not None:
+                runners[(thread + number) % 2].ring(flushed.lanes)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(flush, range(4)))
+    try:
+        wait_until(lambda: nothing_due(database_url), timeout=15, what="every wake-up to be heeded")
+    finally:
+        for runner in runners:
+            runner.stop()
+    assert rows_of(database_url, "SELECT sum(message_count) FROM strandline.flush_event") == [(160,)]
+    events = rows_of(
+        database_url, "SELECT from_seq FROM strandline.flush_event ORDER BY session_key, from_seq"
+    )
+    states = "SELECT state->'folded' FROM strandline.block_state ORDER BY scope_key, through_seq"
+    assert [seq for (seqs,) in rows_of(database_url, states) for seq in seqs] == [seq for (seq,) in events]
