@@ -11,8 +11,10 @@ import os
 import queue
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 
 from celery import Celery
+from kombu import Connection
 
 from strandline.schemas.broker import EXPIRY_SECONDS, celery_settings
 from strandline.schemas.lanes import Lane, queue_name
@@ -51,10 +53,8 @@ class Doorbell:
         if self._thread is None or os.getpid() != self._pid:
             return
         self._closing.set()
-        try:
+        with suppress(queue.Full):
             self._hints.put_nowait(None)
-        except queue.Full:
-            return
         self._thread.join(timeout_seconds)
 
     def _open(self) -> None:
@@ -62,6 +62,8 @@ class Doorbell:
         self._pid = os.getpid()
         self._app = Celery("strandline-doorbell", broker=self._broker_url, set_as_current=False)
         self._app.conf.update(celery_settings(self._settings))
+        # Kombu's own retries would block for six seconds where a broker refuses the connection.
+        self._app.conf.broker_transport_options["max_retries"] = 0
         self._hints: queue.Queue[Lane | None] = queue.Queue(MAX_WAITING)
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -74,20 +76,35 @@ class Doorbell:
                 self._thread.start()
 
     def _run(self) -> None:
+        connection: Connection | None = None
         while (lane := self._hints.get()) is not None:
-            name = queue_name(lane.stage)
             try:
-                self._app.send_task(
-                    name, args=lane.to_args(), queue=name, retry=False, expires=EXPIRY_SECONDS
-                )
+                # A connection of the thread's own: Celery's pools are kept by URL, also across a fork.
+                connection = connection or self._app.connection_for_write()
+                self._publish(connection, lane)
             except Exception as error:  # noqa: BLE001
                 # The outermost edge of this thread: transports raise what they like, also for a wrong URL.
                 logger.warning(
                     "broker away, hints dropped",
-                    extra={"action": "hints_dropped", "queue": name, "error": type(error).__name__},
+                    extra={"action": "hints_dropped", "stage": lane.stage, "error": type(error).__name__},
                 )
-                self._closing.wait(BACKOFF_SECONDS)
+                _release(connection)
+                connection = None
+                if self._closing.wait(BACKOFF_SECONDS):
+                    return
                 self._drop_waiting()
+        _release(connection)
+
+    def _publish(self, connection: Connection, lane: Lane) -> None:
+        name = queue_name(lane.stage)
+        self._app.send_task(
+            name,
+            args=lane.to_args(),
+            queue=name,
+            retry=False,
+            expires=EXPIRY_SECONDS,
+            producer=self._app.amqp.Producer(connection),
+        )
 
     def _drop_waiting(self) -> None:
         while not self._closing.is_set():
@@ -95,3 +112,10 @@ class Doorbell:
                 self._hints.get_nowait()
             except queue.Empty:
                 return
+
+
+def _release(connection: Connection | None) -> None:
+    """Close a connection that may be broken already."""
+    if connection is not None:
+        with suppress(Exception):
+            connection.release()

@@ -149,7 +149,7 @@ def _apply(
 
 
 def _postponement(shard_key: UUID, session_key: UUID, marks: Marks) -> dict[str, Any]:
-    """Plan again once half a flush more has come in; a user message lifts the postponement at once."""
+    """Plan again once half a flush more has come in; a user message or a tool result lifts it at once."""
     return {
         "shard_key": shard_key,
         "session_key": session_key,

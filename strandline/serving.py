@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Sequence
 
 from celery.platforms import SecurityWarning
+from celery.signals import worker_shutting_down
 
 from strandline.assembly import prepare_stages, stop_points
 from strandline.schemas.connections import ConnectionOptions
@@ -26,7 +28,7 @@ def run_worker(
     sweep: bool = True,
     log_level: str = "WARNING",
 ) -> int:
-    """Consume until SIGTERM or SIGINT; returns the exit code.
+    """Consume until SIGTERM or SIGINT; returns the exit code, 0 for an end that was asked for.
 
     Raises:
         StrandlineError: before consuming, if the database, its tables or a model are not as they must be.
@@ -55,7 +57,21 @@ def run_worker(
         )
         # Before the first hint comes: a lease is worth nothing without a heartbeat.
         consumer.start()
+        asked = _notice_end()
         worker.start()
-        return int(worker.exitcode or 0)
+        # Celery calls it a failure when Ctrl-C ends a worker.
+        return 0 if asked.is_set() else int(worker.exitcode or 0)
     finally:
         database.close()
+
+
+def _notice_end() -> threading.Event:
+    """Set once a signal asks the worker to end."""
+    asked = threading.Event()
+
+    def note(**_: object) -> None:
+        asked.set()
+
+    # weak=False: nothing else holds the function.
+    worker_shutting_down.connect(note, weak=False)
+    return asked

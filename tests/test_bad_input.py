@@ -247,7 +247,8 @@ def test_the_size_limits_are_settings(make_memory: MakeMemory, monkeypatch: pyte
     assert memory.put(user(metadata={"k": "x"})) == 1
 
 
-ANY_TEXT = st.text(st.characters(codec=None), max_size=30) | st.text(max_size=30)
+UNSTORABLE_TEXT = st.builds(str.__add__, st.text(max_size=5), st.sampled_from(["\x00", "\ud800", "\udfff."]))
+ANY_TEXT = st.text(st.characters(codec=None), max_size=30) | st.text(max_size=30) | UNSTORABLE_TEXT
 
 
 def test_any_text_is_stored_as_it_is_or_refused(make_memory: MakeMemory, database_url: str) -> None:

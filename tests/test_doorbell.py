@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -45,7 +46,11 @@ def some_lane(stage: str = "summary") -> Lane:
 
 
 def waiting(broker: redis.Redis, stage: str = "summary") -> int:
-    return int(broker.llen(queue_name(stage)))  # type: ignore[arg-type]
+    return int(broker.llen(queue_name(stage)))
+
+
+def has_hints(broker: redis.Redis, stage: str, count: int) -> bool:
+    return waiting(broker, stage) == count
 
 
 def test_a_hint_holds_ids_only(make_memory: MakeMemory, broker: redis.Redis, broker_url: str) -> None:
@@ -53,7 +58,7 @@ def test_a_hint_holds_ids_only(make_memory: MakeMemory, broker: redis.Redis, bro
     memory.put({"role": "user", "content": "my secret is herring"})
     memory.flush(all=True)
     for stage in ("extract", "summary", "vectors"):
-        wait_until(lambda stage=stage: waiting(broker, stage) == 1, timeout=5, what=f"the hint for {stage}")  # type: ignore[misc]
+        wait_until(partial(has_hints, broker, stage, 1), timeout=5, what=f"the hint for {stage}")
         raw = broker.lindex(queue_name(stage), 0)
         assert isinstance(raw, bytes)
         envelope = json.loads(raw)
@@ -99,7 +104,7 @@ def test_a_wrong_url_ends_nothing(url: str, settings: Settings) -> None:
     bell = Doorbell(settings, url)
     bell.ring([some_lane()])
     assert bell._thread is not None
-    wait_until(lambda: bell._hints.empty(), timeout=5, what="the hint to be taken")
+    wait_until(bell._hints.empty, timeout=5, what="the hint to be taken")
     bell.ring([some_lane()])
     assert bell._thread.is_alive()
     bell.close(timeout_seconds=5)
@@ -115,7 +120,7 @@ def test_hints_pass_again_when_the_broker_is_back(
         wait_until(lambda: waiting(broker) == 1, timeout=5, what="the first hint")
         proxy.down()
         bell.ring([some_lane() for _ in range(10)])
-        wait_until(lambda: bell._hints.empty(), timeout=10, what="the hints to be dropped")
+        wait_until(bell._hints.empty, timeout=10, what="the hints to be dropped")
         proxy.up()
 
         def passes() -> bool:
@@ -135,9 +140,12 @@ def test_close_publishes_what_is_waiting(settings: Settings, broker: redis.Redis
 
 def test_many_threads_ring_at_once(settings: Settings, broker: redis.Redis, broker_url: str) -> None:
     bell = Doorbell(settings, broker_url)
-    threads = [
-        threading.Thread(target=lambda: [bell.ring([some_lane()]) for _ in range(20)]) for _ in range(8)
-    ]
+
+    def ring() -> None:
+        for _time in range(20):
+            bell.ring([some_lane()])
+
+    threads = [threading.Thread(target=ring) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -145,18 +153,22 @@ def test_many_threads_ring_at_once(settings: Settings, broker: redis.Redis, brok
     bell.close(timeout_seconds=10)
     assert waiting(broker) == 160
     names = [thread.name for thread in threading.enumerate()]
-    assert names.count("strandline-doorbell") == 0
+    assert "strandline-doorbell" not in names
 
 
 FORKING = """
-import os, sys
+import os, sys, time
 from uuid import uuid4
+import redis
 from strandline.producers.doorbell import Doorbell
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import load_settings
 
 bell = Doorbell(load_settings(), sys.argv[1])
 bell.ring([Lane(uuid4(), uuid4(), 1, "summary")])
+with redis.Redis.from_url(sys.argv[1]) as broker:
+    while not broker.llen("strandline.summary"):
+        time.sleep(0.02)
 child = os.fork()
 bell.ring([Lane(uuid4(), uuid4(), 1, "merge" if child == 0 else "summary")])
 bell.close(timeout_seconds=5)

@@ -138,7 +138,7 @@ def test_a_flush_that_comes_second_does_nothing(
 def test_a_flush_planned_before_a_reset_does_nothing(
     memory: Memory, database: Database, database_url: str
 ) -> None:
-    """Marks can be as they were and yet not be the same log: the incarnation tells."""
+    """A reset moves the marks and renews the incarnation: what was planned from before is void."""
     assert step_through(database, flush_over_mark(KEYS.shard_key, KEYS.session_key), memory.reset) is None
     assert events(database_url) == []
     assert marks(database_url) == (13, 12, 0)

@@ -48,15 +48,21 @@ ASYNC_SCRIPT = """
     asyncio.run(main())
 """
 
+# Some come at the same moment, others while the server is starting or the tables are being made.
 THREADED_SCRIPT = """
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor, wait
     from strandline import Memory
 
     def put(number):
         return Memory.from_defaults("trip").put({"role": "user", "content": f"m{number}"})
 
-    with ThreadPoolExecutor(16) as threads:
-        assert sorted(threads.map(put, range(64))) == list(range(1, 65))
+    with ThreadPoolExecutor(200) as threads:
+        puts = [threads.submit(put, number) for number in range(8)]
+        while wait(puts, timeout=0.04, return_when="FIRST_COMPLETED").not_done:
+            if any(put.done() for put in puts):
+                break
+            puts.append(threads.submit(put, len(puts)))
+        assert sorted(put.result() for put in puts) == list(range(1, len(puts) + 1))
     print("all")
 """
 

@@ -20,6 +20,9 @@ from strandline import (
     SummaryMemoryBlock,
     VectorMemoryBlock,
 )
+from strandline.schemas.database import Database
+from strandline.schemas.flushing import deliver_idle, read_window
+from strandline.schemas.identity import identify_session
 from strandline.schemas.tokens import load_encoding
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
@@ -299,6 +302,27 @@ def test_searches_find_what_was_flushed_and_not_what_is_shown(
         assert f">{message.text}</message>" not in head
     found = [line for line in head.splitlines() if line.startswith("<message")]
     assert len(found) == len(set(found)), "each message once"
+
+
+def test_what_is_shown_takes_no_place_from_what_is_found(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """An idle delivery makes the window searchable; with one place, an older piece gets it all the same."""
+    block = VectorMemoryBlock(similarity_top_k=1)
+    memory = make_memory("s", memory_blocks=[block], consume="background")
+    memory.put_messages([user("The lighthouse was painted red and white."), user("And the boats are green.")])
+    memory.flush(all=True)
+    memory.put_messages([user("Is the lighthouse painted blue, the lighthouse?"), user("So be it.")])
+    keys = identify_session("default", "s", None)
+    marks, entries = database.run(read_window(keys.shard_key, keys.session_key))
+    assert marks is not None
+    assert database.run(deliver_idle(keys.shard_key, keys.session_key, marks, entries)) is not None
+    wait_until(lambda: nothing_due(database_url), timeout=30, what="everything to be consumed")
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.chunk WHERE from_seq > 2") != [(0,)]
+    context = memory.get("Is the lighthouse painted blue, the lighthouse?")
+    assert "painted red and white" in context[0].text
+    assert "painted blue" not in context[0].text
+    assert seqs(context) == [3, 4]
 
 
 @pytest.mark.parametrize("way", ["input", "message", "messages", "window"])

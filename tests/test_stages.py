@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, plain_text
 from strandline.pipelines.vectors import pack_vectors, unpack_vectors
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE
+from strandline.schemas.messages import Role
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import nothing_due, rows_of
 from tests.consuming import say
@@ -241,11 +243,11 @@ def test_a_pasted_file_does_not_crowd_out_the_rest(
 
 
 WORDS = st.text(st.sampled_from("ab \n海ж🌊"), max_size=4_000)
-ROLES = st.sampled_from(["user", "assistant"])
+ROLES: st.SearchStrategy[Role] = st.sampled_from(("user", "assistant"))
 
 
 @given(st.lists(st.tuples(ROLES, WORDS), max_size=6))
-def test_chunks_cover_every_turn_with_text_and_are_bounded(said: list[tuple[str, str]]) -> None:
+def test_chunks_cover_every_turn_with_text_and_are_bounded(said: list[tuple[Role, str]]) -> None:
     messages = [
         Message(role=role, content=text, seq=seq, created_at=datetime.now(UTC))
         for seq, (role, text) in enumerate(said, 1)
@@ -256,7 +258,7 @@ def test_chunks_cover_every_turn_with_text_and_are_bounded(said: list[tuple[str,
     assert {message.seq for message in messages if plain_text(message)} <= covered
     assert len({(chunk.from_seq, chunk.piece) for chunk in made}) == len(made)
     ranges = sorted({(chunk.from_seq, chunk.through_seq) for chunk in made})
-    assert all(one[1] < other[0] for one, other in zip(ranges, ranges[1:], strict=False))
+    assert all(one[1] < other[0] for one, other in pairwise(ranges))
     # No word is lost between the pieces.
     letters = "".join(plain_text(message) for message in messages)
     kept = "".join(chunk.text for chunk in made)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psycopg
 import pytest
@@ -51,8 +52,8 @@ def make_older(url: str, seconds: float, session_id: str = "s") -> None:
     )
 
 
-def events(url: str) -> list[tuple[str, int, int]]:
-    return rows_of(url, "SELECT cause, from_seq, through_seq FROM strandline.flush_event ORDER BY 2")  # type: ignore[return-value]
+def events(url: str) -> list[tuple[Any, ...]]:
+    return rows_of(url, "SELECT cause, from_seq, through_seq FROM strandline.flush_event ORDER BY 2")
 
 
 def watches(url: str) -> int:
@@ -128,8 +129,6 @@ def test_what_a_worker_is_just_writing_is_passed_over(
 
     def sweep(point: str) -> None:
         if point == "applying":
-            make_ripe_nowait = "SELECT 1 FROM strandline.due"
-            rows_of(database_url, make_ripe_nowait)
             began = time.monotonic()
             sweep_of(database, rung).tick()
             took.append(time.monotonic() - began)

@@ -31,6 +31,8 @@ def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Cele
     """A Celery application that knows the queues of ``stages``; it has no tasks yet."""
     app = Celery("strandline", broker=broker_url, set_as_current=False)
     app.conf.update(celery_settings(settings))
+    # Kombu's own retries would hold a thread for six seconds per hint where a broker refuses the connection.
+    app.conf.broker_transport_options["max_retries"] = 0
     app.conf.task_queues = [Queue(queue_name(stage)) for stage in stages]
     app.conf.worker_concurrency = settings.worker_concurrency
     # Threads, since the work is waiting for models: hundreds of calls in flight cost little memory.

@@ -28,9 +28,10 @@ DELETE FROM strandline.worker WHERE heartbeat_at < clock_timestamp() - interval 
 -- name: ring_due
 -- Lanes with work that nobody picked up: postpone the next look, and say which they are.
 -- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.
+-- (clock_timestamp() is volatile: compared with it, the index would be read to its end.)
 WITH ripe AS (
     SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq FROM strandline.due d
-    WHERE d.ring_at <= clock_timestamp() AND d.stage = ANY (%(stages)s::text[])
+    WHERE d.ring_at <= statement_timestamp() AND d.stage = ANY (%(stages)s::text[])
     ORDER BY d.ring_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), rung AS (
     UPDATE strandline.due d SET rings = d.rings + 1,
@@ -45,7 +46,7 @@ SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung
 -- name: ripe_watches
 -- Sessions that it is time to look at.  Nothing is locked: a flush is a compare-and-set.
 SELECT w.shard_key, w.session_key, w.watch_id, w.cause FROM strandline.watch w
-WHERE w.check_at <= clock_timestamp() ORDER BY w.check_at LIMIT %(limit)s
+WHERE w.check_at <= statement_timestamp() ORDER BY w.check_at LIMIT %(limit)s
 
 -- name: end_watch
 -- Looked at.

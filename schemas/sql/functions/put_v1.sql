@@ -147,7 +147,8 @@ BEGIN
         s.window_from := s.pinned_through + 1;
         s.flushed_through := s.pinned_through;
     END IF;
-    IF 'user' = ANY (p_roles) THEN
+    -- A new turn, or the result that a call waited for, makes new places to cut at.
+    IF p_roles && ARRAY['user', 'tool'] THEN
         s.replan_at_tokens := 0;
     END IF;
     crossed := s.pinned_tokens + s.window_tokens > greatest(s.flush_at_tokens, s.replan_at_tokens - 1);

@@ -1,0 +1,226 @@
+"""Query plans on a full database: what runs per put, per hint and per tick never reads a big table whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from strandline.deploy.stack import EmbeddedStack
+from strandline.schemas.identity import identify_session
+from strandline.schemas.lanes import STAGES
+from strandline.schemas.statements import statements
+from tests.conftest import TEMPLATE
+
+# 2,000 owners with a session each: 50 messages, 25 due rows in one lane, 10 batches and 10 facts; and one
+# owner with a long history.
+FILL = """
+CREATE TEMP TABLE owner AS
+    SELECT n, md5('owner' || n)::uuid AS shard_key, md5('session' || n)::uuid AS session_key,
+        md5('incarnation' || n)::uuid AS incarnation
+    FROM generate_series(1, 2000) AS n;
+UPDATE owner SET shard_key = %(shard_key)s, session_key = %(session_key)s WHERE n = 1;
+INSERT INTO strandline.session_owner (shard_key, namespace, session_id, owner_key)
+    SELECT session_key, 'default', 's' || n, shard_key FROM owner;
+INSERT INTO strandline.session (shard_key, session_key, incarnation, next_seq, token_limit, flush_at_tokens,
+        token_flush_size, namespace, session_id, tokenizer, pipelines, window_from, flushed_through)
+    SELECT shard_key, session_key, incarnation, 51, 3000, 2100, 300, 'default', 's' || n, 'o200k_base',
+        '{facts,summary,vectors}', 41, 40 FROM owner;
+INSERT INTO strandline.message (shard_key, session_key, seq, incarnation, id, role, tokens, digest,
+        envelope, created_at)
+    SELECT shard_key, session_key, seq, incarnation, 'm' || seq, 'user', 10, '\\x00', '{"c": "x"}', now()
+    FROM owner, generate_series(1, 50) AS seq;
+INSERT INTO strandline.flush_event (shard_key, session_key, from_seq, through_seq, event_id, incarnation,
+        cause, message_count, tokens, version)
+    SELECT shard_key, session_key, seq, seq, md5(session_key::text || seq)::uuid, incarnation, 'manual', 1,
+        10, 1 FROM owner, generate_series(1, 25) AS seq;
+INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq, scope_key,
+        event_id, incarnation, tokens, ring_at)
+    SELECT e.shard_key, e.session_key, g.generation_id, g.entry_stage, e.from_seq, e.through_seq,
+        e.session_key, e.event_id, e.incarnation, 10, now() - interval '1 minute' * random()
+    FROM strandline.flush_event e CROSS JOIN strandline.generation g WHERE g.pipeline = 'summary';
+INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage, holder, lease_epoch)
+    SELECT shard_key, scope_key, generation_id, stage,
+        CASE WHEN random() < 0.01 THEN md5(shard_key::text)::uuid END, 1
+    FROM (SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM strandline.due) AS lanes;
+INSERT INTO strandline.batch (shard_key, batch_id, scope_key, generation_id, stage, state, lease_epoch,
+        event_ids)
+    SELECT l.shard_key, gen_random_uuid(), l.scope_key, l.generation_id, l.stage, 'applied', 1,
+        ARRAY[gen_random_uuid()] FROM strandline.lane l, generate_series(1, 10);
+INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics, said_at)
+    SELECT o.shard_key, g.generation_id, gen_random_uuid(), 'fact ' || t.n,
+        ('\\x' || md5(random()::text))::bytea,
+        ARRAY['fact', t.n::text], '{}', now()
+    FROM owner o CROSS JOIN generate_series(1, 10) AS t (n) CROSS JOIN strandline.generation g
+    WHERE g.pipeline = 'facts';
+INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq, event_id,
+        batch_id, length, lexemes)
+    SELECT o.shard_key, g.generation_id, o.session_key, t.n, 0, t.n, gen_random_uuid(), gen_random_uuid(), 2,
+        'chunk:1 x:2' FROM owner o CROSS JOIN generate_series(1, 20) AS t (n)
+    CROSS JOIN strandline.generation g WHERE g.pipeline = 'vectors';
+INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
+    SELECT shard_key, session_key, 'idle', now() + interval '1 hour' * (random() - 0.01) FROM owner;
+INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
+    SELECT e.shard_key, e.event_id, g.generation_id, 'vectors', 'applied'
+    FROM strandline.flush_event e CROSS JOIN strandline.generation g WHERE g.pipeline = 'vectors';
+"""
+BIG = {"message", "due", "lane", "batch", "fact", "chunk", "session", "flush_event", "receipt", "watch"}
+KEYS = identify_session("default", "s1", None)
+
+
+@pytest.fixture(scope="module")
+def full(stack: EmbeddedStack) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to a database with some of everything, analysed."""
+    with psycopg.connect(stack.database_url, autocommit=True) as server:
+        server.execute(f"CREATE DATABASE full_of_rows TEMPLATE {TEMPLATE}")
+        url = stack.database_url.replace("/postgres?", "/full_of_rows?")
+        with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+            keys = {"shard_key": KEYS.shard_key, "session_key": KEYS.session_key}
+            connection.execute(FILL.encode(), keys)
+            connection.execute("VACUUM ANALYZE")
+            yield connection
+        server.execute("DROP DATABASE full_of_rows WITH (FORCE)")
+
+
+def session_lane(connection: psycopg.Connection[Any], pipeline: str = "summary") -> dict[str, Any]:
+    ((generation_id,),) = connection.execute(
+        "SELECT generation_id FROM strandline.generation WHERE pipeline = %s", (pipeline,)
+    ).fetchall()
+    return {
+        "shard_key": KEYS.shard_key,
+        "scope_key": KEYS.session_key,
+        "session_key": KEYS.session_key,
+        "generation_id": generation_id,
+        "stage": pipeline,
+    }
+
+
+def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]:
+    """What the statement is run with."""
+    lane = session_lane(connection)
+    lease = {"worker_id": UUID(int=1), "lease_epoch": 1}
+    ((event_id, batch_id),) = connection.execute(
+        "SELECT (SELECT event_id FROM strandline.due WHERE shard_key = %(shard_key)s LIMIT 1),"
+        " (SELECT batch_id FROM strandline.batch WHERE shard_key = %(shard_key)s LIMIT 1)",
+        lane,
+    ).fetchall()
+    events = {"event_ids": [event_id], "batch_id": batch_id, "outcome": "applied"}
+    match name:
+        case "claim_lane":
+            return lane | lease | {"dead_after_seconds": 5.0, "deadline_seconds": 600.0}
+        case "due_in_lane":
+            return lane | {"limit": 64}
+        case "ring_due":
+            return {"stages": list(STAGES), "limit": 200}
+        case "ripe_watches":
+            return {"limit": 200}
+        case "hand_back_lanes":
+            arrays: dict[str, Any] = {"shard_keys": [], "scope_keys": [], "generation_ids": [], "stages": []}
+            return lease | arrays
+        case "related_facts":
+            facts = session_lane(connection, "facts")
+            return facts | {"lexemes": ["fact"], "fingerprints": [b"x"], "limit": 60}
+        case "read":
+            return lane | {"pipelines": ["facts", "summary", "vectors"], "tail_rows": 100, "max_facts": 50}
+        case "history":
+            return lane | {"after_seq": 10, "page_size": 500}
+        case "search_chunks":
+            vectors = session_lane(connection, "vectors")
+            ranking = {"embedding": None, "lexemes": ["x"], "vector_weight": 0.5, "similarity_cutoff": 0.0}
+            return vectors | ranking | {"visible_from": 41, "top_k": 5}
+        case "range_messages":
+            return lane | {"from_seq": 1, "through_seq": 10}
+        case "store_answer":
+            answer = {"step": "s", "model": "m", "prompt_hash": "p", "body": b"x", "seconds": 0.1}
+            return lane | lease | events | answer | {"input_tokens": 1, "output_tokens": 1}
+        case "close_batch":
+            return lane | events | {"state": "applied"}
+    return lane | lease | events | {"dead_after_seconds": 5.0, "deadline_seconds": 600.0}
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claim_lane",
+        "open_lane",
+        "hold_lane",
+        "renew_lane",
+        "hand_back_lanes",
+        "clear_void",
+        "open_batch",
+        "due_in_lane",
+        "lane_has_work",
+        "batch_events",
+        "hold_events",
+        "finish_events",
+        "store_answer",
+        "stored_answer",
+        "close_batch",
+        "range_messages",
+        "related_facts",
+        "ring_due",
+        "ripe_watches",
+        "plan_window",
+        "read",
+        "history",
+        "search_chunks",
+    ],
+)
+def test_no_big_table_is_read_whole(name: str, full: psycopg.Connection[Any]) -> None:
+    sql = statements("strandline")[name]
+    wanted = parameters(full, name) | ({"step": "s"} if name == "stored_answer" else {})
+    with full.transaction(force_rollback=True):
+        explained = full.execute(
+            b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql.encode(), wanted
+        ).fetchall()
+    plan = explained[0][0][0]["Plan"]
+    scanned = {node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan"}
+    assert scanned & BIG == set(), f"{name} scans {scanned}"
+    pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    # Dozens for the most part; ringing rewrites its two hundred rows and their index entries.
+    assert pages < (10_000 if name == "ring_due" else 500), f"{name} touches {pages} pages"
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "column"),
+    [
+        ("ring_due", "due", "ring_at"),
+        ("ripe_watches", "watch", "check_at"),
+    ],
+)
+def test_looking_for_what_is_not_there_yet_costs_nothing(
+    name: str, table: str, column: str, full: psycopg.Connection[Any]
+) -> None:
+    """Each worker looks every second, so work that waits for its time must not be read each time."""
+    with full.transaction(force_rollback=True):
+        full.execute(f"UPDATE strandline.{table} SET {column} = {column} + interval '2 hours'".encode())
+        sql = b"EXPLAIN (ANALYZE, FORMAT JSON) " + statements("strandline")[name].encode()
+        plan = full.execute(sql, parameters(full, name)).fetchall()[0][0][0]["Plan"]
+        assert sum(node.get("Rows Removed by Filter", 0) for node in nodes(plan)) == 0
+
+
+def test_a_ring_looks_at_no_more_than_its_share(full: psycopg.Connection[Any]) -> None:
+    with full.transaction(force_rollback=True):
+        sql = statements("strandline")["ring_due"].encode()
+        rows = full.execute(sql, {"stages": list(STAGES), "limit": 200}).fetchall()
+        assert 1 <= len(rows) <= 200
+        touched = "SELECT count(*) FROM strandline.due WHERE rings > 0"
+        assert full.execute(touched).fetchall() == [(200,)]
+        soonest = "SELECT min(ring_at) > clock_timestamp() FROM strandline.due WHERE rings > 0"
+        assert full.execute(soonest).fetchall() == [(True,)]
+
+
+def test_a_long_lane_is_batched_from_its_beginning(full: psycopg.Connection[Any]) -> None:
+    rows = full.execute(
+        statements("strandline")["due_in_lane"].encode(), session_lane(full) | {"limit": 64}
+    ).fetchall()
+    assert [row[1:] for row in rows] == [(10, False)] * 25

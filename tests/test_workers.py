@@ -1,0 +1,217 @@
+"""Worker processes: what they serve, how they end, and how the others go on without them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from strandline import Memory
+from strandline.pipelines.verification import verify
+from strandline.schemas.database import Database
+from strandline.schemas.lanes import STAGES
+from tests.broker_proxy import BrokerProxy
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.model_server import ModelServer, RecordedRequest
+
+MakeMemory = Callable[..., Memory]
+
+
+def environment(server: ModelServer, key: str = "unused", **settings: str) -> dict[str, str]:
+    """The stand-in as text model, under a key that tells workers apart, and quick reactions."""
+    return {
+        "OPENAI_BASE_URL": server.base_url,
+        "OPENAI_API_KEY": key,
+        "STRANDLINE_EMBEDDING_BACKEND": "local",
+        "STRANDLINE_HEARTBEAT_INTERVAL_SECONDS": "0.3",
+        "STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "1.5",
+        "STRANDLINE_SWEEP_INTERVAL_SECONDS": "0.3",
+        "STRANDLINE_RETRY_BASE_SECONDS": "0.2",
+        "STRANDLINE_RETRY_MAX_SECONDS": "1",
+    } | settings
+
+
+def converse(
+    make_memory: MakeMemory, sessions: int, events: int, *, about: str = "harbour", **options: Any
+) -> None:
+    for number in range(sessions):
+        memory = make_memory(f"s{number}", user_id=f"u{number}", **options)
+        for event in range(events):
+            memory.put({"role": "user", "content": f"{about} {event} of {number} was fine"})
+            memory.flush(all=True)
+
+
+def check_done_once(database: Database, url: str, events: int) -> None:
+    receipts = "SELECT stage, count(*) FROM strandline.receipt WHERE outcome = 'applied' GROUP BY 1"
+    assert dict(rows_of(url, receipts)) == dict.fromkeys(STAGES, events)
+    assert rows_of(url, "SELECT count(*) FROM strandline.fact WHERE live") == [(events,)]
+    assert rows_of(url, "SELECT count(*) FROM strandline.chunk") == [(events,)]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_worker_serves_the_queues_it_is_given(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    start_worker("--queues", "extract,vectors", **environment(model_server))
+    converse(make_memory, 2, 3, broker_url=broker_url)
+    left = "SELECT stage, count(*) FROM strandline.due GROUP BY 1 ORDER BY 1"
+    wait_until(
+        lambda: rows_of(database_url, left) == [("merge", 6), ("summary", 6)],
+        timeout=15,
+        what="its stages to be done",
+    )
+    assert rows_of(database_url, "SELECT stages FROM strandline.worker") == [(["extract", "vectors"],)]
+    start_worker("--queues", "strandline.merge,summary", **environment(model_server))
+    wait_until(lambda: nothing_due(database_url), timeout=15, what="the other worker to do the rest")
+    check_done_once(database, database_url, 6)
+
+
+def test_two_workers_share_the_work(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    model_server.behave(latency=0.1)
+    for key in ("first", "second"):
+        start_worker("--concurrency", "2", **environment(model_server, key))
+    converse(make_memory, 12, 2, broker_url=broker_url)
+    wait_until(lambda: nothing_due(database_url), timeout=30, what="both to finish")
+    check_done_once(database, database_url, 24)
+    calls = [request.authorization for request in model_server.requests]
+    assert min(calls.count("Bearer first"), calls.count("Bearer second")) > len(calls) / 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_is_told_to_end_while_the_model_hangs_ends_in_time(
+    number: signal.Signals,
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    model_server.behave(hang=True)
+    worker = start_worker(**environment(model_server, STRANDLINE_MODEL_TIMEOUT_SECONDS="2"))
+    converse(make_memory, 3, 2, broker_url=broker_url)
+    wait_until(lambda: len(model_server.requests) >= 3, timeout=15, what="calls to be in flight")
+    began = time.monotonic()
+    worker.process.send_signal(number)
+    assert worker.process.wait(15) == 0, "".join(worker.output)
+    assert time.monotonic() - began < 8
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
+    assert rows_of(database_url, "SELECT max(crashes) FROM strandline.lane") == [(0,)]
+
+
+def test_the_others_take_over_from_a_killed_worker_within_seconds(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """It dies in the middle of model calls; the other one has been there all the time."""
+    dead = threading.Event()
+    waiting = threading.Semaphore(0)
+
+    def respond(request: RecordedRequest) -> None:
+        if request.authorization == "Bearer doomed":
+            waiting.release()
+            dead.wait(20)
+
+    model_server.behave(responder=respond)
+    doomed = start_worker(**environment(model_server, "doomed"))
+    converse(make_memory, 4, 3, broker_url=broker_url)
+    assert waiting.acquire(timeout=15)
+    start_worker(**environment(model_server, "heir"))
+    doomed.kill()
+    dead.set()
+    began = time.monotonic()
+    wait_until(lambda: nothing_due(database_url), timeout=25, what="the heir to finish")
+    assert time.monotonic() - began < 15, "1.5 s until it counts as dead, and some seconds of sweeping"
+    check_done_once(database, database_url, 12)
+
+
+def test_work_resumes_by_itself_once_the_model_is_back(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    model_server.behave(status=503)
+    start_worker(**environment(model_server))
+    converse(make_memory, 2, 2, broker_url=broker_url)
+    postponed = "SELECT count(*) FROM strandline.lane WHERE postponements >= 2"
+    wait_until(lambda: rows_of(database_url, postponed) != [(0,)], timeout=25, what="a second try in vain")
+    model_server.behave()
+    wait_until(lambda: nothing_due(database_url), timeout=25, what="the sweep to try again")
+    check_done_once(database, database_url, 4)
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+
+
+def test_a_broker_that_goes_and_comes_back_costs_seconds(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    with BrokerProxy(broker_url) as proxy, redis.Redis.from_url(broker_url) as broker:
+        worker = start_worker(**environment(model_server, STRANDLINE_BROKER_URL=proxy.url))
+        converse(make_memory, 1, 1, about="boat", broker_url=proxy.url)
+        wait_until(lambda: nothing_due(database_url), timeout=15, what="the first event")
+        proxy.down()
+        converse(make_memory, 3, 2, broker_url=proxy.url)
+        broker.flushdb()
+        assert worker.process.poll() is None
+        proxy.up()
+        began = time.monotonic()
+        wait_until(lambda: nothing_due(database_url), timeout=40, what="the sweep to ring again")
+        assert time.monotonic() - began < 25
+        check_done_once(database, database_url, 7)
+        assert worker.stop() == 0
+
+
+def test_a_worker_logs_nothing_that_users_said(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """Whatever the model does with it, and at the most talkative level."""
+
+    def respond(request: RecordedRequest) -> str | None:
+        prompt = json.dumps(request.body)
+        return "zyzzyva, no JSON" if "zyzzyva" in prompt else None
+
+    model_server.behave(responder=respond)
+    worker = start_worker("--log-level", "DEBUG", **environment(model_server, "sk-zyzzyva-key"))
+    memory = make_memory("s", broker_url=broker_url)
+    memory.put({"role": "user", "content": "my word is zyzzyva"})
+    memory.flush(all=True)
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="its end")
+    assert len(rows_of(database_url, "SELECT 1 FROM strandline.dead_letter")) == 2
+    worker.stop()
+    assert worker.output
+    assert "zyzzyva" not in "".join(worker.output)
+    reasons = rows_of(database_url, "SELECT reason FROM strandline.dead_letter")
+    assert "zyzzyva" not in str(reasons)
