@@ -172,17 +172,19 @@ class EmbeddedPostgres:
         return _READINESS.get(asked.returncode, "silent")
 
     def _forget_foreign_pid(self, *, others: bool) -> None:
-        """Remove a pid file whose number Postgres would wrongly take for a running server's.
+        """Remove lock files whose number Postgres would wrongly take for a running server's.
 
         That is a zombie's, where nobody collects the dead (containers without an init), or another
         program's, as after a container's restart.  In the second case the server may also live where its
         process id cannot be seen, in another container, so nothing is removed while there are other users.
         """
-        lines = self._pid_file_lines()
-        if not lines or self._is_our_server(int(lines[0])):
-            return
-        if not is_running(int(lines[0])) or not others:
-            (self.data_dir / "postmaster.pid").unlink(missing_ok=True)
+        socket_lock = self._socket_dir() / f".s.PGSQL.{PORT}.lock"
+        for lock in (socket_lock, self.data_dir / "postmaster.pid"):
+            lines = _lock_lines(lock)
+            if not lines or self._is_our_server(int(lines[0])):
+                continue
+            if not is_running(int(lines[0])) or not others:
+                lock.unlink(missing_ok=True)
 
     def _leave_and_end_if_last(self) -> None:
         self._use.leave()
@@ -205,11 +207,7 @@ class EmbeddedPostgres:
         return socket_directory(self.data_dir, account=self._account)
 
     def _pid_file_lines(self) -> list[str]:
-        try:
-            lines = (self.data_dir / "postmaster.pid").read_text().splitlines()
-        except OSError:
-            return []
-        return lines if lines and lines[0].isdigit() else []
+        return _lock_lines(self.data_dir / "postmaster.pid")
 
     def _is_our_server(self, pid: int) -> bool:
         return is_running(pid) and command_name(pid) == "postgres" and works_in(pid, self.data_dir)
@@ -226,3 +224,12 @@ class EmbeddedPostgres:
         fatal = [line for line in lines if "FATAL" in line or "PANIC" in line]
         reason = f" It said: {fatal[-1]}" if fatal else ""
         return f"The embedded Postgres did not start; its log is {self.log_path}.{reason}"
+
+
+def _lock_lines(lock: Path) -> list[str]:
+    """The lines of one of Postgres' lock files, the first of them a process id; none without such a file."""
+    try:
+        lines = lock.read_text().splitlines()
+    except OSError:
+        return []
+    return lines if lines and lines[0].isdigit() else []

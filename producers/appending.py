@@ -16,7 +16,7 @@ from strandline.schemas.errors import (
     StrandlineError,
     UnknownPipelineError,
 )
-from strandline.schemas.flushing import Flushed, flush_over_mark
+from strandline.schemas.flushing import Flushed, flush_at_put
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.messages import Message, PreparedMessage, PutLimits, prepare, with_tokens
 from strandline.schemas.operations import Fetch, Operation, Row, Run
@@ -97,11 +97,12 @@ def append(request: Append, *, in_callers_transaction: bool) -> Operation[Append
     """
     tokens: list[int] = yield from _count(request)
     messages = [with_tokens(m, tokens=t) for m, t in zip(request.messages, tokens, strict=True)]
-    seqs, crossed = yield from _put(request, messages)
+    seqs, window = yield from _put(request, messages)
     flushed = None
-    if crossed:
+    if window is not None:
+        identity = request.identity
         try:
-            flushed = yield from flush_over_mark(request.identity.shard_key, request.identity.session_key)
+            flushed = yield from flush_at_put(identity.shard_key, identity.session_key, window)
         except StrandlineError as error:
             if in_callers_transaction:
                 raise
@@ -120,13 +121,14 @@ def _count(request: Append) -> Operation[list[int]]:
     return counted
 
 
-def _put(request: Append, messages: Sequence[PreparedMessage]) -> Operation[tuple[list[int], bool]]:
+def _put(request: Append, messages: Sequence[PreparedMessage]) -> Operation[tuple[list[int], str | None]]:
+    """The seqs; and what the flush is planned from, if the put crossed the mark."""
     params = _parameters(request, messages)
     rows: list[Row] = yield Fetch("put", params)
     if rows[0][0] == "unclaimed":
         yield from _claim(request.identity)
         rows = yield Fetch("put", {**params, "claimed": True})
-    status, detail, seqs, crossed = rows[0]
+    status, detail, seqs, window = rows[0]
     if status == "conflict":
         raise ConflictError(
             f"Message id {detail!r} was used before in session {request.identity.session_id!r}, with other"
@@ -137,7 +139,7 @@ def _put(request: Append, messages: Sequence[PreparedMessage]) -> Operation[tupl
             f"No worker has registered {detail} in this database, so what is flushed would never be derived."
             " Start a worker that serves it (`strandline worker`), or leave the block out of memory_blocks."
         )
-    return seqs, crossed
+    return seqs, window
 
 
 def _claim(identity: SessionIdentity) -> Operation[None]:

@@ -1,7 +1,7 @@
-"""The doorbell: tells workers, through the broker, that a lane has work.
+"""The doorbell: tells workers, through the broker, that lanes have work.
 
-It never slows or fails a put: hints go through a bounded queue to a thread that publishes them, and are
-dropped when the broker is away.  The event rows are the outbox; the sweep rings for what nobody heard.
+It never slows or fails whoever rings: hints go through a bounded queue to a thread that publishes them, and
+are dropped when the broker is away.  The event rows are the outbox; the sweep rings for what nobody heard.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from uuid import uuid4
 
 from celery import Celery
-from kombu import Connection
+from kombu import Connection, Producer
 
 from strandline.schemas.broker import EXPIRY_SECONDS, celery_settings
 from strandline.schemas.lanes import Lane, queue_name
@@ -23,6 +24,11 @@ from strandline.schemas.settings import Settings
 logger = logging.getLogger("strandline.doorbell")
 
 MAX_WAITING = 10_000
+
+# Hints are gathered for so long: a lane that is rung for again and again, as while one session is filled
+# fast, gets one hint.  Publishing takes Python's lock for about 0.3 ms a hint, which the putting threads
+# of the process need: without gathering, the p99 of puts that flush at every third message was doubled.
+GATHER_SECONDS = 0.01
 
 # After a failed publish nothing is tried for so long: each try may block for the connect time-out.
 BACKOFF_SECONDS = 2.0
@@ -62,8 +68,6 @@ class Doorbell:
         self._pid = os.getpid()
         self._app = Celery("strandline-doorbell", broker=self._broker_url, set_as_current=False)
         self._app.conf.update(celery_settings(self._settings))
-        # Kombu's own retries would block for six seconds where a broker refuses the connection.
-        self._app.conf.broker_transport_options["max_retries"] = 0
         self._hints: queue.Queue[Lane | None] = queue.Queue(MAX_WAITING)
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -77,41 +81,58 @@ class Doorbell:
 
     def _run(self) -> None:
         connection: Connection | None = None
-        while (lane := self._hints.get()) is not None:
+        while lanes := self._gather():
             try:
                 # A connection of the thread's own: Celery's pools are kept by URL, also across a fork.
                 connection = connection or self._app.connection_for_write()
-                self._publish(connection, lane)
+                self._publish(connection, lanes)
             except Exception as error:  # noqa: BLE001
                 # The outermost edge of this thread: transports raise what they like, also for a wrong URL.
                 logger.warning(
                     "broker away, hints dropped",
-                    extra={"action": "hints_dropped", "stage": lane.stage, "error": type(error).__name__},
+                    extra={"action": "hints_dropped", "lanes": len(lanes), "error": type(error).__name__},
                 )
                 _release(connection)
                 connection = None
                 if self._closing.wait(BACKOFF_SECONDS):
                     return
-                self._drop_waiting()
+                self._take_waiting()
         _release(connection)
 
-    def _publish(self, connection: Connection, lane: Lane) -> None:
-        name = queue_name(lane.stage)
-        self._app.send_task(
-            name,
-            args=lane.to_args(),
-            queue=name,
-            retry=False,
-            expires=EXPIRY_SECONDS,
-            producer=self._app.amqp.Producer(connection),
-        )
+    def _gather(self) -> Collection[Lane]:
+        """Wait for a hint, then a moment for more; each lane once.  Nothing: the doorbell is closing."""
+        if (lane := self._hints.get()) is None:
+            return ()
+        self._closing.wait(GATHER_SECONDS)
+        return dict.fromkeys([lane, *self._take_waiting()])
 
-    def _drop_waiting(self) -> None:
-        while not self._closing.is_set():
-            try:
-                self._hints.get_nowait()
-            except queue.Empty:
-                return
+    def _take_waiting(self) -> list[Lane]:
+        taken: list[Lane] = []
+        with suppress(queue.Empty):
+            while True:
+                if (lane := self._hints.get_nowait()) is None:
+                    # For the next look: it ends the thread.
+                    self._hints.put_nowait(None)
+                    break
+                taken.append(lane)
+        return taken
+
+    def _publish(self, connection: Connection, lanes: Iterable[Lane]) -> None:
+        producer = Producer(connection)
+        for lane in lanes:
+            name = queue_name(lane.stage)
+            # What Celery's send_task makes as well, without what it looks up for each message.
+            message = self._app.amqp.as_task_v2(
+                uuid4().hex, name, lane.to_args(), {}, expires=EXPIRY_SECONDS, argsrepr="", kwargsrepr=""
+            )
+            producer.publish(
+                message.body,
+                headers=message.headers,
+                routing_key=name,
+                serializer="json",
+                delivery_mode="transient",
+                **message.properties,
+            )
 
 
 def _release(connection: Connection | None) -> None:

@@ -31,6 +31,8 @@ def celery_settings(settings: Settings) -> dict[str, Any]:
             "socket_connect_timeout": 3,
             "socket_keepalive": True,
             "health_check_interval": 25,
+            # Kombu's own retries would hold a thread for six seconds where a broker refuses the connection.
+            "max_retries": 0,
             # Above its limit late acknowledgements fail and tasks run twice.
             "max_connections": 2 * settings.worker_concurrency + 10,
         },

@@ -24,7 +24,12 @@ from strandline.schemas.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How to connect and how long to wait, in seconds; ``pool_size`` counts connections."""
+    """How to connect and how long to wait, in seconds; ``pool_size`` counts connections.
+
+    ``durable=False`` commits without waiting for the disk (Postgres's ``synchronous_commit = off``): what
+    is lost when the server dies is the last moment's commits, whole and in order.  For workers, whose
+    every write but a model's answer is made again from what is due.
+    """
 
     url: str
     schema: str
@@ -33,10 +38,11 @@ class ConnectionOptions:
     connect_timeout: float
     statement_timeout: float
     idle_in_transaction_timeout: float = 15.0
+    durable: bool = True
 
     @classmethod
     def from_settings(
-        cls, url: str, settings: Settings, *, pool_size: int | None = None
+        cls, url: str, settings: Settings, *, pool_size: int | None = None, durable: bool = True
     ) -> ConnectionOptions:
         return cls(
             url=psycopg_url(url),
@@ -45,19 +51,22 @@ class ConnectionOptions:
             pool_timeout=settings.pool_timeout_seconds,
             connect_timeout=settings.connect_timeout_seconds,
             statement_timeout=settings.statement_timeout_seconds,
+            durable=durable,
         )
 
     def connect_arguments(self) -> dict[str, Any]:
         """Keyword arguments for psycopg: autocommit, since every statement stands alone."""
-        milliseconds = {
+        options: dict[str, int | str] = {
             "statement_timeout": int(self.statement_timeout * 1000),
             "idle_in_transaction_session_timeout": int(self.idle_in_transaction_timeout * 1000),
         }
+        if not self.durable:
+            options["synchronous_commit"] = "off"
         return {
             "autocommit": True,
             "connect_timeout": max(2, int(self.connect_timeout)),
             "application_name": "strandline",
-            "options": " ".join(f"-c {name}={value}" for name, value in milliseconds.items()),
+            "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
             "keepalives_idle": 30,
         }
 

@@ -51,6 +51,18 @@ def flush_over_mark(shard_key: UUID, session_key: UUID) -> Operation[Flushed | N
     marks, entries = yield from read_window(shard_key, session_key)
     if marks is None or marks.pinned_tokens + marks.window_tokens <= marks.flush_at_tokens:
         return None
+    return (yield from _flush_threshold(shard_key, session_key, marks, entries))
+
+
+def flush_at_put(shard_key: UUID, session_key: UUID, window: str) -> Operation[Flushed | None]:
+    """Flush as a put that crossed the mark found the session (the JSON of ``window_v1``); None as above."""
+    marks, entries = _parse_window(window)
+    return (yield from _flush_threshold(shard_key, session_key, marks, entries))
+
+
+def _flush_threshold(
+    shard_key: UUID, session_key: UUID, marks: Marks, entries: Sequence[Entry]
+) -> Operation[Flushed | None]:
     plan = plan_threshold(
         entries,
         flushed_through=marks.flushed_through,
@@ -102,16 +114,17 @@ def deliver_idle(
 def read_window(shard_key: UUID, session_key: UUID) -> Operation[tuple[Marks | None, list[Entry]]]:
     """The marks and the window's entries, in one snapshot; no marks if there is no such session."""
     rows: list[Row] = yield Fetch("plan_window", {"shard_key": shard_key, "session_key": session_key})
-    if not rows:
-        return None, []
-    seen: dict[str, Any] = json.loads(rows[0][5])
-    seen["incarnation"] = UUID(seen["incarnation"])
-    return Marks(**seen), [_entry(row) for row in rows[1:]]
+    return _parse_window(rows[0][0]) if rows[0][0] is not None else (None, [])
 
 
-def _entry(row: Row) -> Entry:
-    seq, role, tokens, calls, answers, _marks = row
-    return Entry(seq, role, tokens, tuple(json.loads(calls)) if calls else (), answers)
+def _parse_window(window: str) -> tuple[Marks, list[Entry]]:
+    seen: dict[str, Any] = json.loads(window)
+    seen["marks"]["incarnation"] = UUID(seen["marks"]["incarnation"])
+    entries = [
+        Entry(seq, role, tokens, tuple(calls or ()), answers)
+        for seq, role, tokens, calls, answers in seen["entries"]
+    ]
+    return Marks(**seen["marks"]), entries
 
 
 def _apply(

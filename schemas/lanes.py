@@ -7,6 +7,7 @@ is done in order for one scope, and what a doorbell message names.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
@@ -48,6 +49,10 @@ class Lane:
     @classmethod
     def from_args(cls, shard_key: str, scope_key: str, generation_id: int, stage: str) -> Lane:
         return cls(UUID(shard_key), UUID(scope_key), generation_id, stage)
+
+
+# Tells whoever serves these lanes that they have work; returns at once and never fails.
+Ring = Callable[[Iterable[Lane]], None]
 
 
 def pipeline_of(stage: str) -> str:

@@ -23,7 +23,8 @@ _FILES = (
 )
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _QUALIFIER = re.compile(r"\bstrandline\.")
-FUNCTIONS = ("put_v1", "flush_v1", "reset_v1")
+# In an order in which each finds what it calls.
+FUNCTIONS = ("window_v1", "put_v1", "flush_v1", "reset_v1")
 
 
 @cache

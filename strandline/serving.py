@@ -10,11 +10,12 @@ from celery.platforms import SecurityWarning
 from celery.signals import worker_shutting_down
 
 from strandline.assembly import prepare_stages, stop_points
+from strandline.producers.doorbell import Doorbell
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import queue_name
 from strandline.schemas.settings import Settings
-from strandline.workers.app import make_app, ringer, serve
+from strandline.workers.app import make_app, serve
 from strandline.workers.consumer import Consumer
 
 
@@ -35,13 +36,12 @@ def run_worker(
     """
     if concurrency is not None:
         settings = settings.model_copy(update={"worker_concurrency": concurrency})
-    database = Database.connect(ConnectionOptions.from_settings(database_url, settings))
+    database = Database.connect(ConnectionOptions.from_settings(database_url, settings, durable=False))
     try:
         built = prepare_stages(database, settings, stages)
         app = make_app(settings, broker_url, list(built))
-        consumer = Consumer(
-            database, built, settings, ring=ringer(app), with_sweep=sweep, reach=stop_points()
-        )
+        bell = Doorbell(settings, broker_url)
+        consumer = Consumer(database, built, settings, ring=bell.ring, with_sweep=sweep, reach=stop_points())
         serve(app, consumer, list(built))
         # Celery warns that root may be handed pickled code; only JSON is accepted here.
         warnings.filterwarnings("ignore", category=SecurityWarning)
@@ -60,6 +60,7 @@ def run_worker(
         asked = _notice_end()
         worker.start()
         # Celery calls it a failure when Ctrl-C ends a worker.
+        bell.close()
         return 0 if asked.is_set() else int(worker.exitcode or 0)
     finally:
         database.close()

@@ -60,7 +60,7 @@ class HandWorker:
             terms=self.terms,
             retry=self.retry,
             batch_token_budget=self.budget,
-            ring=self.rung.append,
+            ring=self.rung.extend,
             stopping=lambda: self.stopping,
             reach=self.reach,
         )

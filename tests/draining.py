@@ -20,7 +20,7 @@ def drain_everything(
         database,
         prepare_stages(database, settings, stages),
         settings,
-        ring=lambda _lane: None,
+        ring=lambda _lanes: None,
         with_sweep=False,
     )
     consumer.start()

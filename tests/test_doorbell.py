@@ -18,9 +18,8 @@ import redis
 from strandline import Memory
 from strandline.producers import doorbell
 from strandline.producers.doorbell import MAX_WAITING, Doorbell
-from strandline.schemas.lanes import STAGES, Lane, queue_name
+from strandline.schemas.lanes import Lane, queue_name
 from strandline.schemas.settings import Settings, load_settings
-from strandline.workers.app import make_app, ringer
 from tests.broker_proxy import BrokerProxy
 from tests.conftest import rows_of, wait_until
 
@@ -184,10 +183,13 @@ def test_a_forked_child_rings_by_itself(broker: redis.Redis, broker_url: str) ->
     assert waiting(broker, "merge") == 1
 
 
-def test_a_workers_hint_never_fails_its_work(settings: Settings) -> None:
-    for url in (NOBODY, "nonsense://here"):
-        ring = ringer(make_app(settings, url, STAGES))
-        began = time.perf_counter()
-        for _time in range(200):
-            ring(some_lane())
-        assert time.perf_counter() - began < 5, "after a failure the next ones are dropped untried"
+def test_a_lane_rung_for_again_and_again_gets_one_hint(
+    settings: Settings, broker: redis.Redis, broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "GATHER_SECONDS", 0.5)
+    bell = Doorbell(settings, broker_url)
+    lane, other = some_lane(), some_lane()
+    for _time in range(50):
+        bell.ring([lane, other])
+    bell.close(timeout_seconds=5)
+    assert waiting(broker) == 2

@@ -162,7 +162,8 @@ def test_postgres_recovers_what_was_committed_before_it_was_killed(postgres: Emb
     with subprocess.Popen(
         ["sleep", "60"], user=postgres.data_dir.stat().st_uid if os.geteuid() == 0 else None
     ) as stranger:
-        pid_file.write_text("\n".join([str(stranger.pid), *lines[1:]]) + "\n")
+        for lock in (pid_file, postgres.data_dir / ".s.PGSQL.5432.lock"):
+            lock.write_text("\n".join([str(stranger.pid), *lines[1:]]) + "\n")
         assert query(postgres.start(), "SELECT n FROM kept") == "7"
         stranger.kill()
 

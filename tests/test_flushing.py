@@ -253,7 +253,7 @@ def test_a_crossing_put_leaves_a_watch_for_the_case_that_it_dies(
 ) -> None:
     memory.put({"role": "user", "content": "crossing"})
     watches = (
-        "SELECT check_at <= clock_timestamp() + interval '3 s' FROM strandline.watch WHERE cause = 'overdue'"
+        "SELECT check_at <= clock_timestamp() + interval '4 s' FROM strandline.watch WHERE cause = 'overdue'"
     )
     assert rows_of(database_url, watches) == [(True,)]
 

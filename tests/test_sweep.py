@@ -28,7 +28,7 @@ MakeMemory = Callable[..., Memory]
 def sweep_of(
     database: Database, rung: list[Lane], *, stages: Sequence[str] = STAGES, batch_size: int = 200
 ) -> Sweep:
-    return Sweep(database, ring=rung.append, stages=stages, batch_size=batch_size)
+    return Sweep(database, ring=rung.extend, stages=stages, batch_size=batch_size)
 
 
 def make_ripe(url: str) -> None:

@@ -7,7 +7,6 @@ twice, changes nothing but the time at which the work is done.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from celery import Celery, Task
 from celery.signals import worker_process_shutdown, worker_shutdown, worker_shutting_down
 from kombu import Queue
 
-from strandline.schemas.broker import EXPIRY_SECONDS, celery_settings
+from strandline.schemas.broker import celery_settings
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane, queue_name
 from strandline.schemas.settings import Settings
@@ -23,47 +22,16 @@ from strandline.workers.consumer import Consumer
 
 logger = logging.getLogger("strandline.workers")
 
-# After a failed publish nothing is tried for so long.
-BACKOFF_SECONDS = 2.0
-
 
 def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Celery:
     """A Celery application that knows the queues of ``stages``; it has no tasks yet."""
     app = Celery("strandline", broker=broker_url, set_as_current=False)
     app.conf.update(celery_settings(settings))
-    # Kombu's own retries would hold a thread for six seconds per hint where a broker refuses the connection.
-    app.conf.broker_transport_options["max_retries"] = 0
     app.conf.task_queues = [Queue(queue_name(stage)) for stage in stages]
     app.conf.worker_concurrency = settings.worker_concurrency
     # Threads, since the work is waiting for models: hundreds of calls in flight cost little memory.
     app.conf.worker_pool = "threads"
     return app
-
-
-def ringer(app: Celery) -> Callable[[Lane], None]:
-    """A function that passes a hint to the queue of its stage, and drops it when the broker is away.
-
-    It never raises: work that is done must not fail for a hint.  Each try may block for the connect
-    time-out, so after a failure hints are dropped untried for a while; the sweep rings for them again.
-    """
-    silent_until = 0.0
-
-    def ring(lane: Lane) -> None:
-        nonlocal silent_until
-        if time.monotonic() < silent_until:
-            return
-        name = queue_name(lane.stage)
-        try:
-            app.send_task(name, args=lane.to_args(), queue=name, retry=False, expires=EXPIRY_SECONDS)
-        except Exception as error:  # noqa: BLE001
-            # The outermost edge of publishing: transports raise what they like.
-            silent_until = time.monotonic() + BACKOFF_SECONDS
-            logger.warning(
-                "broker away, hints dropped",
-                extra={"action": "hints_dropped", "queue": name, "error": type(error).__name__},
-            )
-
-    return ring
 
 
 def serve(app: Celery, consumer: Consumer, stages: Sequence[str]) -> None:

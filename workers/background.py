@@ -31,7 +31,7 @@ class BackgroundRunner:
     def __init__(self, database: Database, stages: Mapping[str, Stage[Any]], settings: Settings) -> None:
         self._hints: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
         self._stages = stages
-        self.consumer = Consumer(database, stages, settings, ring=self._hints.put)
+        self.consumer = Consumer(database, stages, settings, ring=self.ring)
         self._threads = [
             threading.Thread(target=self._run, name=f"strandline-lane-{number}", daemon=True)
             for number in range(THREADS)

@@ -19,7 +19,7 @@ from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stage
 from strandline.schemas.database import Database
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.lanes import Lane
+from strandline.schemas.lanes import Lane, Ring
 from strandline.schemas.settings import Settings
 from strandline.schemas.version import VERSION
 from strandline.workers.periodic import Periodic
@@ -31,7 +31,7 @@ class Consumer:
 
     Args:
         stages: what this process serves, by stage name.
-        ring: passes a hint on to whoever serves its stage.
+        ring: passes hints on to whoever serves their stages.
         with_sweep: False leaves sweeping to others.
     """
 
@@ -41,7 +41,7 @@ class Consumer:
         stages: Mapping[str, Stage[Any]],
         settings: Settings,
         *,
-        ring: Callable[[Lane], None],
+        ring: Ring,
         with_sweep: bool = True,
         reach: Callable[[StopPoint], None] = lambda _point: None,
     ) -> None:

@@ -8,13 +8,13 @@ compare-and-set, so that two sweeps that find the same one do no harm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from strandline.schemas.database import Database
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.flushing import Flushed, deliver_idle, flush_over_mark, read_window
-from strandline.schemas.lanes import Lane
+from strandline.schemas.lanes import Lane, Ring
 from strandline.schemas.operations import Fetch, Operation
 
 logger = logging.getLogger("strandline.sweep")
@@ -27,7 +27,7 @@ class Sweep:
     """One worker's sweep.
 
     Args:
-        ring: told of each lane that has work and no holder.
+        ring: told of the lanes that have work and no holder.
         stages: the stages whose work is rung for.
         batch_size: rows looked at per tick and kind.
     """
@@ -36,7 +36,7 @@ class Sweep:
         self,
         database: Database,
         *,
-        ring: Callable[[Lane], None],
+        ring: Ring,
         stages: Sequence[str],
         batch_size: int,
     ) -> None:
@@ -53,8 +53,7 @@ class Sweep:
 
     def _ring_due(self) -> None:
         rows = self._database.fetch("ring_due", {"stages": self._stages, "limit": self._batch_size})
-        for row in rows:
-            self._ring(Lane(*row))
+        self._ring([Lane(*row) for row in rows])
 
     def _flush_watched(self) -> None:
         for shard_key, session_key, watch_id, cause in self._database.fetch(
@@ -80,8 +79,8 @@ class Sweep:
             # With Postgres away this fails as well, and ends the tick.
             self._database.fetch("put_off_watch", watch | {"wait_seconds": AFTER_FAILURE_SECONDS})
             return
-        for lane in flushed.lanes if flushed else ():
-            self._ring(lane)
+        if flushed is not None:
+            self._ring(flushed.lanes)
 
 
 def _look_at_overdue(watch: dict[str, Any]) -> Operation[Flushed | None]:

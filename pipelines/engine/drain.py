@@ -28,7 +28,7 @@ from strandline.schemas.errors import (
     PermanentModelError,
     TransientModelError,
 )
-from strandline.schemas.lanes import Lane
+from strandline.schemas.lanes import Lane, Ring
 
 logger = logging.getLogger("strandline.engine")
 
@@ -53,7 +53,7 @@ class Engine:
     terms: LeaseTerms
     retry: RetryPolicy
     batch_token_budget: int
-    ring: Callable[[Lane], None]
+    ring: Ring
     active: ActiveLanes = field(default_factory=ActiveLanes)
     stopping: Callable[[], bool] = field(default=lambda: False)
     reach: Callable[[StopPoint], None] = field(default=lambda _point: None)
@@ -78,7 +78,7 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
         outcome = _drain_leased(engine, lease)
     # Looked at only now that a new hint for this lane would be heeded again.
     if outcome in ("drained", "stopped") and engine.database.fetch("lane_has_work", lane_params(lane)):
-        engine.ring(lane)
+        engine.ring([lane])
     return outcome
 
 
@@ -195,8 +195,7 @@ def _apply(
         tx.fetch("finish_events", _finish(batch, "applied"))
         close(tx, batch, "applied")
         engine.reach("applying")
-    for lane in next_lanes:
-        engine.ring(lane)
+    engine.ring(next_lanes)
 
 
 def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> None:

@@ -164,12 +164,15 @@ SELECT model, prompt_hash, body FROM strandline.answer
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND step = %(step)s
 
 -- name: store_answer
--- Store a raw answer and its cost, if the lease still holds; an answer already there stays.
-WITH held AS (
-    SELECT 1 FROM strandline.lane
+-- Store a raw answer and its cost, if the lease still holds; an answer already there stays.  On the disk
+-- when it returns, also on a connection that does not wait for that: it was paid for.
+WITH durably AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'on', true)
+), held AS (
+    SELECT 1 FROM durably, strandline.lane
     WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
         AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
-    FOR UPDATE
+    FOR UPDATE OF lane
 ), stored AS (
     INSERT INTO strandline.answer (shard_key, batch_id, step, model, prompt_hash, body)
     SELECT %(shard_key)s, %(batch_id)s, %(step)s, %(model)s, %(prompt_hash)s, %(body)s FROM held

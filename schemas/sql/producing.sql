@@ -2,7 +2,7 @@
 
 -- name: put
 -- Accept messages: one round trip.
-SELECT status, detail, seqs, crossed FROM strandline.put_v1(
+SELECT status, detail, seqs, to_flush FROM strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, %(ids)s::text[], %(roles)s::text[],
     %(tokens)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[], %(metadata)s::text[],
     %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[])
@@ -24,24 +24,8 @@ SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(dire
 SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s
 
 -- name: plan_window
--- What a flush plan is made from: marks and policy on the first row, then the window's entries.
-WITH s AS (
-    SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s
-)
-SELECT 0::bigint AS seq, NULL::text AS role, 0 AS tokens, NULL::text AS calls, NULL::text AS answers,
-    json_build_object(
-        'incarnation', s.incarnation, 'window_from', s.window_from, 'flushed_through', s.flushed_through,
-        'pinned_tokens', s.pinned_tokens, 'window_tokens', s.window_tokens,
-        'flush_at_tokens', s.flush_at_tokens, 'token_flush_size', s.token_flush_size,
-        'idle_for_seconds', extract(epoch FROM clock_timestamp() - s.last_put_at),
-        'idle_seconds', s.idle_seconds,
-        'watched', s.watched_until > clock_timestamp())::text AS marks
-FROM s
-UNION ALL
-SELECT m.seq, m.role, m.tokens, m.calls::text, m.answers, NULL
-FROM s JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
-    AND m.seq >= s.window_from AND m.seq < s.next_seq
-ORDER BY seq
+-- What a flush plan is made from: marks, policy and the window's entries, in one snapshot.
+SELECT strandline.window_v1(%(shard_key)s, %(session_key)s)
 
 -- name: flush
 -- Move the marks and record the events, if nothing changed since the plan.

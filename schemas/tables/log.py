@@ -56,6 +56,7 @@ session = Table(
     Column("idle_seconds", Integer),
     moment("last_put_at", default=True),
     moment("watched_until", nullable=True),
+    moment("overdue_at", nullable=True),
     moment("created_at", default=True),
     Column("namespace", Text, nullable=False),
     Column("session_id", Text, nullable=False),

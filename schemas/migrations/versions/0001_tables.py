@@ -459,6 +459,7 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.Column("watched_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("overdue_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -546,5 +547,5 @@ def upgrade() -> None:
 
     # A vector is read whole in a scan: out of line it would cost a second look-up per row (measured, 3x).
     op.execute(in_schema("ALTER TABLE strandline.chunk ALTER COLUMN embedding SET STORAGE PLAIN", schema))
-    for name in ("put_v1", "flush_v1", "reset_v1"):
+    for name in ("window_v1", "put_v1", "flush_v1", "reset_v1"):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))

@@ -7,6 +7,7 @@
 -- status: 'ok'; 'unclaimed' (no such session yet, and p_claimed is false); 'conflict' (detail is the
 -- id that was used with other content); 'unknown_pipeline' (detail names what is not registered).
 -- Whatever is not 'ok' has stored nothing.
+-- to_flush: what the flush is planned from (window_v1) when the put crossed the session's mark, else NULL.
 CREATE FUNCTION strandline.put_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -21,7 +22,7 @@ CREATE FUNCTION strandline.put_v1(
     p_created_at timestamptz[],
     p_calls text[],
     p_answers text[]
-) RETURNS TABLE (status text, detail text, seqs bigint[], crossed boolean)
+) RETURNS TABLE (status text, detail text, seqs bigint[], to_flush text)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -29,6 +30,7 @@ DECLARE
     accepted_at timestamptz;
     known integer;
     added integer;
+    crossed boolean;
     head integer := 0;
     head_tokens bigint := 0;
     all_tokens bigint;
@@ -66,7 +68,6 @@ BEGIN
     accepted_at := clock_timestamp();
 
     status := 'ok';
-    crossed := false;
     -- One message is by far the most common put, and without the set operations below it takes a third less time.
     IF cardinality(p_ids) = 1 THEN
         SELECT ARRAY[m.seq], CASE WHEN m.digest <> p_digests[1] THEN m.id END INTO seqs, detail
@@ -158,17 +159,22 @@ BEGIN
         INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
             VALUES (p_shard_key, p_session_key, 'idle', s.watched_until);
     END IF;
-    IF crossed THEN
-        -- The caller flushes at once; this is for the case that it dies before it does.
+    IF crossed AND (s.overdue_at IS NULL OR s.overdue_at < accepted_at + interval '1 second') THEN
+        -- The caller flushes at once; this is for the case that it dies before it does.  A watch that
+        -- is planned already will do, if this put is sure to be seen by then.
+        s.overdue_at := accepted_at + interval '4 seconds';
         INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
-            VALUES (p_shard_key, p_session_key, 'overdue', accepted_at + interval '3 seconds');
+            VALUES (p_shard_key, p_session_key, 'overdue', s.overdue_at);
     END IF;
     UPDATE strandline.session t SET
             next_seq = s.next_seq, window_tokens = s.window_tokens, pinned_through = s.pinned_through,
             pinned_tokens = s.pinned_tokens, window_from = s.window_from,
             flushed_through = s.flushed_through, replan_at_tokens = s.replan_at_tokens,
-            watched_until = s.watched_until, last_put_at = accepted_at
+            watched_until = s.watched_until, overdue_at = s.overdue_at, last_put_at = accepted_at
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
+    IF crossed THEN
+        to_flush := strandline.window_v1(p_shard_key, p_session_key);
+    END IF;
     RETURN NEXT;
 END
 $function$;
