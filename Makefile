@@ -9,11 +9,11 @@ PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-vers
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench chaos clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo "Another Python than python3:  make demo PYTHON=python3.12"
 
 demo: $(VENV)/.demo-ready ## set up, then play the sample conversation through the real stack
@@ -40,6 +40,12 @@ check: $(VENV)/.test-ready ## the checks that run no code: ruff, mypy, import co
 
 bench: $(VENV)/.demo-ready ## set up, then measure
 	@$(BIN)/python -m bench
+
+bench-recall: $(VENV)/.demo-ready ## set up, then measure what searches find
+	@$(BIN)/python -m bench.recall $(ARGS)
+
+chaos: $(VENV)/.test-ready ## set up, then disturb the real stack with 100 faults, about 9 minutes (ARGS='--seed 7')
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 clean: ## remove the environment and everything that was built
 	@rm -rf $(VENV) build dist strandline.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

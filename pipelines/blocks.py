@@ -42,11 +42,21 @@ class InsertMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A piece of conversation that a search found: consecutive messages of one session, and the score."""
+    """A piece of conversation that a search found: consecutive messages of one session.
+
+    Attributes:
+        score: how well it fits, 0 to 1; to be compared within one search only.
+        similarity: the cosine similarity of its best piece; 0 where only words were compared.
+    """
 
     score: float
     session_key: UUID
     messages: tuple[Message, ...]
+    similarity: float = 0.0
+
+
+# Given the query and the hits of a search, best first, gives those that are to be shown, in their order.
+Reranker = Callable[[str, Sequence[Hit]], Sequence[Hit]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,14 @@ class Material:
     facts: Sequence[str] = ()
     states: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     hits: Mapping[str, Sequence[Hit]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What a block shows: the text of its section, escaped, and content parts (images) to stand beside it."""
+
+    text: str
+    parts: tuple[Mapping[str, Any], ...] = ()
 
 
 class _SameAsName:
@@ -106,7 +124,7 @@ class BaseMemoryBlock:
             check_block_name(fed_by)
         self._set(name=name, priority=priority, pipeline=fed_by)
 
-    def render(self, material: Material) -> str | None:
+    def render(self, material: Material) -> str | Rendered | None:
         """The text inside the block's section, escaped; None when there is nothing to show."""
         state = None if self.pipeline is None else material.states.get(self.pipeline)
         text = _state_text(state)
@@ -127,7 +145,8 @@ class BaseMemoryBlock:
                 raise ConfigurationError(
                     f"{cls.__name__} takes no {keyword}=: models run in the workers, where a live object"
                     " cannot follow. Set STRANDLINE_FACTS_MODEL or STRANDLINE_EMBEDDING_MODEL there; vectors"
-                    " are kept in Postgres, and VectorMemoryBlock(similarity_cutoff=…) filters them."
+                    " are kept in Postgres; VectorMemoryBlock filters hits by similarity_cutoff=, and puts"
+                    " them in another order by rerank=."
                 )
             raise ConfigurationError(
                 f"{cls.__name__} does not know {keyword}=; it takes {', '.join(cls._keywords)}."
@@ -136,7 +155,7 @@ class BaseMemoryBlock:
 
 @dataclass(frozen=True, init=False)
 class StaticMemoryBlock(BaseMemoryBlock):
-    """The same content in every prompt: text, or OpenAI content parts (their text goes into the section)."""
+    """The same content in every prompt: text, or content parts (their text goes into the section)."""
 
     static_content: str | tuple[Mapping[str, Any], ...]
 
@@ -151,19 +170,10 @@ class StaticMemoryBlock(BaseMemoryBlock):
         **unknown: Any,
     ) -> None:
         super().__init__(name=name, priority=priority, pipeline=None, **unknown)
-        self._set(static_content=_checked_content(static_content))
+        self._set(static_content=_checked_content(static_content, "static_content"))
 
-    def render(self, material: Material) -> str | None:
-        if isinstance(self.static_content, str):
-            return escaped(self.static_content) or None
-        texts = [part["text"] for part in self.static_content if part["type"] == "text"]
-        return escaped("\n".join(texts)) or None
-
-    def parts(self) -> tuple[Mapping[str, Any], ...]:
-        """The content parts that are no text (images and the like), to stand beside the section."""
-        if isinstance(self.static_content, str):
-            return ()
-        return tuple(part for part in self.static_content if part["type"] != "text")
+    def render(self, material: Material) -> str | Rendered | None:
+        return split_content(self.static_content, f"static_content of block {self.name!r}")
 
 
 @dataclass(frozen=True, init=False)
@@ -209,12 +219,16 @@ class VectorMemoryBlock(BaseMemoryBlock):
         retrieval_context_window: how many of the latest messages form the query when none is given.
         similarity_cutoff: the least cosine similarity, 0 to 1; not applied where only text is compared.
         scope: search this ``session``, or all sessions of its ``owner``.
+        rerank: called with the query and up to 20 hits; what it returns is shown, in its order, up to
+            ``similarity_top_k``.  It runs where ``get`` is called, for a second at most; if it fails, the
+            hits stay as they were found, and ``.omitted`` says so.  It may be called in several threads.
     """
 
     similarity_top_k: int
     retrieval_context_window: int
     similarity_cutoff: float
     scope: Scope
+    rerank: Reranker | None
 
     _keywords: ClassVar[tuple[str, ...]] = (
         "name",
@@ -222,6 +236,7 @@ class VectorMemoryBlock(BaseMemoryBlock):
         "retrieval_context_window",
         "similarity_cutoff",
         "scope",
+        "rerank",
         "priority",
     )
 
@@ -233,6 +248,7 @@ class VectorMemoryBlock(BaseMemoryBlock):
         retrieval_context_window: int = 5,
         similarity_cutoff: float = 0.0,
         scope: Scope = "session",
+        rerank: Reranker | None = None,
         priority: int = 3,
         **unknown: Any,
     ) -> None:
@@ -243,11 +259,14 @@ class VectorMemoryBlock(BaseMemoryBlock):
             raise ConfigurationError(f"similarity_cutoff is {similarity_cutoff!r}; it must be from 0 to 1.")
         if scope not in ("session", "owner"):
             raise ConfigurationError(f"scope is {scope!r}; it must be 'session' or 'owner'.")
+        if rerank is not None and not callable(rerank):
+            raise ConfigurationError("rerank must be a callable that takes the query and a list of hits.")
         self._set(
             similarity_top_k=similarity_top_k,
             retrieval_context_window=retrieval_context_window,
             similarity_cutoff=float(similarity_cutoff),
             scope=scope,
+            rerank=rerank,
         )
 
     def render(self, material: Material) -> str | None:
@@ -265,34 +284,18 @@ class VectorMemoryBlock(BaseMemoryBlock):
         return "\n\n".join(hits[: len(hits) - _pieces_to_cut(worst_first, tokens_to_cut, count)]) or None
 
 
-def default_blocks() -> tuple[BaseMemoryBlock, ...]:
-    """The blocks of a ``Memory`` that names none: facts, the summary, and search."""
-    return FactExtractionMemoryBlock(), SummaryMemoryBlock(), VectorMemoryBlock()
-
-
-def declare_blocks(sources: Sequence[BaseMemoryBlock | str] | None) -> tuple[BaseMemoryBlock, ...]:
-    """``memory_blocks`` as given by a caller: None means the default ones, a string a pipeline by name.
+def split_content(content: object, what: str) -> str | Rendered | None:
+    """Text or content parts as a block shows them: texts joined and escaped, other parts beside.
 
     Raises:
-        ConfigurationError: something else stands among them, or two have one name.
+        ConfigurationError: it is neither; ``what`` names it.
     """
-    if sources is None:
-        return default_blocks()
-    if isinstance(sources, (str, BaseMemoryBlock)) or not isinstance(sources, Sequence):
-        raise ConfigurationError("memory_blocks must be a list of memory blocks or names of pipelines.")
-    blocks = tuple(_block(source) for source in sources)
-    names = [block.name for block in blocks]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigurationError(
-            f"Two memory blocks are called {', '.join(map(repr, twice))}; give each a name= of its own."
-        )
-    return blocks
-
-
-def pipelines_of(blocks: Sequence[BaseMemoryBlock]) -> tuple[str, ...]:
-    """The pipelines that feed ``blocks``, sorted, each once."""
-    return tuple(sorted({block.pipeline for block in blocks if block.pipeline is not None}))
+    checked = _checked_content(content, what)
+    if isinstance(checked, str):
+        return escaped(checked) or None
+    text = escaped("\n".join(part["text"] for part in checked if part["type"] == "text"))
+    others = tuple(part for part in checked if part["type"] != "text")
+    return Rendered(text, others) if others else text or None
 
 
 def check_block_name(name: object) -> None:
@@ -302,17 +305,6 @@ def check_block_name(name: object) -> None:
             f"{name!r} cannot name a memory block: use at most {MAX_NAME_CHARACTERS} letters, digits, '_',"
             " '-' or '.', beginning with a letter or '_'."
         )
-
-
-def _block(source: object) -> BaseMemoryBlock:
-    if isinstance(source, BaseMemoryBlock):
-        return source
-    if isinstance(source, str):
-        return BaseMemoryBlock(name=source)
-    raise ConfigurationError(
-        f"memory_blocks holds {source!r}; each must be a memory block (an instance, not its class) or the"
-        " name of a registered pipeline."
-    )
 
 
 def _pieces_to_cut(pieces: Sequence[str], tokens_to_cut: int, count: CountText) -> int:
@@ -330,13 +322,13 @@ def _state_text(state: object) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _checked_content(content: object) -> str | tuple[Mapping[str, Any], ...]:
+def _checked_content(content: object, what: str) -> str | tuple[Mapping[str, Any], ...]:
     if isinstance(content, str):
         return content
     if isinstance(content, (list, tuple)) and all(_is_part(part) for part in content):
         return tuple(content)
     raise ConfigurationError(
-        "static_content must be text, or a list of content parts such as {'type': 'text', 'text': '…'}."
+        f"{what} must be text, or a list of content parts such as {{'type': 'text', 'text': '…'}}."
     )
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel
-
+from strandline.pipelines.explanation_facts import explain_fact
 from strandline.pipelines.explanation_parts import (
     CandidateTrace,
     ChunkTrace,
@@ -23,24 +22,24 @@ from strandline.pipelines.explanation_parts import (
     MessageExplanation,
     ModelCall,
     Place,
-    RevisionTrace,
-    Source,
+    RemovedFactExplanation,
     StageState,
     StageTrace,
     StateTrace,
 )
-from strandline.pipelines.transcript import plain_text, speaker
+from strandline.pipelines.explanation_reading import excerpt, message_of, model_calls, part, source_of
+from strandline.pipelines.transcript import plain_text
 from strandline.pipelines.verification import stage_chain
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.identity import DEFAULT_NAMESPACE
+from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_user
 from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
-from strandline.schemas.messages import Message, read_stored
+from strandline.schemas.messages import Message
 from strandline.schemas.operations import Row
 
-EXCERPT_CHARACTERS = 160
+CANDIDATE = ("generation", "event_id", "text", "batch_id", "dropped_by", "dropped_because")
 
-P = TypeVar("P", bound=BaseModel)
+_DONE = {"delete": "deleted that fact", "replace": "corrected that fact", "clear": "cleared all facts"}
 
 
 def explain(
@@ -50,7 +49,7 @@ def explain(
     namespace: str = DEFAULT_NAMESPACE,
     session_id: str | None = None,
     user_id: str | None = None,
-) -> MessageExplanation | FactExplanation:
+) -> MessageExplanation | FactExplanation | RemovedFactExplanation:
     """Explain a fact by its id, or a message by its id.
 
     An id that several sessions use needs ``session_id``; within one, the message that is in the log now
@@ -65,10 +64,16 @@ def explain(
         tx.fetch("verify_snapshot", {})
         fact_id = _as_uuid(subject)
         if fact_id is not None:
-            for shard_key, generation_id in tx.fetch("explain_find_facts", within | {"fact_id": fact_id}):
-                return _explain_fact(tx, shard_key, generation_id, fact_id)
+            fact = explain_fact(tx, within | {"owner_key": _owner_key(namespace, user_id)}, fact_id)
+            if fact is not None:
+                return fact
         found = tx.fetch("explain_find_messages", within | {"message_id": subject})
         return _explain_message(tx, *_only(found, subject, namespace))
+
+
+def _owner_key(namespace: str, user_id: str | None) -> UUID | None:
+    """A user may have facts and no session."""
+    return None if user_id is None else identify_user(namespace, user_id).shard_key
 
 
 def _as_uuid(subject: str) -> UUID | None:
@@ -102,24 +107,23 @@ def _explain_message(fetcher: Fetcher, shard_key: UUID, session_key: UUID, seq: 
     event_key = key | {"event_id": event.event_id if event else None}
     stages = _stages(fetcher, event_key, pipelines) if event else ()
     candidates = [
-        _part(CandidateTrace, ("generation", "event_id", "text", "batch_id"), found)
-        for found in fetcher.fetch("explain_candidates", key)
+        part(CandidateTrace, CANDIDATE, found) for found in fetcher.fetch("explain_candidates", key)
     ]
     facts = [
-        _part(CitingFact, ("fact_id", "generation", "text", "live", "operations"), found)
+        part(CitingFact, ("fact_id", "generation", "text", "live", "operations"), found)
         for found in fetcher.fetch("explain_cited", key)
     ]
     chunks = [
-        _part(ChunkTrace, ("generation", "from_seq", "through_seq", "pieces"), found)
+        part(ChunkTrace, ("generation", "from_seq", "through_seq", "pieces"), found)
         for found in fetcher.fetch("explain_chunks", key)
     ]
     place = _place(current, seq, pinned_through, window_from, stages)
-    message = _message(row[:7])
+    message = message_of(row[:7])
     return MessageExplanation(
         namespace=namespace,
         session_id=session_id,
         user_id=user_id,
-        message=_source(message),
+        message=source_of(message),
         tokens=row[3],
         place=place,
         event=event,
@@ -156,17 +160,15 @@ def _behind_an_end(trace: StageTrace, stages: Sequence[StageTrace]) -> bool:
 
 def _stages(fetcher: Fetcher, key: dict[str, Any], pipelines: Sequence[str]) -> tuple[StageTrace, ...]:
     rows = fetcher.fetch("explain_stages", key | stage_chain() | {"pipelines": list(pipelines)})
-    calls = _calls(fetcher, key["shard_key"], [row[6] for row in rows])
+    calls = model_calls(fetcher, key["shard_key"], [row[6] for row in rows])
     return tuple(_stage(row, calls) for row in rows)
 
 
 def _stage(row: Row, calls: Sequence[ModelCall]) -> StageTrace:
     pipeline, generation, generation_state, stage, outcome, ended_at, batch_id = row[:7]
-    batch_stage, batch_events, due_since, reason, died_at, error, failures, _waits, held, next_attempt = row[
-        7:
-    ]
+    batch_stage, batch_events, due_since, reason, dropped_at, error, failures, _waits, held, next_at = row[7:]
     if outcome == "dead":
-        state: StageState = "dropped" if died_at is None else "dead"
+        state: StageState = "dead" if dropped_at is None else "dropped"
     elif outcome is not None:
         state = outcome
     elif due_since is not None:
@@ -184,7 +186,7 @@ def _stage(row: Row, calls: Sequence[ModelCall]) -> StageTrace:
         batch_events=batch_events,
         held=bool(held),
         failures=failures or 0,
-        next_attempt_at=next_attempt,
+        next_attempt_at=next_at,
         reason=reason or error,
         # Merge has nothing to do for an event without candidates: the batch was extract's, and so the call.
         calls=tuple(call for call in calls if call.batch_id == batch_id and batch_stage == stage),
@@ -220,12 +222,12 @@ def _reasons(
             by_generation.setdefault(trace.generation, {})[trace.stage] = trace
     for generation, traces in by_generation.items():
         cited = any(fact.generation == generation for fact in facts)
-        found = any(candidate.generation == generation for candidate in candidates)
+        found = [candidate for candidate in candidates if candidate.generation == generation]
         yield from _facts_reason(traces, message, found=found, cited=cited)
 
 
 def _facts_reason(
-    traces: dict[str, StageTrace], message: Message, *, found: bool, cited: bool
+    traces: dict[str, StageTrace], message: Message, *, found: Sequence[CandidateTrace], cited: bool
 ) -> Iterable[str]:
     extract, merge = traces[EXTRACT_STAGE], traces.get(MERGE_STAGE)
     if extract.state != "applied":
@@ -236,6 +238,8 @@ def _facts_reason(
         yield "It has no text that extract could read."
     elif not found:
         yield "Extract read it and found no fact in it."
+    elif not cited and (kinds := [c.dropped_because for c in found if c.dropped_because is not None]):
+        yield f"Extract found something in it, and a person {_DONE.get(kinds[-1], kinds[-1])} since."
     elif not cited:
         yield "Extract found something in it, and the fact that came of it is gone."
 
@@ -251,42 +255,9 @@ def _halted(trace: StageTrace) -> str:
     return {
         "dead": f"stage {trace.stage} gave up on it ({trace.reason});"
         " `strandline dead-letters retry` tries again.",
-        "dropped": f"stage {trace.stage} gave up on it, and the dead letter was dropped.",
+        "dropped": f"stage {trace.stage} gave up on it ({trace.reason}), and the dead letter was dropped.",
         "void": f"stage {trace.stage} did not do it, since the session was reset first.",
     }.get(trace.state, f"stage {trace.stage} was not fed it: this derivation is younger than the flush.")
-
-
-def _explain_fact(fetcher: Fetcher, shard_key: UUID, generation_id: int, fact_id: UUID) -> FactExplanation:
-    key = {"shard_key": shard_key, "generation_id": generation_id, "fact_id": fact_id}
-    row = fetcher.fetch("explain_fact", key)[0]
-    names = [name for name in FactExplanation.model_fields if name != "revisions"]
-    return _part(FactExplanation, names, row, revisions=_revisions(fetcher, key))
-
-
-def _revisions(fetcher: Fetcher, key: dict[str, Any]) -> tuple[RevisionTrace, ...]:
-    rows = fetcher.fetch("explain_revisions", key)
-    sources = [(row[0], _source(_message(row[1:]))) for row in fetcher.fetch("explain_sources", key)]
-    calls = _calls(fetcher, key["shard_key"], [batch_id for row in rows for batch_id in row[6:8]])
-    names = (
-        "revision", "operation", "text", "at", "model", "prompt_hash", "extract_batch_id", "merge_batch_id",
-        "event_id", "cause", "flushed_at", "namespace", "session_id",
-    )  # fmt: skip
-    return tuple(
-        _part(
-            RevisionTrace,
-            names,
-            row,
-            messages=tuple(source for revision, source in sources if revision == row[0]),
-            calls=tuple(call for call in calls if call.batch_id in row[6:8]),
-        )
-        for row in rows
-    )
-
-
-def _calls(fetcher: Fetcher, shard_key: UUID, batch_ids: Iterable[UUID | None]) -> list[ModelCall]:
-    wanted = sorted({batch_id for batch_id in batch_ids if batch_id is not None})
-    rows = fetcher.fetch("explain_calls", {"shard_key": shard_key, "batch_ids": wanted}) if wanted else []
-    return [_part(ModelCall, list(ModelCall.model_fields), row) for row in rows]
 
 
 def _state(row: Row) -> StateTrace:
@@ -295,33 +266,5 @@ def _state(row: Row) -> StateTrace:
     text = content.get("text") if isinstance(content, dict) else None
     shown = text if isinstance(text, str) else state
     return StateTrace(
-        generation=generation, through_seq=through_seq, batch_id=batch_id, at=at, excerpt=_excerpt(shown)
+        generation=generation, through_seq=through_seq, batch_id=batch_id, at=at, excerpt=excerpt(shown)
     )
-
-
-def _message(row: Row) -> Message:
-    seq, id_, role, tokens, created_at, envelope, metadata = row
-    return read_stored(
-        seq=seq, id=id_, role=role, tokens=tokens, created_at=created_at, envelope=envelope, metadata=metadata
-    )
-
-
-def _source(message: Message) -> Source:
-    return Source(
-        id=message.id or "",
-        seq=message.seq or 0,
-        role=message.role,
-        said_by=speaker(message),
-        at=message.created_at,  # type: ignore[arg-type]  # a stored message has its time
-        excerpt=_excerpt(plain_text(message)),
-    )
-
-
-def _excerpt(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= EXCERPT_CHARACTERS else line[: EXCERPT_CHARACTERS - 1].rstrip() + "…"
-
-
-def _part(kind: type[P], names: Iterable[str], row: Row, **more: Any) -> P:
-    """A part from a row whose columns have these names."""
-    return kind(**dict(zip(names, row, strict=True)), **more)

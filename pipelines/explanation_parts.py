@@ -17,7 +17,10 @@ class _Part(BaseModel):
 
 
 class ModelCall(_Part):
-    """One line of the ledger: who answered for a batch, and what it took."""
+    """One line of the ledger: who answered for a batch, and what it took.
+
+    ``cost_usd`` is None where the model had no price in STRANDLINE_MODEL_PRICES.
+    """
 
     batch_id: UUID
     step: str
@@ -25,6 +28,7 @@ class ModelCall(_Part):
     prompt_hash: str
     input_tokens: int
     output_tokens: int
+    cost_usd: float | None
     seconds: float
     at: datetime
 
@@ -53,12 +57,18 @@ class StageTrace(_Part):
 
 
 class CandidateTrace(_Part):
-    """What extract found that cites the message."""
+    """What extract found that cites the message.
+
+    ``dropped_by`` is the number of a person's event that speaks against it, ``dropped_because`` its kind
+    (``delete``, ``replace``, ``clear``).
+    """
 
     generation: int
     event_id: UUID
     batch_id: UUID
     text: str
+    dropped_by: int | None
+    dropped_because: str | None
 
 
 class CitingFact(_Part):
@@ -129,8 +139,17 @@ class MessageExplanation(_Part):
     why: tuple[str, ...]
 
 
+class FactEventTrace(_Part):
+    """Something that a person did to a fact; ``actor`` is who, if that was given."""
+
+    number: int
+    kind: str
+    at: datetime
+    actor: str | None
+
+
 class RevisionTrace(_Part):
-    """One step of a fact's history, and all that it came from."""
+    """One step of a fact's history, and all that it came from: messages, or a person's event."""
 
     revision: int
     operation: str
@@ -139,14 +158,17 @@ class RevisionTrace(_Part):
     namespace: str | None
     session_id: str | None
     messages: tuple[Source, ...]
-    event_id: UUID
+    event_id: UUID | None
     cause: str | None
     flushed_at: datetime | None
-    extract_batch_id: UUID
-    merge_batch_id: UUID
-    model: str
-    prompt_hash: str
+    extract_batch_id: UUID | None
+    merge_batch_id: UUID | None
+    condense_batch_id: UUID | None
+    model: str | None
+    prompt_hash: str | None
     calls: tuple[ModelCall, ...]
+    fact_event: int | None
+    actor: str | None
 
 
 class FactExplanation(_Part):
@@ -160,10 +182,22 @@ class FactExplanation(_Part):
     said_by: str | None
     about_date: date | None
     said_at: datetime
+    valid_from: datetime
+    valid_until: datetime | None
     live: bool
     invalidated_at: datetime | None
     invalidated_by: UUID | None
+    condensed_into: UUID | None
     replacement: str | None
+    feedback: str | None
     created_at: datetime
     updated_at: datetime
     revisions: tuple[RevisionTrace, ...]
+    events: tuple[FactEventTrace, ...]
+
+
+class RemovedFactExplanation(_Part):
+    """A fact that people took away: nothing is left of it but what they did."""
+
+    fact_id: UUID
+    events: tuple[FactEventTrace, ...]

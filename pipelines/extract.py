@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.grounding import grounded
 from strandline.pipelines.models.answers import ExtractedFact, parse_extract
 from strandline.pipelines.models.contract import ExtractTask, TextModel
 from strandline.pipelines.transcript import Transcript, load_transcript
@@ -31,6 +32,9 @@ class ExtractStage:
 
     model: TextModel
     name: ClassVar[str] = EXTRACT_STAGE
+
+    def wait_seconds(self) -> float:
+        return self.model.wait_seconds()
 
     def load(self, fetcher: Fetcher, batch: Batch) -> Transcript:
         return load_transcript(fetcher, batch)
@@ -75,12 +79,12 @@ def ask(model: TextModel, task: Any) -> RawAnswer:
 def _candidates(
     batch: Batch, work: Transcript, answer: RawAnswer | None
 ) -> Mapping[UUID, list[ExtractedFact]]:
-    """Each fact under the event that its first message came with."""
+    """Each fact that its messages carry, under the event that the first of them came with."""
     if answer is None:
         return {}
     facts = parse_extract(answer.body.decode(), len(work.lines), max_facts=_max_facts(batch))
     found: dict[UUID, list[ExtractedFact]] = {}
-    for fact in facts:
+    for fact in (held for fact in facts if (held := grounded(fact, work.lines))):
         found.setdefault(work.event_of(fact.messages[0]).event_id, []).append(fact)
     return found
 

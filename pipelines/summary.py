@@ -37,6 +37,9 @@ class SummaryStage:
     max_tokens: int
     name: ClassVar[str] = SUMMARY_STAGE
 
+    def wait_seconds(self) -> float:
+        return self.model.wait_seconds()
+
     def load(self, fetcher: Fetcher, batch: Batch) -> SummaryWork:
         return SummaryWork(_state_before(fetcher, batch), load_transcript(fetcher, batch))
 
@@ -78,7 +81,6 @@ def _state_before(fetcher: Fetcher, batch: Batch) -> Mapping[str, Any]:
         "shard_key": batch.lane.shard_key,
         "scope_key": batch.lane.scope_key,
         "generation_id": batch.lane.generation_id,
-        "from_seq": batch.events[0].from_seq,
     }
     for state, _through_seq in fetcher.fetch("latest_state", params):
         found: Mapping[str, Any] = json.loads(state)

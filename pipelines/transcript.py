@@ -79,9 +79,14 @@ def load_messages(fetcher: Fetcher, event: FlushEvent) -> list[Message]:
 
 def plain_text(message: Message) -> str:
     """Text and tool calls of a message, cut at ``MAX_LINE_CHARACTERS``; empty if there is nothing to read."""
-    pieces = [message.text, *(_call_text(call) for call in message.tool_calls or ())]
-    text = "\n".join(piece for piece in pieces if piece.strip())
+    text = full_text(message)
     return text if len(text) <= MAX_LINE_CHARACTERS else text[: MAX_LINE_CHARACTERS - 1] + "…"
+
+
+def full_text(message: Message) -> str:
+    """Text and tool calls of a message, all of it; empty if there is nothing to read."""
+    pieces = [message.text, *(_call_text(call) for call in message.tool_calls or ())]
+    return "\n".join(piece for piece in pieces if piece.strip())
 
 
 def speaker(message: Message) -> str:

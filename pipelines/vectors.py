@@ -36,6 +36,9 @@ class VectorsStage:
     embedder: Embedder
     name: ClassVar[str] = VECTORS_STAGE
 
+    def wait_seconds(self) -> float:
+        return self.embedder.wait_seconds()
+
     def load(self, fetcher: Fetcher, batch: Batch) -> tuple[PlacedChunk, ...]:
         return tuple(
             PlacedChunk(event.event_id, event.session_key, chunk)

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from strandline.pipelines.merge import fingerprint
+from strandline.pipelines.fact_words import fingerprint
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import DEFAULT_NAMESPACE
@@ -82,6 +82,9 @@ SENTENCES: Mapping[str, str] = {
     ),
     "candidate_unreceipted": _WORK + " has a candidate of batch {batch_id}, which its receipt does not name.",
     "candidate_not_folded": _WORK + " has a candidate of batch {batch_id} that was merged and left no trace.",
+    "candidate_dropped_by_nobody": (
+        _WORK + " has a candidate of batch {batch_id} that was dropped, by no event of a person."
+    ),
     "chunk_unreceipted": (
         _WORK + " has chunk {from_seq} to {through_seq} of batch {batch_id}, which its receipt does not name."
     ),
@@ -97,12 +100,23 @@ SENTENCES: Mapping[str, str] = {
     "fact_without_source": "Fact {fact_id} (generation {generation}) has no record of where it came from.",
     "fact_text_differs": "Fact {fact_id} (generation {generation}) does not say what its newest change says.",
     "fact_ended_by_nothing": "Fact {fact_id} (generation {generation}) ended, and nothing took its place.",
+    "fact_deleted_lives": (
+        "Fact {fact_id} (generation {generation}) is live, though a person deleted it and nobody said it"
+        " since."
+    ),
     "fact_doubled": "Fact {fact_id} (generation {generation}) is live {found} times in the same words.",
     "fact_fingerprint_wrong": "Fact {fact_id} (generation {generation}) has the fingerprint of another text.",
     "revision_without_fact": "Revision {revision} of fact {fact_id} (generation {generation}) has no fact.",
     "revision_without_event": "Revision {revision} of fact {fact_id} comes from event {event_id}, unknown.",
     "revision_without_message": (
         "Revision {revision} of fact {fact_id} cites messages of {session} that do not exist."
+    ),
+    "revision_without_person": (
+        "Revision {revision} of fact {fact_id} (generation {generation}) is a person's, by no recorded event."
+    ),
+    "revision_not_condensed": (
+        "Revision {revision} of fact {fact_id} comes from condensing in batch {batch_id}, which did not"
+        " happen."
     ),
     "revision_unreceipted": (
         "Revision {revision} of fact {fact_id} comes from batch {batch_id}, which the receipts of event"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -18,10 +19,10 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.flushing import Flushed, flush_at_put
 from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.messages import Message, PreparedMessage, PutLimits, prepare, with_tokens
-from strandline.schemas.operations import Fetch, Operation, Row, Run
+from strandline.schemas.messages import Message, PreparedMessage, PutLimits, prepare
+from strandline.schemas.operations import Fetch, Operation, Put, Row, Run
 from strandline.schemas.policy import Policy
-from strandline.schemas.tokens import count_message, is_loaded
+from strandline.schemas.tokens import PART_TOKENS, count_message, is_loaded
 
 logger = logging.getLogger("strandline.producers")
 
@@ -41,6 +42,7 @@ class Append:
     messages: tuple[PreparedMessage, ...]
     places: tuple[int, ...]
     count_text: Callable[[str], int]
+    part_tokens: Mapping[str, int]
 
     @classmethod
     def check(
@@ -50,6 +52,7 @@ class Append:
         identity: SessionIdentity,
         policy: Policy,
         count_text: Callable[[str], int],
+        part_tokens: Mapping[str, int] = PART_TOKENS,
         limits: PutLimits,
         max_messages: int,
     ) -> Append:
@@ -78,7 +81,8 @@ class Append:
                 )
             order.append(one.id)
         index_of = {message_id: index for index, message_id in enumerate(prepared)}
-        return cls(identity, policy, tuple(prepared.values()), tuple(index_of[i] for i in order), count_text)
+        places = tuple(index_of[i] for i in order)
+        return cls(identity, policy, tuple(prepared.values()), places, count_text, part_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +100,7 @@ def append(request: Append, *, in_callers_transaction: bool) -> Operation[Append
     flushes.  In the caller's transaction it does fail it, since Postgres has ended that transaction.
     """
     tokens: list[int] = yield from _count(request)
-    messages = [with_tokens(m, tokens=t) for m, t in zip(request.messages, tokens, strict=True)]
-    seqs, window = yield from _put(request, messages)
+    seqs, window = yield from _put(request, tokens)
     flushed = None
     if window is not None:
         identity = request.identity
@@ -112,7 +115,10 @@ def append(request: Append, *, in_callers_transaction: bool) -> Operation[Append
 
 def _count(request: Append) -> Operation[list[int]]:
     def count() -> list[int]:
-        return [count_message(message.source, request.count_text) for message in request.messages]
+        return [
+            count_message(message.source, request.count_text, request.part_tokens)
+            for message in request.messages
+        ]
 
     size = sum(len(message.envelope) for message in request.messages)
     if size <= INLINE_CHARACTERS and is_loaded():
@@ -121,10 +127,10 @@ def _count(request: Append) -> Operation[list[int]]:
     return counted
 
 
-def _put(request: Append, messages: Sequence[PreparedMessage]) -> Operation[tuple[list[int], str | None]]:
+def _put(request: Append, tokens: list[int]) -> Operation[tuple[list[int], str | None]]:
     """The seqs; and what the flush is planned from, if the put crossed the mark."""
-    params = _parameters(request, messages)
-    rows: list[Row] = yield Fetch("put", params)
+    params = _parameters(request, tokens)
+    rows: list[Row] = yield Put(params) if len(tokens) == 1 else Fetch("put", params)
     if rows[0][0] == "unclaimed":
         yield from _claim(request.identity)
         rows = yield Fetch("put", {**params, "claimed": True})
@@ -170,7 +176,8 @@ def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
         )
 
 
-def _parameters(request: Append, messages: Sequence[PreparedMessage]) -> dict[str, Any]:
+def _parameters(request: Append, tokens: list[int]) -> dict[str, Any]:
+    messages = request.messages
     return {
         "shard_key": request.identity.shard_key,
         "session_key": request.identity.session_key,
@@ -178,7 +185,7 @@ def _parameters(request: Append, messages: Sequence[PreparedMessage]) -> dict[st
         "session": session_record(request.identity, request.policy),
         "ids": [m.id for m in messages],
         "roles": [m.role for m in messages],
-        "tokens": [m.tokens for m in messages],
+        "tokens": tokens,
         "digests": [m.digest for m in messages],
         "envelopes": [m.envelope for m in messages],
         "metadata": [m.metadata for m in messages],
@@ -188,6 +195,7 @@ def _parameters(request: Append, messages: Sequence[PreparedMessage]) -> dict[st
     }
 
 
+@lru_cache(maxsize=1024)
 def session_record(identity: SessionIdentity, policy: Policy) -> str:
     """What put_v1 makes a new session's row from, as JSON."""
     return json.dumps(

@@ -8,18 +8,16 @@ all, so that the sum holds for what a model is sent.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from strandline.pipelines.blocks import BaseMemoryBlock, CountText
 from strandline.pipelines.rendering import Renderer, Section
+from strandline.producers.block_code import attempt
 from strandline.producers.context import Omission
 from strandline.schemas.messages import Message
-from strandline.schemas.tokens import count_message
-
-logger = logging.getLogger("strandline.producers")
+from strandline.schemas.tokens import PART_TOKENS, count_message
 
 # What the memory is set apart by from the message that it is inserted into.
 SEPARATOR = "\n\n"
@@ -64,10 +62,11 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How the memory is rendered and counted."""
+    """How the memory is rendered and counted; ``part_tokens``: of content parts that are no text, by type."""
 
     count_text: CountText
     render: Renderer
+    part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
 
     def rendered(self, contributions: Iterable[Contribution]) -> str:
         return self.render([Section(c.block.name, c.text) for c in contributions if c.text])
@@ -76,7 +75,7 @@ class Measure:
         """Tokens of the memory as inserted, and of the content parts by their estimates."""
         text = self.rendered(contributions)
         parts = [part for c in contributions for part in c.parts]
-        estimates = count_message(Message("user", parts), self.count_text) if parts else 0
+        estimates = count_message(Message("user", parts), self.count_text, self.part_tokens) if parts else 0
         return estimates + (self.count_text(text + SEPARATOR) if text else 0)
 
 
@@ -140,29 +139,6 @@ def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:
     return tuple(tail.messages[begin:])
 
 
-def attempt(
-    what: str, block: BaseMemoryBlock, call: Callable[[], object]
-) -> tuple[str | None, Omission | None]:
-    """Call a block's own code: its text, or None with what went wrong.
-
-    A block may be anybody's code, and one that fails must not fail the read.  So this is the one place
-    that catches everything; the error's message is not logged, since it may hold what was said.
-    """
-    try:
-        result = call()
-    except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
-        problem = f"raised {type(error).__name__}"
-    else:
-        if result is None or isinstance(result, str):
-            return result, None
-        problem = f"returned {type(result).__name__} instead of text"
-    logger.warning(
-        "memory block failed",
-        extra={"action": "block_failed", "block": block.name, "reason": f"{what} {problem}"},
-    )
-    return None, Omission("block_failed", block.name, f"Its {what}() {problem}; the block is left out.")
-
-
 def _shrunk(
     contributions: Sequence[Contribution], room: int, measure: Measure
 ) -> tuple[list[Contribution], list[Omission]]:
@@ -214,7 +190,7 @@ def _truncated(
     """The contribution made shorter by its own block; None when it is to be dropped whole."""
     block, text = contribution.block, contribution.text
     shorter, failure = attempt("truncate", block, lambda: block.truncate(text, excess, measure.count_text))
-    if not shorter:
+    if not isinstance(shorter, str) or not shorter:
         return None, failure
     return replace(contribution, text=shorter), None
 

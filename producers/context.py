@@ -9,7 +9,15 @@ from typing import Any, Literal, overload
 from strandline.schemas.messages import Message
 
 OmissionKind = Literal[
-    "tail", "block_dropped", "block_truncated", "block_failed", "search_text_only", "search_failed", "not_fed"
+    "tail",
+    "window",
+    "block_dropped",
+    "block_truncated",
+    "block_failed",
+    "search_text_only",
+    "search_failed",
+    "rerank_failed",
+    "not_fed",
 ]
 
 
@@ -18,13 +26,15 @@ class Omission:
     """Something that a read left out, or could not do in full.
 
     Attributes:
-        kind: ``tail`` (delivered messages that no block covers yet, left out), ``block_dropped``,
+        kind: ``tail`` (delivered messages that no block covers yet, left out), ``window`` (messages of the
+            window that the caller's ``initial_token_count`` left no room for), ``block_dropped``,
             ``block_truncated``, ``block_failed``, ``search_text_only`` (no vector for the query: words
-            alone decided), ``search_failed``, ``not_fed`` (nothing derives what the block shows).
-        name: the block's name, or ``tail``.
+            alone decided), ``search_failed``, ``rerank_failed`` (the hits are in the order of the search),
+            ``not_fed`` (nothing derives what the block shows).
+        name: the block's name, or ``tail``, or ``window``.
         reason: a sentence.
-        from_seq: for ``tail``, the first message left out.
-        through_seq: for ``tail``, the last one.
+        from_seq: for ``tail`` and ``window``, the first message left out.
+        through_seq: for ``tail`` and ``window``, the last one.
     """
 
     kind: OmissionKind

@@ -12,13 +12,9 @@ import queue
 import threading
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from uuid import uuid4
 
-from celery import Celery
-from kombu import Connection, Producer
-
-from strandline.schemas.broker import EXPIRY_SECONDS, celery_settings
-from strandline.schemas.lanes import Lane, queue_name
+from strandline.producers.hint_publisher import HintPublisher
+from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
 
 logger = logging.getLogger("strandline.doorbell")
@@ -32,6 +28,10 @@ GATHER_SECONDS = 0.01
 
 # After a failed publish nothing is tried for so long: each try may block for the connect time-out.
 BACKOFF_SECONDS = 2.0
+
+# A connection that has not been used for so long is closed.  It would need heartbeats otherwise, and the
+# hint after a long silence would go into one that a firewall or a proxy has forgotten.
+IDLE_SECONDS = 30.0
 
 
 class Doorbell:
@@ -66,8 +66,6 @@ class Doorbell:
     def _open(self) -> None:
         """All that belongs to one process: neither thread nor sockets nor locks survive a fork."""
         self._pid = os.getpid()
-        self._app = Celery("strandline-doorbell", broker=self._broker_url, set_as_current=False)
-        self._app.conf.update(celery_settings(self._settings))
         self._hints: queue.Queue[Lane | None] = queue.Queue(MAX_WAITING)
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -80,28 +78,29 @@ class Doorbell:
                 self._thread.start()
 
     def _run(self) -> None:
-        connection: Connection | None = None
-        while lanes := self._gather():
+        publisher = HintPublisher(self._settings, self._broker_url)
+        while lanes := self._gather(publisher):
             try:
-                # A connection of the thread's own: Celery's pools are kept by URL, also across a fork.
-                connection = connection or self._app.connection_for_write()
-                self._publish(connection, lanes)
+                publisher.publish(lanes)
             except Exception as error:  # noqa: BLE001
                 # The outermost edge of this thread: transports raise what they like, also for a wrong URL.
                 logger.warning(
                     "broker away, hints dropped",
                     extra={"action": "hints_dropped", "lanes": len(lanes), "error": type(error).__name__},
                 )
-                _release(connection)
-                connection = None
                 if self._closing.wait(BACKOFF_SECONDS):
                     return
                 self._take_waiting()
-        _release(connection)
+        publisher.close()
 
-    def _gather(self) -> Collection[Lane]:
+    def _gather(self, publisher: HintPublisher) -> Collection[Lane]:
         """Wait for a hint, then a moment for more; each lane once.  Nothing: the doorbell is closing."""
-        if (lane := self._hints.get()) is None:
+        try:
+            lane = self._hints.get(timeout=IDLE_SECONDS)
+        except queue.Empty:
+            publisher.close()
+            lane = self._hints.get()
+        if lane is None:
             return ()
         self._closing.wait(GATHER_SECONDS)
         return dict.fromkeys([lane, *self._take_waiting()])
@@ -116,27 +115,3 @@ class Doorbell:
                     break
                 taken.append(lane)
         return taken
-
-    def _publish(self, connection: Connection, lanes: Iterable[Lane]) -> None:
-        producer = Producer(connection)
-        for lane in lanes:
-            name = queue_name(lane.stage)
-            # What Celery's send_task makes as well, without what it looks up for each message.
-            message = self._app.amqp.as_task_v2(
-                uuid4().hex, name, lane.to_args(), {}, expires=EXPIRY_SECONDS, argsrepr="", kwargsrepr=""
-            )
-            producer.publish(
-                message.body,
-                headers=message.headers,
-                routing_key=name,
-                serializer="json",
-                delivery_mode="transient",
-                **message.properties,
-            )
-
-
-def _release(connection: Connection | None) -> None:
-    """Close a connection that may be broken already."""
-    if connection is not None:
-        with suppress(Exception):
-            connection.release()

@@ -1,126 +1,294 @@
-"""The facts of an owner, as people see them: what is known, and where each came from."""
+"""The facts of an owner: seen, searched and corrected, each operation offered sync and async."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from uuid import UUID
 
+from strandline.producers.carrying import Carrier
+from strandline.producers.facts_editing import (
+    Wording,
+    add_fact,
+    checked_feedback,
+    clear_facts,
+    delete_fact,
+    judge_fact,
+    replace_fact,
+)
+from strandline.producers.facts_reading import (
+    Fact,
+    FactFilter,
+    FactPage,
+    PageRequest,
+    Sort,
+    as_fact_id,
+    checked_limit,
+    get_fact,
+    list_facts,
+)
+from strandline.producers.facts_search import FoundFact, search_facts
 from strandline.producers.resources import Resources
-from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.identity import Owner
+from strandline.schemas.operations import Operation
 
 
-@dataclass(frozen=True, slots=True)
-class FactRevision:
-    """One thing that was done to a fact, and its provenance.
+class OwnerFacts:
+    """What is known of one owner, over all sessions; get it from ``memory.facts``, or make a ``Facts``.
 
-    ``operation`` is ``add``, ``update``, ``invalidate`` or ``duplicate`` (said again); ``message_ids`` and
-    ``seqs`` name the messages, ``event_id`` the flush that delivered them.
+    Edits are recorded as events of the owner, and are seen by the next read.  They outlive every
+    derivation: what was deleted does not come back from messages said before, what was corrected stays
+    corrected; what somebody says anew is new.  An edit waits for a worker that is just writing facts of this
+    owner.  ``actor`` is a name for who did it, kept with the event.
+
+    All methods raise InvalidMessageError for an argument that cannot be used, and DatabaseUnavailableError
+    when Postgres cannot be reached; those that edit, UnknownPipelineError before any worker has ever run.
     """
 
-    operation: str
-    text: str
-    event_id: UUID
-    message_ids: tuple[str, ...]
-    seqs: tuple[int, ...]
-    model: str
-    prompt_hash: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Something known of an owner; ``invalidated_at`` is set once it is no longer true."""
-
-    fact_id: UUID
-    text: str
-    topics: tuple[str, ...]
-    said_by: str | None
-    about_date: date | None
-    said_at: datetime
-    invalidated_at: datetime | None
-    invalidated_by: UUID | None
-    created_at: datetime
-    updated_at: datetime
-    revisions: tuple[FactRevision, ...]
+    def __init__(self, resources: Resources, owner: Owner) -> None:
+        self._resources = resources
+        self._owner = owner
+        self._carrier = Carrier(resources)
 
     @property
-    def message_ids(self) -> tuple[str, ...]:
-        """All messages that this fact comes from, in the order in which they were taken in."""
-        return tuple(dict.fromkeys(i for revision in self.revisions for i in revision.message_ids))
+    def namespace(self) -> str:
+        return self._owner.namespace
 
+    @property
+    def user_id(self) -> str | None:
+        """The owner, or None where a session owns its facts itself."""
+        return self._owner.user_id
 
-class Facts:
-    """Reads an owner's facts; get one from ``memory.facts``."""
+    def get(self, fact_id: UUID | str) -> Fact | None:
+        """One fact of this owner, also one that ended; None if there is none of this id."""
+        return self._carrier.run(get_fact(self._owner, fact_id))
 
-    def __init__(self, resources: Resources, shard_key: UUID) -> None:
-        self._resources = resources
-        self._shard_key = shard_key
+    async def aget(self, fact_id: UUID | str) -> Fact | None:
+        """Async twin of ``get``."""
+        return await self._carrier.arun(get_fact(self._owner, fact_id))
 
-    def list(self, *, limit: int = 100, offset: int = 0, with_invalidated: bool = False) -> Sequence[Fact]:
-        """The facts, most recently said first; ``with_invalidated`` adds those that are no longer true."""
-        return self._resources.database().run(self._listing(limit, offset, with_invalidated))
+    def list(
+        self,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+        sort: Sort = "newest",
+        contains: str | None = None,
+        topics: Sequence[str] | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        with_invalidated: bool = False,
+    ) -> FactPage:
+        """A page of the live facts, with how many there are in ``.total``.
+
+        Args:
+            limit: at most so many, up to 1,000; 0 gives none, and the total.
+            offset: leave out so many.
+            sort: ``"newest"`` (said last) first, ``"oldest"`` first, or the last ``"updated"`` first.
+            contains: only those with this in their text, whatever its case; 10,000 facts are looked at.
+            topics: only those of any of these topics.
+            agent_id, team_id: only those that were added for this agent or team.
+            with_invalidated: also those that ended, or were condensed into another.
+        """
+        return self._carrier.run(
+            self._listing(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
+        )
 
     async def alist(
-        self, *, limit: int = 100, offset: int = 0, with_invalidated: bool = False
-    ) -> Sequence[Fact]:
+        self,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+        sort: Sort = "newest",
+        contains: str | None = None,
+        topics: Sequence[str] | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        with_invalidated: bool = False,
+    ) -> FactPage:
         """Async twin of ``list``."""
-        database = await self._resources.async_database()
-        return await database.run(self._listing(limit, offset, with_invalidated))
-
-    def _listing(self, limit: int, offset: int, with_invalidated: bool) -> Operation[Sequence[Fact]]:
-        rows: Sequence[Row] = yield Fetch(
-            "list_facts",
-            {
-                "shard_key": self._shard_key,
-                "limit": limit,
-                "offset": offset,
-                "with_invalidated": with_invalidated,
-            },
+        return await self._carrier.arun(
+            self._listing(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
         )
-        return [_fact(row) for row in rows]
 
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        topics: Sequence[str] | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+    ) -> Sequence[FoundFact]:
+        """The live facts that fit ``query`` best, best first, by their words and by what they come from.
 
-def _fact(row: Row) -> Fact:
-    (
-        fact_id,
-        text,
-        topics,
-        said_by,
-        about_date,
-        said_at,
-        _live,
-        ended_at,
-        ended_by,
-        created,
-        updated,
-        revisions,
-    ) = row
-    return Fact(
-        fact_id=fact_id,
-        text=text,
-        topics=tuple(topics),
-        said_by=said_by,
-        about_date=about_date,
-        said_at=said_at,
-        invalidated_at=ended_at,
-        invalidated_by=ended_by,
-        created_at=created,
-        updated_at=updated,
-        revisions=tuple(_revision(item) for item in json.loads(revisions or "[]")),
-    )
+        Where vectors serve and the query can be embedded, the meaning of the conversation that a fact was
+        taken from counts as much as its words; otherwise the words alone decide.
+        """
+        return self._carrier.run(self._searching(query, limit, topics, agent_id, team_id))
 
+    async def asearch(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        topics: Sequence[str] | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+    ) -> Sequence[FoundFact]:
+        """Async twin of ``search``."""
+        return await self._carrier.arun(self._searching(query, limit, topics, agent_id, team_id))
 
-def _revision(item: dict[str, object]) -> FactRevision:
-    return FactRevision(
-        operation=str(item["operation"]),
-        text=str(item["text"]),
-        event_id=UUID(str(item["event_id"])),
-        message_ids=tuple(item["message_ids"] or ()),  # type: ignore[arg-type]  # a JSON array of texts
-        seqs=tuple(item["seqs"] or ()),  # type: ignore[arg-type]  # a JSON array of numbers
-        model=str(item["model"]),
-        prompt_hash=str(item["prompt_hash"]),
-        created_at=datetime.fromisoformat(str(item["created_at"])),
-    )
+    def add(
+        self,
+        text: str,
+        *,
+        topics: Sequence[str] | None = None,
+        about_date: date | None = None,
+        input: str | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        actor: str | None = None,
+    ) -> Fact:
+        """Add a fact by hand and return it; one that says the same words is returned instead.
+
+        ``input`` is what it was taken from, up to 8,000 characters; ``text`` has at most 1,000.  It is not
+        derived from any session, and stays when one is reset.
+        """
+        wording = Wording.check(
+            text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
+        )
+        return self._carrier.run(self._adding(wording, actor), atomic=True)
+
+    async def aadd(
+        self,
+        text: str,
+        *,
+        topics: Sequence[str] | None = None,
+        about_date: date | None = None,
+        input: str | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        actor: str | None = None,
+    ) -> Fact:
+        """Async twin of ``add``."""
+        wording = Wording.check(
+            text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
+        )
+        return await self._carrier.arun(self._adding(wording, actor), atomic=True)
+
+    def replace(
+        self,
+        fact_id: UUID | str,
+        text: str,
+        *,
+        topics: Sequence[str] | None = None,
+        about_date: date | None = None,
+        actor: str | None = None,
+    ) -> Fact | None:
+        """Give a live fact other words and return it; None if this owner has no such live fact.
+
+        Its history stays, and so do topics and day where none are given.  Where another fact says the new
+        words already, that one is returned, and this one goes.  The old words, said before, do not come back.
+        """
+        return self._carrier.run(
+            self._replacing(fact_id, Wording.check(text, topics=topics, about_date=about_date), actor),
+            atomic=True,
+        )
+
+    async def areplace(
+        self,
+        fact_id: UUID | str,
+        text: str,
+        *,
+        topics: Sequence[str] | None = None,
+        about_date: date | None = None,
+        actor: str | None = None,
+    ) -> Fact | None:
+        """Async twin of ``replace``."""
+        return await self._carrier.arun(
+            self._replacing(fact_id, Wording.check(text, topics=topics, about_date=about_date), actor),
+            atomic=True,
+        )
+
+    def delete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
+        """Take a fact and its history away, for good; False if this owner has no such fact.
+
+        The messages it came from stay in their log.
+        """
+        return self._carrier.run(self._deleting(fact_id, actor), atomic=True)
+
+    async def adelete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
+        """Async twin of ``delete``."""
+        return await self._carrier.arun(self._deleting(fact_id, actor), atomic=True)
+
+    def clear(self, *, actor: str | None = None) -> int:
+        """Take all facts of this owner away, for good; returns how many were live.
+
+        Nothing said before comes back as a fact, also not what workers have still to read.
+        """
+        return self._carrier.run(clear_facts(self._owner.shard_key, actor), atomic=True)
+
+    async def aclear(self, *, actor: str | None = None) -> int:
+        """Async twin of ``clear``."""
+        return await self._carrier.arun(clear_facts(self._owner.shard_key, actor), atomic=True)
+
+    def feedback(self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None) -> Fact | None:
+        """Note what people think of a fact (None takes that back); None if this owner has no such fact."""
+        return self._carrier.run(self._judging(fact_id, checked_feedback(feedback), actor), atomic=True)
+
+    async def afeedback(
+        self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None
+    ) -> Fact | None:
+        """Async twin of ``feedback``."""
+        return await self._carrier.arun(
+            self._judging(fact_id, checked_feedback(feedback), actor), atomic=True
+        )
+
+    def _listing(
+        self,
+        limit: int,
+        offset: int,
+        sort: Sort,
+        contains: str | None,
+        topics: Sequence[str] | None,
+        agent_id: str | None,
+        team_id: str | None,
+        with_invalidated: bool,
+    ) -> Operation[FactPage]:
+        page = PageRequest.check(limit, offset, sort, contains)
+        return list_facts(self._owner, page, FactFilter.check(topics, agent_id, team_id, with_invalidated))
+
+    def _searching(
+        self, query: str, limit: int, topics: Sequence[str] | None, agent_id: str | None, team_id: str | None
+    ) -> Operation[Sequence[FoundFact]]:
+        wanted = FactFilter.check(topics, agent_id, team_id)
+        return search_facts(self._owner, query, checked_limit(limit), wanted, self._resources.embed_query)
+
+    def _adding(self, wording: Wording, actor: str | None) -> Operation[Fact]:
+        fact_id = yield from add_fact(self._owner.shard_key, wording, actor)
+        fact = yield from get_fact(self._owner, fact_id)
+        assert fact is not None, "it was written in this transaction"  # noqa: S101
+        return fact
+
+    def _replacing(self, fact_id: UUID | str, wording: Wording, actor: str | None) -> Operation[Fact | None]:
+        wanted = as_fact_id(fact_id)
+        if wanted is None:
+            return None
+        replaced = yield from replace_fact(self._owner.shard_key, wanted, wording, actor)
+        return None if replaced is None else (yield from get_fact(self._owner, replaced))
+
+    def _deleting(self, fact_id: UUID | str, actor: str | None) -> Operation[bool]:
+        wanted = as_fact_id(fact_id)
+        if wanted is None:
+            return False
+        return (yield from delete_fact(self._owner.shard_key, wanted, actor))
+
+    def _judging(
+        self, fact_id: UUID | str, feedback: str | None, actor: str | None
+    ) -> Operation[Fact | None]:
+        wanted = as_fact_id(fact_id)
+        if wanted is None:
+            return None
+        judged = yield from judge_fact(self._owner.shard_key, wanted, feedback, actor)
+        return None if judged is None else (yield from get_fact(self._owner, judged))

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
 from uuid import UUID, uuid4
-
-import psycopg
 
 from strandline.pipelines.blocks import BaseMemoryBlock, InsertMethod
 from strandline.pipelines.rendering import Renderer, render_memory
 from strandline.producers.appending import Append, Appended, append
+from strandline.producers.carrying import Carrier
 from strandline.producers.context import MemoryContext
-from strandline.producers.facts import Facts
-from strandline.producers.reading import ReadRequest, history_page, read
+from strandline.producers.facts import OwnerFacts
+from strandline.producers.popping import pop
+from strandline.producers.reading import (
+    HISTORY_PAGE,
+    ReadRequest,
+    check_token_count,
+    history_page,
+    read,
+    read_messages,
+    read_query,
+    whole_history,
+)
 from strandline.producers.resources import Resources
-from strandline.schemas.async_database import AsyncTransaction
-from strandline.schemas.database import Transaction
+from strandline.producers.search import Search, SearchHit, search_messages
 from strandline.schemas.flushing import Flushed, flush_by_hand
 from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.joining import driver_connection
+from strandline.schemas.lanes import Scope
 from strandline.schemas.messages import Message, PutLimits
 from strandline.schemas.operations import Fetch, Operation, Row
 from strandline.schemas.policy import Policy
-from strandline.schemas.tokens import Tokenizer, text_counter
-
-T = TypeVar("T")
-
-HISTORY_PAGE = 1_000
+from strandline.schemas.tokens import Tokenizer, part_estimates, text_counter
 
 
 class SessionMemory:
@@ -43,6 +47,8 @@ class SessionMemory:
         blocks: what long-term memory contributes to a read.
         insert_method: whether it goes into the system message or the latest user message.
         tokenizer: counts tokens; default: ``o200k_base``.
+        part_tokens: what images and other parts that are no text count, by kind; default: 256 for ``image``,
+            ``audio`` and ``video``, 2048 for ``document``.
         render: lays the blocks' sections out; default: the built-in template.
     """
 
@@ -55,14 +61,17 @@ class SessionMemory:
         blocks: Sequence[BaseMemoryBlock],
         insert_method: InsertMethod,
         tokenizer: Tokenizer | None = None,
+        part_tokens: Mapping[str, int] | None = None,
         render: Renderer = render_memory,
     ) -> None:
         self._resources = resources
+        self._carrier = Carrier(resources)
         self._identity = identity
         self._policy = policy
         self._blocks = tuple(blocks)
         self._insert_method = insert_method
         self._count_text = text_counter(tokenizer)
+        self._part_tokens = part_estimates(part_tokens)
         self._render = render
 
     @property
@@ -86,9 +95,9 @@ class SessionMemory:
         return self._blocks
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> OwnerFacts:
         """What is known of this session's owner."""
-        return Facts(self._resources, self._identity.shard_key)
+        return OwnerFacts(self._resources, self._identity.owner)
 
     def put(self, message: object, *, connection: object | None = None) -> int:
         """Accept one message (a ``Message`` or an OpenAI dict) and return its ``seq``.
@@ -116,7 +125,7 @@ class SessionMemory:
         """
         if not messages:
             return []
-        appended = self._run(self._appending(messages, joined=connection is not None), connection)
+        appended = self._carrier.run(self._appending(messages, joined=connection is not None), connection)
         return self._announce(appended, joined=connection is not None)
 
     async def aput_messages(
@@ -125,14 +134,17 @@ class SessionMemory:
         """Async twin of ``put_messages``."""
         if not messages:
             return []
-        appended = await self._arun(self._appending(messages, joined=connection is not None), connection)
+        appended = await self._carrier.arun(
+            self._appending(messages, joined=connection is not None), connection
+        )
         return self._announce(appended, joined=connection is not None)
 
     def get(
         self,
-        input: str | Message | None = None,
+        input: object | None = None,
         *,
-        messages: Sequence[Message] | None = None,
+        messages: Sequence[object] | None = None,
+        initial_token_count: int = 0,
         wait_for: int | None = None,
         timeout: float | None = None,
         connection: object | None = None,
@@ -140,84 +152,131 @@ class SessionMemory:
         """The prompt's memory: pinned head, blocks, tail and window, within ``token_limit``.
 
         Args:
-            input: what retrieval searches for; default: the latest messages.
+            input: what retrieval searches for, as text or as a message; default: the latest messages.
             messages: the same as a list of messages.
+            initial_token_count: tokens that the caller's own prompt takes: the result fits into the limit
+                beside them.  Where they leave too little room, the oldest of the window are left out of this
+                read, and ``.omitted`` names them; the last turn stays.
             wait_for: wait until derived memory covers this ``seq``, as far as it was delivered.
             timeout: for how many seconds at most; default 10.
 
         Raises:
+            ConfigurationError: ``initial_token_count`` is no number of tokens.
+            InvalidMessageError: ``input`` or one of ``messages`` is no message.
             OwnerError: the session belongs to somebody else.
             DatabaseUnavailableError: Postgres cannot be reached.
         """
-        return self._run(
-            read(self._reading(input, messages, wait_for, timeout, joined=connection is not None)), connection
+        return self._carrier.run(
+            read(
+                self._reading(
+                    input, messages, initial_token_count, wait_for, timeout, joined=connection is not None
+                )
+            ),
+            connection,
         )
 
     async def aget(
         self,
-        input: str | Message | None = None,
+        input: object | None = None,
         *,
-        messages: Sequence[Message] | None = None,
+        messages: Sequence[object] | None = None,
+        initial_token_count: int = 0,
         wait_for: int | None = None,
         timeout: float | None = None,
         connection: object | None = None,
     ) -> MemoryContext:
         """Async twin of ``get``."""
-        return await self._arun(
-            read(self._reading(input, messages, wait_for, timeout, joined=connection is not None)), connection
+        return await self._carrier.arun(
+            read(
+                self._reading(
+                    input, messages, initial_token_count, wait_for, timeout, joined=connection is not None
+                )
+            ),
+            connection,
         )
 
     def get_all(self, *, connection: object | None = None) -> list[Message]:
         """The whole history in order, what was flushed included."""
-        return self._run(self._whole_history(), connection)
+        return self._carrier.run(whole_history(self._identity), connection)
 
     async def aget_all(self, *, connection: object | None = None) -> list[Message]:
         """Async twin of ``get_all``."""
-        return await self._arun(self._whole_history(), connection)
+        return await self._carrier.arun(whole_history(self._identity), connection)
 
     def iterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> Iterator[Message]:
         """The history page by page, for long ones; each page is a read of its own."""
-        while page := self._run(history_page(self._identity, after_seq, page_size), None):
+        while page := self._carrier.run(history_page(self._identity, after_seq, page_size), None):
             yield from page
             after_seq = page[-1].seq or after_seq
 
     async def aiterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> AsyncIterator[Message]:
         """Async twin of ``iterate``."""
-        while page := await self._arun(history_page(self._identity, after_seq, page_size), None):
+        while page := await self._carrier.arun(history_page(self._identity, after_seq, page_size), None):
             for message in page:
                 yield message
             after_seq = page[-1].seq or after_seq
 
+    def pop(self, *, connection: object | None = None) -> Message | None:
+        """Remove the newest message and return it, as to have the last turn said anew; None if none is left.
+
+        Its ``seq`` is not used again.  What was delivered to the pipelines stays: after an idle flush, or
+        ``flush(all=True)``, there is nothing to pop until the next put.
+
+        Raises:
+            DeliveredError: the newest message was delivered; nothing was removed.
+            OwnerError: the session belongs to somebody else.
+            ConflictError: others put so busily that another message was always newer.
+        """
+        return self._carrier.run(pop(self._identity), connection)
+
+    async def apop(self, *, connection: object | None = None) -> Message | None:
+        """Async twin of ``pop``."""
+        return await self._carrier.arun(pop(self._identity), connection)
+
+    def search(self, query: str, *, limit: int = 10, scope: Scope = "session") -> list[SearchHit]:
+        """The flushed messages of this session, or of all its ``owner``'s, that fit ``query``, best first.
+
+        Raises:
+            ConfigurationError: ``limit`` is not from 0 to 1,000, or ``scope`` neither of the two.
+            OwnerError, DatabaseUnavailableError: as ``get``.
+        """
+        return self._carrier.run(self._searching(query, limit, scope), None)
+
+    async def asearch(self, query: str, *, limit: int = 10, scope: Scope = "session") -> list[SearchHit]:
+        """Async twin of ``search``."""
+        return await self._carrier.arun(self._searching(query, limit, scope), None)
+
     def set(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Replace the history by ``messages``, atomically; what was derived before stays."""
-        appended = self._run(self._replacing(messages), connection, atomic=True)
+        appended = self._carrier.run(self._replacing(messages), connection, atomic=True)
         return self._announce(appended, joined=connection is not None)
 
     async def aset(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Async twin of ``set``."""
-        appended = await self._arun(self._replacing(messages), connection, atomic=True)
+        appended = await self._carrier.arun(self._replacing(messages), connection, atomic=True)
         return self._announce(appended, joined=connection is not None)
 
     def reset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Begin the history anew; with ``derived``, forget what was derived from this session as well.
 
         Without ``derived`` the old messages leave every read but stay in the log, and what is still to be
-        derived from them is void.  With it they are deleted.
+        derived from them is void.  With it they are deleted.  Facts that people added
+        or worded by hand stay.
         """
-        self._run(self._resetting(derived), connection)
+        self._carrier.run(self._resetting(derived), connection)
 
     async def areset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Async twin of ``reset``."""
-        await self._arun(self._resetting(derived), connection)
+        await self._carrier.arun(self._resetting(derived), connection)
 
     def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
-        flushed = self._run(self._flushing(everything=all), connection)
+        flushed = self._carrier.run(self._flushing(everything=all), connection)
         return self._announce_flush(flushed, joined=connection is not None)
 
     async def aflush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Async twin of ``flush``."""
-        flushed = await self._arun(self._flushing(everything=all), connection)
+        flushed = await self._carrier.arun(self._flushing(everything=all), connection)
         return self._announce_flush(flushed, joined=connection is not None)
 
     def close(self) -> None:
@@ -235,6 +294,7 @@ class SessionMemory:
             identity=self._identity,
             policy=self._policy,
             count_text=self._count_text,
+            part_tokens=self._part_tokens,
             limits=PutLimits(settings.max_content_bytes, settings.max_metadata_bytes),
             max_messages=settings.max_messages_per_put,
         )
@@ -259,20 +319,14 @@ class SessionMemory:
             yield from history_page(self._identity, 0, 1)
         return flushed
 
-    def _whole_history(self) -> Operation[list[Message]]:
-        found: list[Message] = []
-        while page := (
-            yield from history_page(self._identity, (found[-1].seq or 0) if found else 0, HISTORY_PAGE)
-        ):
-            found.extend(page)
-            if len(page) < HISTORY_PAGE:
-                break
-        return found
+    def _searching(self, query: str, limit: int, scope: Scope) -> Operation[list[SearchHit]]:
+        return search_messages(Search(self._identity, query, limit, scope, self._resources.embed_query))
 
     def _reading(
         self,
-        input: str | Message | None,
-        messages: Sequence[Message] | None,
+        input: object | None,
+        messages: Sequence[object] | None,
+        initial_token_count: int,
         wait_for: int | None,
         timeout: float | None,
         *,
@@ -284,37 +338,19 @@ class SessionMemory:
             token_limit=self._policy.token_limit,
             insert_method=self._insert_method,
             count_text=self._count_text,
-            query=input,
-            messages=messages,
+            query=read_query(input),
+            messages=read_messages(messages),
             wait_for=wait_for,
             timeout_seconds=timeout,
             embed_query=self._resources.embed_query,
             render=self._render,
             in_callers_transaction=joined,
+            part_tokens=self._part_tokens,
+            initial_token_count=check_token_count(initial_token_count),
         )
 
     def _keys(self) -> dict[str, Any]:
         return {"shard_key": self._identity.shard_key, "session_key": self._identity.session_key}
-
-    def _run(self, operation: Operation[T], connection: object | None, *, atomic: bool = False) -> T:
-        schema = self._resources.settings.database_schema
-        if connection is not None:
-            return Transaction(driver_connection(connection, psycopg.Connection), schema).run(operation)
-        if not atomic:
-            return self._resources.database().run(operation)
-        with self._resources.database().transaction() as transaction:
-            return transaction.run(operation)
-
-    async def _arun(self, operation: Operation[T], connection: object | None, *, atomic: bool = False) -> T:
-        schema = self._resources.settings.database_schema
-        if connection is not None:
-            joined = driver_connection(connection, psycopg.AsyncConnection)
-            return await AsyncTransaction(joined, schema).run(operation)
-        database = await self._resources.async_database()
-        if not atomic:
-            return await database.run(operation)
-        async with database.transaction() as transaction:
-            return await transaction.run(operation)
 
     def _announce(self, appended: Appended, *, joined: bool) -> list[int]:
         self._announce_flush(appended.flushed, joined=joined)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from strandline.pipelines.blocks import (
@@ -17,15 +17,17 @@ from strandline.pipelines.blocks import (
     Hit,
     InsertMethod,
     Material,
-    StaticMemoryBlock,
+    Rendered,
     VectorMemoryBlock,
-    pipelines_of,
 )
+from strandline.pipelines.declaring import pipelines_of
 from strandline.pipelines.rendering import Renderer, render_memory
 from strandline.producers.appending import INLINE_CHARACTERS, check_owner
-from strandline.producers.budget import Contribution, Fitted, Measure, attempt, fit, reserved_tail
+from strandline.producers.block_code import attempt, is_foreign
+from strandline.producers.budget import Contribution, Fitted, Measure, fit, reserved_tail
 from strandline.producers.context import MemoryContext, Omission
 from strandline.producers.insertion import assembled
+from strandline.producers.narrowing import readable_blocks, shorter_window
 from strandline.producers.recall import (
     EmbedQuery,
     Query,
@@ -37,15 +39,17 @@ from strandline.producers.recall import (
     without_shown,
 )
 from strandline.producers.snapshot import Snapshot, read_message, read_snapshot
-from strandline.schemas.errors import StrandlineError
+from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.lanes import VECTORS
 from strandline.schemas.messages import Message
 from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run
-from strandline.schemas.tokens import is_loaded
+from strandline.schemas.tokens import PART_TOKENS, is_loaded
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000
+
+HISTORY_PAGE = 1_000
 
 DEFAULT_WAIT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.01
@@ -62,6 +66,8 @@ class ReadRequest:
     Attributes:
         token_limit: what the result may hold, memory included.
         count_text: the session's tokenizer.
+        part_tokens: what content parts that are no text count, by type.
+        initial_token_count: what of the limit is taken already.
         query: what vector blocks search for; else ``messages``; else the latest of the window.
         wait_for: wait until the blocks cover this ``seq``, as far as it was flushed.
         timeout_seconds: how long to wait (default 10 s); then the read goes on with what there is.
@@ -84,6 +90,12 @@ class ReadRequest:
     embed_query: EmbedQuery | None = None
     render: Renderer = render_memory
     in_callers_transaction: bool = False
+    part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
+    initial_token_count: int = 0
+
+    @property
+    def measure(self) -> Measure:
+        return Measure(self.count_text, self.render, self.part_tokens)
 
 
 def read(request: ReadRequest) -> Operation[MemoryContext]:
@@ -100,7 +112,8 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     snapshot = read_snapshot(rows)
     if not snapshot.exists:
         yield from _check_unowned(request.identity)
-    hits, said = yield from _search(request, snapshot)
+    request, snapshot, said = _narrowed(request, snapshot)
+    hits, failed_searches = yield from _search(request, snapshot)
     material = Material(facts=snapshot.facts, states=snapshot.states, hits=hits)
     fitted, failures = yield from _fitted(request, snapshot, material)
     covered = snapshot.covered_through(pipelines)
@@ -115,10 +128,33 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
         ),
         covered_through=covered,
         caught_up=_caught_up(snapshot, covered, request.wait_for),
-        omitted=(*_not_fed(request.blocks, snapshot), *said, *failures, *fitted.omitted),
+        omitted=(*said, *failed_searches, *failures, *fitted.omitted),
         tokens=fitted.tokens,
         over_budget=fitted.over_budget,
     )
+
+
+def read_query(source: object | None) -> str | Message | None:
+    """What to search for: text as it is, anything else as a message; raises InvalidMessageError."""
+    if source is None or isinstance(source, str):
+        return source
+    return Message.from_openai(source, where="input")
+
+
+def read_messages(sources: Sequence[object] | None) -> list[Message] | None:
+    """Messages to search for, as values or OpenAI dicts; raises InvalidMessageError as a put does."""
+    if sources is None:
+        return None
+    return [Message.from_openai(source, where=f"messages[{index}]") for index, source in enumerate(sources)]
+
+
+def check_token_count(count: object) -> int:
+    """A number of tokens; raises ConfigurationError where it is none."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise ConfigurationError(
+            f"initial_token_count is {count!r}; it must be a whole number of tokens, 0 or above."
+        )
+    return count
 
 
 def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> Operation[list[Message]]:
@@ -137,6 +173,16 @@ def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> O
     if not rows:
         yield from _check_unowned(identity)
     return [read_message(row) for row in rows]
+
+
+def whole_history(identity: SessionIdentity) -> Operation[list[Message]]:
+    """Every message of the log in order, read in pages; raises OwnerError as ``history_page`` does."""
+    found: list[Message] = []
+    while page := (yield from history_page(identity, (found[-1].seq or 0) if found else 0, HISTORY_PAGE)):
+        found.extend(page)
+        if len(page) < HISTORY_PAGE:
+            break
+    return found
 
 
 def _parameters(request: ReadRequest, pipelines: tuple[str, ...]) -> dict[str, object]:
@@ -177,25 +223,20 @@ def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operati
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
+def _narrowed(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot, list[Omission]]:
+    """Without the blocks that cannot be shown here, and what the caller's own tokens leave no room for."""
+    blocks, said = readable_blocks(request.blocks, snapshot)
+    request = replace(request, blocks=blocks)
+    if request.initial_token_count:
+        request = replace(request, token_limit=max(0, request.token_limit - request.initial_token_count))
+        snapshot, cut = shorter_window(snapshot, request.token_limit)
+        said += cut
+    return request, snapshot, said
+
+
 def _caught_up(snapshot: Snapshot, covered: Mapping[str, int], wait_for: int | None) -> bool:
     target = snapshot.flushed_through if wait_for is None else min(wait_for, snapshot.flushed_through)
     return all(through >= target for through in covered.values())
-
-
-def _not_fed(blocks: Sequence[BaseMemoryBlock], snapshot: Snapshot) -> list[Omission]:
-    """Blocks for which nothing is derived from this session's messages."""
-    said = []
-    for block in blocks:
-        if block.pipeline is None:
-            continue
-        if block.pipeline not in snapshot.serving:
-            reason = f"No worker has registered the pipeline {block.pipeline!r} in this database."
-        elif snapshot.exists and block.pipeline not in snapshot.fed:
-            reason = f"The session was begun without {block.pipeline!r}: its messages are not given to it."
-        else:
-            continue
-        said.append(Omission("not_fed", block.name, reason))
-    return said
 
 
 def _search(
@@ -236,13 +277,13 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     if not snapshot.tail.messages:
         return Shown(request.identity, snapshot.window_from, frozenset())
     always = [block for block in request.blocks if block.priority == 0]
-    contributions, _ = _contributions(always, Material(facts=snapshot.facts, states=snapshot.states))
+    contributions, _ = yield from _rendered(always, Material(facts=snapshot.facts, states=snapshot.states))
     reserve = partial(
         reserved_tail,
         room=request.token_limit - snapshot.fixed_tokens,
         contributions=contributions,
         tail=snapshot.tail,
-        measure=Measure(request.count_text, request.render),
+        measure=request.measure,
     )
     reserved: tuple[Message, ...]
     if _is_quick(contributions):
@@ -260,7 +301,7 @@ def _fitted(
     request: ReadRequest, snapshot: Snapshot, material: Material
 ) -> Operation[tuple[Fitted, list[Omission]]]:
     """Render the blocks and fit them in: inline while that is quick, off the event loop otherwise."""
-    contributions, failures = _contributions(request.blocks, material)
+    contributions, failures = yield from _rendered(request.blocks, material)
     fit_in = partial(_fit, request, snapshot, material, contributions)
     if _is_quick(contributions):
         return fit_in(), failures
@@ -271,6 +312,8 @@ def _fitted(
 def _is_quick(contributions: Sequence[Contribution]) -> bool:
     if not contributions:
         return True
+    if any(is_foreign(c.block) for c in contributions):
+        return False
     return is_loaded() and sum(len(c.text) for c in contributions) <= INLINE_CHARACTERS
 
 
@@ -283,7 +326,7 @@ def _fit(
         token_limit=request.token_limit,
         fixed_tokens=snapshot.fixed_tokens,
         tail=snapshot.tail,
-        measure=Measure(request.count_text, request.render),
+        measure=request.measure,
     )
     fitted = fit_in(contributions=contributions)
     for _ in range(_MAX_ROUNDS):
@@ -298,16 +341,28 @@ def _fit(
     return fitted
 
 
+def _rendered(
+    blocks: Sequence[BaseMemoryBlock], material: Material
+) -> Operation[tuple[list[Contribution], list[Omission]]]:
+    """The contributions; off the event loop where code that is not ours makes one."""
+    render = partial(_contributions, blocks, material)
+    if not any(is_foreign(block) for block in blocks):
+        return render()
+    rendered: tuple[list[Contribution], list[Omission]] = yield Run(render)
+    return rendered
+
+
 def _contributions(
     blocks: Sequence[BaseMemoryBlock], material: Material
 ) -> tuple[list[Contribution], list[Omission]]:
     contributions: list[Contribution] = []
     failures: list[Omission] = []
     for block in blocks:
-        text, failure = attempt("render", block, partial(block.render, material))
-        parts = block.parts() if isinstance(block, StaticMemoryBlock) else ()
+        shown, failure = attempt("render", block, partial(block.render, material))
         if failure is not None:
             failures.append(failure)
-        elif text or parts:
-            contributions.append(Contribution(block, text or "", parts))
+        elif isinstance(shown, Rendered):
+            contributions.append(Contribution(block, shown.text, shown.parts))
+        elif shown:
+            contributions.append(Contribution(block, shown))
     return contributions, failures

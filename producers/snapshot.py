@@ -22,7 +22,7 @@ class Snapshot:
     Attributes:
         exists: whether anything was ever put to it; if not, its marks are those of an empty one.
         fed: the pipelines that its flushes feed.
-        serving: by pipeline, ``generation_id`` and ``config`` of the generation that serves.
+        serving: by pipeline, ``generation_id``, ``version`` and ``config`` of the generation that serves.
         pending: pipeline, first and last ``seq`` of what is flushed and not covered.
         has_flushed: whether anything can have been derived from it.
         fixed_tokens: of the pinned head and the window.

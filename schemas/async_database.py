@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar, assert_never
 
 import psycopg
@@ -12,8 +13,11 @@ from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from strandline.schemas.connections import ConnectionOptions, is_lost, translated
+from strandline.schemas.engine_pool import AsyncPool
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run, Step
+from strandline.schemas.grouped_puts import GroupedPuts
+from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
+from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect_async
 from strandline.schemas.statements import statements
 
 T = TypeVar("T")
@@ -44,13 +48,14 @@ class AsyncTransaction:
 class AsyncDatabase:
     """A pool and the statements of one schema, for one event loop."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any], schema: str, *, owns_pool: bool = True) -> None:
+    def __init__(self, pool: AsyncPool, schema: str, *, owns_pool: bool = True) -> None:
         self._pool = pool
         self._owns_pool = owns_pool
         self._opened = not owns_pool
         self._schema = schema
         self._statements = statements(schema)
         self._opening = asyncio.Lock()
+        self._puts = GroupedPuts(partial(self.fetch, repeatable=True))
 
     @classmethod
     def connect(cls, options: ConnectionOptions) -> AsyncDatabase:
@@ -64,6 +69,8 @@ class AsyncDatabase:
             max_idle=60.0,
             open=False,
             name="strandline-async",
+            reconnect_timeout=RECONNECT_SECONDS,
+            reconnect_failed=reconnect_async,
         )
         return cls(pool, options.schema)
 
@@ -77,18 +84,29 @@ class AsyncDatabase:
                     try:
                         return await execute(connection, sql, params)
                     except psycopg.Error as error:
-                        if not (repeatable and attempts_left and is_lost(error, connection)):
+                        if not is_lost(error, connection):
                             raise
-                await self._pool.check()
+                        await self._pool.check()
+                        if not (repeatable and attempts_left):
+                            raise
         raise AssertionError("unreachable: the second attempt returns or raises")
+
+    async def put(self, params: Mapping[str, Any]) -> list[Row]:
+        """Run the statement ``put``, together with others that wait at the same time."""
+        return await self._puts.put(params)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncTransaction]:
         """One transaction: commits when the block ends, rolls back when it raises."""
         with translated():
             await self._open()
-            async with self._pool.connection() as connection, connection.transaction():
-                yield AsyncTransaction(connection, self._schema)
+            async with self._pool.connection() as connection:
+                try:
+                    async with connection.transaction():
+                        yield AsyncTransaction(connection, self._schema)
+                finally:
+                    if connection.closed:
+                        await self._pool.check()
 
     async def run(self, operation: Operation[T]) -> T:
         """Carry an operation out, each of its statements in a transaction of its own."""
@@ -135,6 +153,10 @@ async def _carry_out(step: Step, fetcher: AsyncFetcher) -> Any:
         if isinstance(fetcher, AsyncDatabase):
             return await fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
         return await fetcher.fetch(step.name, step.params)
+    if isinstance(step, Put):
+        if isinstance(fetcher, AsyncDatabase):
+            return await fetcher.put(step.params)
+        return await fetcher.fetch("put", step.params)
     if isinstance(step, Run):
         return await asyncio.to_thread(step.call)
     if isinstance(step, Pause):

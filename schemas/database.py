@@ -12,8 +12,11 @@ from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool
 
 from strandline.schemas.connections import ConnectionOptions, is_lost, translated
-from strandline.schemas.errors import StrandlineError
-from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run, Step
+from strandline.schemas.engine_pool import SyncPool
+from strandline.schemas.errors import DatabaseError, StrandlineError
+from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
+from strandline.schemas.quick_puts import quick_params, quick_rows
+from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect
 from strandline.schemas.statements import statements
 
 T = TypeVar("T")
@@ -46,7 +49,7 @@ class Database:
     Connections are taken per statement or per transaction and never held across anything else.
     """
 
-    def __init__(self, pool: ConnectionPool[Any], schema: str, *, owns_pool: bool = True) -> None:
+    def __init__(self, pool: SyncPool, schema: str, *, owns_pool: bool = True) -> None:
         self._pool = pool
         self._owns_pool = owns_pool
         self._opened = not owns_pool
@@ -65,6 +68,8 @@ class Database:
             max_idle=60.0,
             open=False,
             name="strandline",
+            reconnect_timeout=RECONNECT_SECONDS,
+            reconnect_failed=reconnect,
         )
         return cls(pool, options.schema)
 
@@ -84,19 +89,36 @@ class Database:
                     try:
                         return execute(connection, sql, params)
                     except psycopg.Error as error:
-                        if not (repeatable and attempts_left and is_lost(error, connection)):
+                        if not is_lost(error, connection):
                             raise
-                # The others in the pool are likely to be dead as well.
-                self._pool.check()
+                        # The others in the pool are likely to be dead as well.
+                        self._pool.check()
+                        if not (repeatable and attempts_left):
+                            raise
         raise AssertionError("unreachable: the second attempt returns or raises")
+
+    def put(self, params: Mapping[str, Any]) -> list[Row]:
+        """Run the statement ``put`` for one message, by the short statement where that will do."""
+        return quick_rows(self._quick_put(params)) or self.fetch("put", params, repeatable=True)
+
+    def _quick_put(self, params: Mapping[str, Any]) -> list[Row]:
+        try:
+            return self.fetch("put_one", quick_params(params), repeatable=True)
+        except DatabaseError:
+            return []  # the id was used a moment ago: ``put`` finds it
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """One transaction: commits when the block ends, rolls back when it raises."""
         with translated():
             self._open()
-            with self._pool.connection() as connection, connection.transaction():
-                yield Transaction(connection, self.schema)
+            with self._pool.connection() as connection:
+                try:
+                    with connection.transaction():
+                        yield Transaction(connection, self.schema)
+                finally:
+                    if connection.closed:
+                        self._pool.check()
 
     def run(self, operation: Operation[T]) -> T:
         """Carry an operation out, each of its statements in a transaction of its own."""
@@ -143,6 +165,11 @@ def _carry_out(step: Step, fetcher: Fetcher) -> Any:
             return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
         with translated():
             return fetcher.fetch(step.name, step.params)
+    if isinstance(step, Put):
+        if isinstance(fetcher, Database):
+            return fetcher.put(step.params)
+        with translated():
+            return fetcher.fetch("put", step.params)
     if isinstance(step, Run):
         return step.call()
     if isinstance(step, Pause):

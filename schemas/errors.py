@@ -32,6 +32,10 @@ class ConflictError(StrandlineError):
     """A message id was used again in its session with other content; nothing was stored."""
 
 
+class DeliveredError(StrandlineError):
+    """The newest message was delivered to the pipelines, so it cannot be popped; nothing was removed."""
+
+
 class OwnerError(StrandlineError):
     """The session belongs to another owner: its owner is fixed at the first put."""
 
@@ -73,15 +77,30 @@ class TransientModelError(ModelError):
 
     Attributes:
         retry_after_seconds: what the provider asked for (``Retry-After``), or None.
+        counts: True when the provider answers others meanwhile, so that this input is what fails; then it
+            counts towards a limit.
     """
 
     def __init__(self, problem: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(problem)
         self.retry_after_seconds = retry_after_seconds
+        self.counts = False
+
+
+class RateLimitError(TransientModelError):
+    """429: the provider is there, and wants fewer calls."""
+
+
+class ProviderDownError(TransientModelError):
+    """The provider is known to be down, or asked for a pause: nothing was asked of it."""
 
 
 class PermanentModelError(ModelError):
     """The provider refused this input, or its output stayed unusable after one repair."""
+
+
+class BlockCodeError(StrandlineError):
+    """A custom block's own code raised, or made a state that cannot be kept: trying again would not help."""
 
 
 class LeaseLostError(StrandlineError):

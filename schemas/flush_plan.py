@@ -95,7 +95,7 @@ def plan_idle(
     cuts = _Cuts(entries)
     begin = sum(1 for entry in entries if entry.seq <= flushed_through)
     stop = max((end for end in cuts.all_before(len(entries) + 1) if end > begin), default=0)
-    events = _ranges(entries, sums, begin, _fill(cuts, sums, begin, stop, flush_size))
+    events = _ranges(entries, sums, begin, _fill(cuts, sums, begin, stop, flush_size), flushed_through)
     if not events:
         return None
     return FlushPlan(window_from, events[-1].through_seq, 0, tuple(events))
@@ -201,7 +201,7 @@ def _plan(
 ) -> FlushPlan:
     window_from = entries[ends[-1] - 1].seq + 1
     begin = sum(1 for entry in entries if entry.seq <= flushed_through)
-    events = _ranges(entries, sums, begin, [end for end in ends if end > begin])
+    events = _ranges(entries, sums, begin, [end for end in ends if end > begin], flushed_through)
     return FlushPlan(
         window_from=window_from,
         flushed_through=max(flushed_through, window_from - 1),
@@ -210,9 +210,13 @@ def _plan(
     )
 
 
-def _ranges(entries: Sequence[Entry], sums: Sequence[int], begin: int, ends: Sequence[int]) -> list[Range]:
+def _ranges(
+    entries: Sequence[Entry], sums: Sequence[int], begin: int, ends: Sequence[int], flushed_through: int
+) -> list[Range]:
+    """One range per end, each beginning where the one before it ended: popped numbers lie inside one."""
     ranges = []
     for end in ends:
-        ranges.append(Range(entries[begin].seq, entries[end - 1].seq, sums[end] - sums[begin], end - begin))
-        begin = end
+        through_seq = entries[end - 1].seq
+        ranges.append(Range(flushed_through + 1, through_seq, sums[end] - sums[begin], end - begin))
+        begin, flushed_through = end, through_seq
     return ranges

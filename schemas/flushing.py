@@ -99,7 +99,10 @@ def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Op
 def deliver_idle(
     shard_key: UUID, session_key: UUID, marks: Marks, entries: Sequence[Entry]
 ) -> Operation[Flushed | None]:
-    """Deliver what an idle session's window holds, and leave it in the window."""
+    """Deliver what an idle session's window holds, and leave it in the window.
+
+    Nothing to deliver makes no events; None: another flush, or a reset, was first.
+    """
     plan = plan_idle(
         entries,
         window_from=marks.window_from,
@@ -107,7 +110,7 @@ def deliver_idle(
         flush_size=marks.token_flush_size,
     )
     if plan is None:
-        return None
+        return Flushed((), ())
     return (yield from _apply(shard_key, session_key, marks, plan, "idle"))
 
 
@@ -154,8 +157,8 @@ def _apply(
     if not rows:
         return None
     lanes = tuple(
-        Lane(shard_key, session_key, generation_id, stage)
-        for generation_id, stage in rows
+        Lane(shard_key, scope_key, generation_id, stage)
+        for generation_id, stage, scope_key in rows
         if generation_id is not None
     )
     return Flushed(tuple(event_ids), lanes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Literal, get_args
@@ -78,12 +78,12 @@ class Message:
 
     def to_openai(self) -> dict[str, Any]:
         """The message as OpenAI's chat API takes it: no id, metadata, seq or time."""
-        message: dict[str, Any] = {"role": self.role, "content": _plain(self.content)}
+        message: dict[str, Any] = {"role": self.role, "content": plain(self.content)}
         for key in ("name", "tool_call_id"):
             if (value := getattr(self, key)) is not None:
                 message[key] = value
         if self.tool_calls:
-            message["tool_calls"] = _plain(self.tool_calls)
+            message["tool_calls"] = plain(self.tool_calls)
         message.update(self.extra)
         return message
 
@@ -132,7 +132,6 @@ class PreparedMessage:
 
     id: str
     role: Role
-    tokens: int
     digest: bytes
     envelope: str
     metadata: str | None
@@ -143,7 +142,7 @@ class PreparedMessage:
 
 
 def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
-    """Check one message and encode it; ``tokens`` is left at 0, to be counted by the session's tokenizer.
+    """Check one message and encode it.
 
     Raises:
         InvalidMessageError: naming the field under ``where`` and what to do about it.
@@ -160,7 +159,6 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
     return PreparedMessage(
         id=message_id,
         role=message.role,
-        tokens=0,
         digest=_digest(message.role, envelope, metadata),
         envelope=envelope,
         metadata=metadata,
@@ -196,11 +194,6 @@ def read_stored(
         tokens=tokens,
         extra=body.get("extra", {}),
     )
-
-
-def with_tokens(message: PreparedMessage, *, tokens: int) -> PreparedMessage:
-    """The same message with its token count."""
-    return replace(message, tokens=tokens)
 
 
 def _mapping(source: object, where: str) -> Mapping[str, Any]:
@@ -308,7 +301,7 @@ def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None
 def _encode(where: str, name: str, given: Mapping[str, Any], max_bytes: int) -> str:
     """JSON text of ``value``: checked for what Postgres cannot store, and for its size."""
     try:
-        value = _plain(given)
+        value = plain(given)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessageError(f"{where}.{name}", f"cannot be written as JSON: {error}") from None
@@ -363,16 +356,16 @@ def _check_time(path: str, value: datetime | None) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The same JSON value in plain dicts and lists, whatever mappings and sequences it came in.
 
     Raises:
         TypeError: a key is not a string, which JSON would quietly make it.
     """
     if isinstance(value, Mapping):
-        return {_key(key): _plain(item) for key, item in value.items()}
+        return {_key(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value
 
 

@@ -28,6 +28,16 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
+class Put:
+    """Run the statement ``put`` for one message; a driver may take a shorter way to the same rows.
+
+    The parameters are those of ``put``.
+    """
+
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Call something that computes or blocks: inline for threads, in a thread for asyncio."""
 
@@ -41,5 +51,5 @@ class Pause:
     seconds: float
 
 
-Step = Fetch | Run | Pause
+Step = Fetch | Put | Run | Pause
 Operation = Generator[Step, Any, T]

@@ -53,7 +53,8 @@ def make_policy(
 ) -> Policy:
     """Check the limits and derive the mark.
 
-    A flush size above the token limit is set to 0.7 of the limit, as LlamaIndex does, and logged.
+    A flush size above the token limit is set to 0.7 of the limit, as LlamaIndex does; that is logged, unless
+    it is the default that does not fit, which is nobody's mistake.
 
     Raises:
         ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
@@ -82,9 +83,10 @@ def make_policy(
 def _repaired_flush_size(token_flush_size: int, token_limit: int) -> int:
     """The flush size that takes the place of one above the limit; said once, not per request."""
     repaired = max(1, int(token_limit * FLUSH_SIZE_REPAIR_RATIO))
-    logger.warning(
-        "token_flush_size %d is above token_limit %d: using %d", token_flush_size, token_limit, repaired
-    )
+    if token_flush_size != DEFAULT_FLUSH_SIZE:
+        logger.warning(
+            "token_flush_size %d is above token_limit %d: using %d", token_flush_size, token_limit, repaired
+        )
     return repaired
 
 

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.prices import ModelPrice, read_prices
 
 Backend = Literal["auto", "local", "openai"]
 Positive = Annotated[float, Field(gt=0)]
+# Read here rather than by pydantic-settings, whose message for bad JSON names neither variable nor cause.
+Prices = Annotated[tuple[ModelPrice, ...], NoDecode, BeforeValidator(read_prices)]
 
 
 class Settings(BaseSettings):
@@ -56,12 +59,15 @@ class Settings(BaseSettings):
     summary_model: str = "gpt-4.1-mini"
     embedding_model: str = "text-embedding-3-small"
     embedding_dimensions: int = Field(1536, ge=1, le=3900)
+    model_prices: Prices = Field((), description="JSON: model to dollars per million tokens, in and out")
     model_timeout_seconds: Positive = 60.0
     query_embedding_timeout_seconds: Positive = 0.5
     summary_max_tokens: int = Field(400, ge=16)
+    max_facts: int = Field(50, ge=0, description="live facts of an owner before they are condensed; 0: never")
 
     # Custom blocks: "package.module:Class", comma-separated.
     blocks: str = ""
+    max_state_bytes: int = Field(65_536, ge=2, description="of a custom block's state, as JSON")
 
     # Workers.
     worker_concurrency: int = Field(16, ge=1, le=1000)
@@ -69,10 +75,14 @@ class Settings(BaseSettings):
     heartbeat_interval_seconds: Positive = 1.0
     worker_dead_after_seconds: Positive = 5.0
     lease_deadline_seconds: Positive = 600.0
+    shutdown_grace_seconds: float = Field(20.0, ge=0, description="after a signal, for batches in hand")
     sweep_interval_seconds: Positive = 1.0
     sweep_batch_size: int = Field(200, ge=1, le=10_000)
     retry_base_seconds: Positive = 1.0
     retry_max_seconds: Positive = 60.0
+    provider_probe_seconds: Positive = Field(
+        10.0, description="longest wait between two probes of a model server that is down"
+    )
     max_failures: int = Field(8, ge=1, description="attempts that fail alone before a dead letter")
     max_crashes: int = Field(20, ge=1, description="attempts ended by a crash before a dead letter")
 

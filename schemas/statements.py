@@ -15,16 +15,18 @@ from types import MappingProxyType
 _FILES = (
     "producing.sql",
     "consuming.sql",
+    "facts.sql",
     "operating.sql",
     "showing.sql",
     "verifying.sql",
     "explaining.sql",
     "dead_letters.sql",
+    "popping.sql",
 )
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _QUALIFIER = re.compile(r"\bstrandline\.")
 # In an order in which each finds what it calls.
-FUNCTIONS = ("window_v1", "put_v1", "flush_v1", "reset_v1")
+FUNCTIONS = ("window_v1", "put_v1", "flush_v1", "unfold_v1", "reset_v1", "pop_v1", "search_v1")
 
 
 @cache

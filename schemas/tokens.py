@@ -1,6 +1,6 @@
 """Token counting: how large a message is for a model.
 
-By default ``o200k_base`` over content, name and tool calls, without per-message overhead.  The
+By default ``o200k_base`` over content, name, tool calls and reasoning, without per-message overhead.  The
 vocabulary ships with the package, so that nothing is fetched and a firewall is no obstacle.
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
 import tiktoken
 
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.messages import Message
 
 Tokenizer = Callable[[str], Sequence[Any] | int]
@@ -27,36 +28,74 @@ DEFAULT_ENCODING = "o200k_base"
 SLICE_CHARACTERS = 20_000
 
 # What a part that is not text costs where the provider's own count is unknown (LlamaIndex's figures).
-PART_TOKENS: Mapping[str, int] = {
-    "image": 256,
-    "image_url": 256,
-    "input_image": 256,
-    "audio": 256,
-    "input_audio": 256,
-    "video": 256,
-    "video_url": 256,
-    "document": 2048,
-    "file": 2048,
-    "input_file": 2048,
+KIND_TOKENS: Mapping[str, int] = {"image": 256, "audio": 256, "video": 256, "document": 2048}
+
+_KINDS: Mapping[str, str] = {
+    "image": "image",
+    "image_url": "image",
+    "input_image": "image",
+    "audio": "audio",
+    "input_audio": "audio",
+    "video": "video",
+    "video_url": "video",
+    "document": "document",
+    "file": "document",
+    "input_file": "document",
 }
+
+# The same by the part's type.
+PART_TOKENS: Mapping[str, int] = {part: KIND_TOKENS[kind] for part, kind in _KINDS.items()}
 
 _cache_dir_lock = threading.Lock()
 
 
-def count_message(message: Message, count_text: Callable[[str], int]) -> int:
-    """Tokens of one message: its texts by ``count_text``, other parts by ``PART_TOKENS``."""
-    return sum(count_text(text) for text in _texts(message) if text) + _estimates(message)
+def count_message(
+    message: Message, count_text: Callable[[str], int], part_tokens: Mapping[str, int] = PART_TOKENS
+) -> int:
+    """Tokens of one message: its texts by ``count_text``, parts that are no text by ``part_tokens``."""
+    texts = sum(count_text(text) for text in _texts(message) if text)
+    return texts + sum(part_tokens.get(part["type"], 0) for part in _parts(message))
+
+
+def part_estimates(given: Mapping[str, int] | None) -> Mapping[str, int]:
+    """Estimates by the part's type, from those ``given`` by kind (``image``, ``audio``, …), others as usual.
+
+    Raises:
+        ConfigurationError: there is no such kind, or an estimate is no whole number, 0 or above.
+    """
+    if not given:
+        return PART_TOKENS
+    for kind, tokens in given.items():
+        if kind not in KIND_TOKENS:
+            raise ConfigurationError(
+                f"part_tokens names {kind!r}; the kinds of content parts are {', '.join(KIND_TOKENS)}."
+            )
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+            raise ConfigurationError(
+                f"part_tokens[{kind!r}] is {tokens!r}; it must be a whole number, 0 or above."
+            )
+    by_kind = {**KIND_TOKENS, **given}
+    return {part: by_kind[kind] for part, kind in _KINDS.items()}
 
 
 def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
-    """A function from text to its number of tokens; ``tokenizer`` may return a list or a count."""
+    """A function from text to its number of tokens; ``tokenizer`` may return a list or a count.
+
+    The function raises ConfigurationError where the tokenizer returns something else.
+    """
     if tokenizer is None:
         return count_default
     given = tokenizer
 
     def count(text: str) -> int:
         result = given(text)
-        return result if isinstance(result, int) else len(result)
+        tokens = len(result) if isinstance(result, Sized) and _is_list(result) else result
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+            raise ConfigurationError(
+                f"tokenizer_fn returned {type(result).__name__}; it must return a list of tokens or their"
+                " number. (Of a tokenizer that returns more, take the ids: lambda text: encode(text).ids)"
+            )
+        return tokens
 
     return count
 
@@ -109,10 +148,13 @@ def _texts(message: Message) -> Iterator[str]:
             yield str(function.get("name") or "")
             arguments = function.get("arguments") or ""
             yield arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    # What a provider adds (reasoning, a refusal) is given back to it, so it counts as well.
+    yield from (text for text in message.extra.values() if isinstance(text, str))
 
 
-def _estimates(message: Message) -> int:
-    return sum(PART_TOKENS.get(part["type"], 0) for part in _parts(message))
+def _is_list(result: Sized) -> bool:
+    """Whether its length is the number of tokens; that of a mapping (ids, masks, …) is not."""
+    return not isinstance(result, (Mapping, str, bytes))
 
 
 def _parts(message: Message) -> Sequence[Mapping[str, Any]]:

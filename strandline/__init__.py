@@ -3,6 +3,7 @@
 The public face.  ``import strandline`` loads no queue, no model client and no server.
 """
 
+from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.blocks import (
     BaseMemoryBlock,
@@ -12,12 +13,16 @@ from strandline.pipelines.blocks import (
     SummaryMemoryBlock,
     VectorMemoryBlock,
 )
+from strandline.pipelines.custom_block import CustomBlock
 from strandline.producers.context import MemoryContext
+from strandline.producers.facts_reading import Fact
+from strandline.producers.search import SearchHit
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,
     DatabaseTimeoutError,
     DatabaseUnavailableError,
+    DeliveredError,
     EmbeddedUnavailableError,
     InvalidMessageError,
     OwnerError,
@@ -26,15 +31,23 @@ from strandline.schemas.errors import (
     UnknownPipelineError,
 )
 from strandline.schemas.messages import Message
+from strandline.schemas.parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 
 __all__ = [
+    "AudioPart",
     "BaseMemoryBlock",
     "ConfigurationError",
     "ConflictError",
+    "CustomBlock",
     "DatabaseTimeoutError",
     "DatabaseUnavailableError",
+    "DeliveredError",
+    "DocumentPart",
     "EmbeddedUnavailableError",
+    "Fact",
     "FactExtractionMemoryBlock",
+    "Facts",
+    "ImagePart",
     "InsertMethod",
     "InvalidMessageError",
     "Memory",
@@ -42,9 +55,12 @@ __all__ = [
     "Message",
     "OwnerError",
     "SchemaError",
+    "SearchHit",
     "StaticMemoryBlock",
     "StrandlineError",
     "SummaryMemoryBlock",
+    "TextPart",
     "UnknownPipelineError",
     "VectorMemoryBlock",
+    "VideoPart",
 ]

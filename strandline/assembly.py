@@ -10,12 +10,25 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from strandline.pipelines.custom import CustomStage
+from strandline.pipelines.custom_block import BlockDefinition
+from strandline.pipelines.custom_loading import load_blocks
 from strandline.pipelines.engine.stage import Stage
 from strandline.pipelines.extract import ExtractStage
 from strandline.pipelines.merge import MergeStage
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.models.factory import build_embedder, build_text_model
-from strandline.pipelines.registry import Generation, check_embedder, embedder_config, register, serving
+from strandline.pipelines.registry import (
+    Generation,
+    Registration,
+    block_registration,
+    builtin_registration,
+    check_block,
+    check_embedder,
+    embedder_config,
+    register,
+    serving,
+)
 from strandline.pipelines.summary import SummaryStage
 from strandline.pipelines.vectors import VectorsStage
 from strandline.schemas.database import Database
@@ -40,26 +53,42 @@ from strandline.workers.stop_points import stop_at
 STOP_AT_VARIABLE = "STRANDLINE_STOP_AT"
 
 
-def prepare_stages(
-    database: Database, settings: Settings, names: Sequence[str] = STAGES
-) -> dict[str, Stage[Any]]:
-    """Build the stages named, and register their pipelines where nobody has yet.
+def stage_names(settings: Settings) -> tuple[str, ...]:
+    """Every stage that a process with these settings can serve: Strandline's own, and each custom block.
 
     Raises:
-        ConfigurationError: a name is no stage, a model is not configured, or the vectors in this database
-            were made with another embedder.
+        ConfigurationError: a custom block cannot be loaded.
     """
-    unknown = sorted(set(names) - set(STAGES))
-    if unknown:
+    return (*STAGES, *load_blocks(settings.blocks))
+
+
+def prepare_stages(
+    database: Database, settings: Settings, names: Sequence[str] | None = None
+) -> dict[str, Stage[Any]]:
+    """Build the stages named (default: all), and register their pipelines where nobody has yet.
+
+    Raises:
+        ConfigurationError: a name is no stage, a model is not configured, the vectors in this database were
+            made with another embedder, or a custom block serves in another version.
+    """
+    known = stage_names(settings)
+    names = known if names is None else names
+    if unknown := sorted(set(names) - set(known)):
         raise ConfigurationError(
-            f"There is no stage {', '.join(unknown)}; the stages are {', '.join(STAGES)}"
+            f"There is no stage {', '.join(unknown)}; the stages are {', '.join(known)}."
+            " Custom blocks are named by STRANDLINE_BLOCKS."
         )
+    blocks = [block for name, block in load_blocks(settings.blocks).items() if name in names]
     before = serving(database)
     embedder = embedder_for(settings, before.get(VECTORS)) if VECTORS_STAGE in names else None
-    generations = register(database, _configs(names, embedder))
+    generations = register(database, _registrations(names, embedder, blocks))
     if embedder is not None:
         check_embedder(generations[VECTORS], embedder.model, embedder.dimensions)
-    return _build(settings, names, embedder)
+    for block in blocks:
+        check_block(generations[block.name], block)
+    return _build(settings, names, embedder) | {
+        block.name: CustomStage(block, settings.max_state_bytes) for block in blocks
+    }
 
 
 def embedder_for(settings: Settings, generation: Generation | None) -> Embedder:
@@ -94,12 +123,15 @@ def _revision(database: Database) -> str | None:
     return rows[0][0] if rows else None
 
 
-def _configs(names: Sequence[str], embedder: Embedder | None) -> Mapping[str, Mapping[str, Any]]:
+def _registrations(
+    names: Sequence[str], embedder: Embedder | None, blocks: Sequence[BlockDefinition]
+) -> Mapping[str, Registration]:
     pipelines = {pipeline_of(name) for name in names}
-    configs: dict[str, Mapping[str, Any]] = {name: {} for name in (FACTS, SUMMARY) if name in pipelines}
+    wanted = {name: builtin_registration(name) for name in (FACTS, SUMMARY) if name in pipelines}
     if embedder is not None:
-        configs[VECTORS] = embedder_config(embedder.model, embedder.dimensions)
-    return configs
+        config = embedder_config(embedder.model, embedder.dimensions)
+        wanted[VECTORS] = builtin_registration(VECTORS, config)
+    return wanted | {block.name: block_registration(block) for block in blocks}
 
 
 def _build(settings: Settings, names: Sequence[str], embedder: Embedder | None) -> dict[str, Stage[Any]]:
@@ -107,7 +139,7 @@ def _build(settings: Settings, names: Sequence[str], embedder: Embedder | None) 
     if EXTRACT_STAGE in names or MERGE_STAGE in names:
         model = build_text_model(settings, purpose="facts")
         built[EXTRACT_STAGE] = ExtractStage(model)
-        built[MERGE_STAGE] = MergeStage(model)
+        built[MERGE_STAGE] = MergeStage(model, settings.max_facts)
     if SUMMARY_STAGE in names:
         model = build_text_model(settings, purpose="summary")
         built[SUMMARY_STAGE] = SummaryStage(model, settings.summary_max_tokens)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
-from strandline.pipelines.blocks import BaseMemoryBlock, InsertMethod, declare_blocks, pipelines_of
+from strandline.environment import settings_with
+from strandline.pipelines.blocks import InsertMethod
+from strandline.pipelines.custom_block import BlockDefinition
+from strandline.pipelines.declaring import BlockSource, declare_blocks, pipelines_of
 from strandline.pipelines.rendering import Renderer, render_memory
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.runtime import Consume, Pool, runtime_for
@@ -20,15 +22,12 @@ from strandline.schemas.policy import (
     DEFAULT_TOKEN_LIMIT,
     make_policy,
 )
-from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.tokens import DEFAULT_ENCODING, Tokenizer
-
-_VARIABLE_PREFIXES = ("STRANDLINE_", "OPENAI_")
 
 # Arguments of other memory classes, and what takes their place here.
 _ELSEWHERE = {
     "async_database_uri": "pass database_url=",
-    "async_engine": "pass pool= (a psycopg_pool pool), or the engine's URL as database_url=",
+    "async_engine": "pass pool=, which takes an engine on psycopg 3 or a psycopg_pool pool",
     "table_name": "pass schema=; the tables live in a Postgres schema of that name",
     "llm": "models run in the workers; set STRANDLINE_FACTS_MODEL and STRANDLINE_SUMMARY_MODEL there",
     "embed_model": "models run in the workers; set STRANDLINE_EMBEDDING_MODEL there",
@@ -49,9 +48,10 @@ class Memory(SessionMemory):
         token_limit: int = DEFAULT_TOKEN_LIMIT,
         chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
         token_flush_size: int = DEFAULT_FLUSH_SIZE,
-        memory_blocks: Sequence[BaseMemoryBlock | str] | None = None,
+        memory_blocks: Sequence[BlockSource] | None = None,
         insert_method: str | InsertMethod = InsertMethod.SYSTEM,
         tokenizer_fn: Tokenizer | None = None,
+        part_tokens: Mapping[str, int] | None = None,
         memory_template: str | None = None,
         idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
         database_url: str | None = None,
@@ -70,14 +70,18 @@ class Memory(SessionMemory):
             token_limit: tokens that a read may fill, long-term memory included.
             chat_history_token_ratio: share of them for the short-term window; above it a put flushes.
             token_flush_size: tokens that leave, at least, in one flush event.
-            memory_blocks: what long-term memory contributes; None: facts, summary and vectors; an empty
-                list: none, flushed messages are only archived.
+            memory_blocks: what long-term memory contributes: memory blocks, custom blocks, or names of
+                either; None: facts, summary and vectors; an empty list: none, flushed messages are only
+                archived.
             insert_method: ``"system"`` or ``"user"``: into which message memory is inserted.
             tokenizer_fn: from text to a list of tokens or their number; default: ``o200k_base``.
+            part_tokens: what content parts that are no text count, by kind (``image``, ``audio``, ``video``,
+                ``document``); default: 256, and 2048 for documents.
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
             idle_seconds: after so long without a put the window is delivered, and stays; None: never.
             database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
-            pool: a ``psycopg_pool`` pool of your own instead (sync or async).
+            pool: a ``psycopg_pool`` pool of your own instead, or a SQLAlchemy engine on psycopg 3; a
+                synchronous one serves the sync methods, an async one the ``a…`` methods.
             schema: the Postgres schema of the tables; default ``strandline``.
             broker_url: Redis or RabbitMQ; default ``STRANDLINE_BROKER_URL``.
             consume: ``"background"`` lets threads of this process consume events as well.
@@ -88,10 +92,8 @@ class Memory(SessionMemory):
         """
         if elsewhere:
             _refuse(elsewhere)
-        settings = _with_overrides(
-            _settings(), database_url=database_url, broker_url=broker_url, database_schema=schema
-        )
-        blocks = declare_blocks(memory_blocks)
+        settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)
+        blocks = declare_blocks(memory_blocks, partial(_custom_blocks, settings.blocks))
         policy = make_policy(
             token_limit=token_limit,
             chat_history_token_ratio=chat_history_token_ratio,
@@ -107,30 +109,9 @@ class Memory(SessionMemory):
             blocks=blocks,
             insert_method=_insert_method(insert_method),
             tokenizer=tokenizer_fn,
+            part_tokens=part_tokens,
             render=_template(memory_template),
         )
-
-
-def _settings() -> Settings:
-    """The settings of the environment as it is; read again only when it changed."""
-    return _settings_of(
-        tuple((name, os.environ[name]) for name in os.environ if name.startswith(_VARIABLE_PREFIXES))
-    )
-
-
-@lru_cache(maxsize=16)
-def _settings_of(_environment: tuple[tuple[str, str], ...]) -> Settings:
-    return load_settings()
-
-
-def _with_overrides(settings: Settings, **overrides: str | None) -> Settings:
-    given = tuple((name, value) for name, value in overrides.items() if value is not None)
-    return _overridden(settings, given) if given else settings
-
-
-@lru_cache(maxsize=64)
-def _overridden(settings: Settings, given: tuple[tuple[str, str], ...]) -> Settings:
-    return load_settings(**dict(given))
 
 
 def _template(source: str | None) -> Renderer:
@@ -139,6 +120,12 @@ def _template(source: str | None) -> Renderer:
     from strandline.pipelines.memory_template import compile_memory_template  # Jinja2, where it is needed
 
     return compile_memory_template(source)
+
+
+def _custom_blocks(named: str) -> Mapping[str, BlockDefinition]:
+    from strandline.pipelines.custom_loading import load_blocks  # looks at every installed package
+
+    return load_blocks(named)
 
 
 def _insert_method(value: str | InsertMethod) -> InsertMethod:

@@ -14,25 +14,36 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.schemas.async_database import AsyncDatabase
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
+from strandline.schemas.engine_pool import (
+    AsyncEnginePool,
+    AsyncPool,
+    EnginePool,
+    SyncPool,
+    is_async_engine,
+    is_engine,
+)
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
     from strandline.deploy.stack import EmbeddedStack
     from strandline.pipelines.models.contract import Embedder
     from strandline.producers.doorbell import Doorbell
     from strandline.workers.background import BackgroundRunner
 
 Consume = Literal["background"]
-Pool = ConnectionPool[Any] | AsyncConnectionPool[Any]
+Pool = Union[ConnectionPool[Any], AsyncConnectionPool[Any], "Engine", "AsyncEngine"]
 
 EXIT_SECONDS = 5.0
 
@@ -85,8 +96,8 @@ class Runtime:
         self._ensure_started()
         if self._database is None:
             raise ConfigurationError(
-                "pool= is an AsyncConnectionPool, which serves the a… methods only; pass a"
-                " psycopg_pool.ConnectionPool to call the sync ones"
+                "pool= is asynchronous, which serves the a… methods only; pass a psycopg_pool.ConnectionPool"
+                " or a SQLAlchemy Engine to call the sync ones"
             )
         return self._database
 
@@ -156,8 +167,8 @@ class Runtime:
     def _start(self) -> None:
         if self._pool is not None:
             self._url = ""
-            if isinstance(self._pool, ConnectionPool):
-                self._database = Database(self._pool, self.settings.database_schema, owns_pool=False)
+            if (pool := _for_threads(self._pool)) is not None:
+                self._database = Database(pool, self.settings.database_schema, owns_pool=False)
         elif self.settings.database_url is not None:
             self._connect(self.settings.database_url.get_secret_value())
         else:
@@ -202,12 +213,12 @@ class Runtime:
 
     def _make_async(self) -> AsyncDatabase:
         schema = self.settings.database_schema
-        if isinstance(self._pool, AsyncConnectionPool):
-            return AsyncDatabase(self._pool, schema, owns_pool=False)
+        if (pool := _for_tasks(self._pool)) is not None:
+            return AsyncDatabase(pool, schema, owns_pool=False)
         if not self._url:
             raise ConfigurationError(
-                "pool= is a ConnectionPool, which serves the sync methods only; pass a"
-                " psycopg_pool.AsyncConnectionPool to call the a… ones"
+                "pool= is synchronous, which serves the sync methods only; pass a"
+                " psycopg_pool.AsyncConnectionPool or a SQLAlchemy AsyncEngine to call the a… ones"
             )
         return AsyncDatabase.connect(ConnectionOptions.from_settings(self._url, self.settings))
 
@@ -226,10 +237,24 @@ class Runtime:
         if backend == "openai":
             update |= {"embedding_model": name, "embedding_dimensions": config.get("dimensions")}
         try:
-            embedder: Embedder = factory.build_embedder(self.settings.model_copy(update=update))
+            embedder: Embedder = factory.build_query_embedder(self.settings.model_copy(update=update))
         except ConfigurationError:
             return None
         return embedder if embedder.model == name else None
+
+
+def _for_threads(pool: Pool | None) -> SyncPool | None:
+    """The caller's pool, if threads can use it."""
+    if is_engine(pool):
+        return EnginePool(pool)
+    return pool if isinstance(pool, ConnectionPool) else None
+
+
+def _for_tasks(pool: Pool | None) -> AsyncPool | None:
+    """The caller's pool, if an event loop can use it."""
+    if is_async_engine(pool):
+        return AsyncEnginePool(pool)
+    return pool if isinstance(pool, AsyncConnectionPool) else None
 
 
 def _embedded_stack(settings: Settings) -> EmbeddedStack:

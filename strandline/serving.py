@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Sequence
 
 from celery.platforms import SecurityWarning
-from celery.signals import worker_shutting_down
 
 from strandline.assembly import prepare_stages, stop_points
 from strandline.producers.doorbell import Doorbell
@@ -17,6 +15,7 @@ from strandline.schemas.lanes import queue_name
 from strandline.schemas.settings import Settings
 from strandline.workers.app import make_app, serve
 from strandline.workers.consumer import Consumer
+from strandline.workers.shutdown import Shutdown
 
 
 def run_worker(
@@ -29,7 +28,10 @@ def run_worker(
     sweep: bool = True,
     log_level: str = "WARNING",
 ) -> int:
-    """Consume until SIGTERM or SIGINT; returns the exit code, 0 for an end that was asked for.
+    """Consume until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 for an end that was asked for.
+
+    The process ends here, with code 0, when the grace time is over before its batches are; a second signal
+    ends it at once, with 128 and the signal's number.
 
     Raises:
         StrandlineError: before consuming, if the database, its tables or a model are not as they must be.
@@ -55,24 +57,14 @@ def run_worker(
             without_heartbeat=True,
             quiet=True,
         )
+        shutdown = Shutdown(consumer, grace_seconds=settings.shutdown_grace_seconds, close_bell=bell.close)
+        # Where Celery, as it starts, would take the signals in its own way.
+        worker.install_platform_tweaks = lambda _worker: None
+        shutdown.take_signals()
         # Before the first hint comes: a lease is worth nothing without a heartbeat.
         consumer.start()
-        asked = _notice_end()
         worker.start()
-        # Celery calls it a failure when Ctrl-C ends a worker.
         bell.close()
-        return 0 if asked.is_set() else int(worker.exitcode or 0)
+        return int(worker.exitcode or 0)
     finally:
         database.close()
-
-
-def _notice_end() -> threading.Event:
-    """Set once a signal asks the worker to end."""
-    asked = threading.Event()
-
-    def note(**_: object) -> None:
-        asked.set()
-
-    # weak=False: nothing else holds the function.
-    worker_shutting_down.connect(note, weak=False)
-    return asked

@@ -82,19 +82,23 @@ UPDATE strandline.fact_candidate SET batch_id = {other} WHERE event_id = {first}
 -- name: candidate_not_folded
 DELETE FROM strandline.fact_revision WHERE event_id = {second}
 
+-- name: candidate_dropped_by_nobody
+UPDATE strandline.fact_candidate SET dropped_by = 99 WHERE event_id = {first}
+
 -- name: chunk_unreceipted
 INSERT INTO strandline.chunk SELECT shard_key, generation_id, session_key, from_seq, piece + 1, through_seq,
     event_id, {other}, length, lexemes FROM strandline.chunk WHERE event_id = {first}
 
 -- name: chunk_outside_event
-UPDATE strandline.chunk SET from_seq = 1 WHERE event_id = {first}
+UPDATE strandline.chunk SET through_seq = through_seq + 100 WHERE event_id = {first}
 
 -- name: state_unreceipted
 UPDATE strandline.block_state SET batch_id = {other} WHERE scope_key = {session}
 
 -- name: state_doubled
-INSERT INTO strandline.block_state SELECT shard_key, scope_key, generation_id, through_seq + 100, state,
-    batch_id FROM strandline.block_state WHERE scope_key = {session}
+DROP INDEX strandline.block_state_by_batch;
+INSERT INTO strandline.block_state SELECT shard_key, scope_key, generation_id, ordinal + 100, through_seq,
+    state, batch_id FROM strandline.block_state WHERE scope_key = {session}
 
 -- name: fact_without_source
 DELETE FROM strandline.fact_revision WHERE fact_id = {fact} AND revision = 1
@@ -104,6 +108,10 @@ UPDATE strandline.fact SET fingerprint = '\x00' WHERE fact_id = {fact}
 
 -- name: fact_ended_by_nothing
 UPDATE strandline.fact SET invalidated_by = {other} WHERE NOT live
+
+-- name: fact_deleted_lives
+INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id) SELECT shard_key, 1, 'delete', fact_id
+    FROM strandline.fact WHERE fact_id = {fact}
 
 -- name: fact_doubled
 DROP INDEX strandline.fact_fingerprint;
@@ -121,6 +129,14 @@ UPDATE strandline.fact_revision SET event_id = {other} WHERE fact_id = {fact}
 
 -- name: revision_without_message
 UPDATE strandline.fact_revision SET seqs = ARRAY[999] WHERE fact_id = {fact}
+
+-- name: revision_without_person
+INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
+    fingerprint, lexemes, seqs, fact_event) SELECT shard_key, generation_id, fact_id, 9, 'duplicate', text,
+    fingerprint, lexemes, '{}', 99 FROM strandline.fact WHERE fact_id = {fact}
+
+-- name: revision_not_condensed
+UPDATE strandline.fact_revision SET operation = 'condense', condense_batch_id = {other} WHERE fact_id = {fact}
 
 -- name: revision_unreceipted
 UPDATE strandline.fact_revision SET merge_batch_id = {other} WHERE fact_id = {fact}

@@ -24,6 +24,11 @@ class BrokerProxy:
         userinfo = parts.netloc.rpartition("@")[0]
         self.url = urlunsplit(parts._replace(netloc=f"{userinfo}@127.0.0.1:{self._port}"))
 
+    @property
+    def connections(self) -> int:
+        """How many sockets it forwards between; a connection has two."""
+        return len(self._sockets)
+
     def up(self) -> None:
         """Listen, and forward what connects."""
         self._listener = socket.create_server(("127.0.0.1", self._port))

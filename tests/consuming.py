@@ -93,6 +93,9 @@ class CountingStage:
     calls_made: int = 0
     name: str = SUMMARY_STAGE
 
+    def wait_seconds(self) -> float:
+        return 0.0
+
     def load(self, fetcher: Fetcher, batch: Batch) -> list[int]:
         return [event.from_seq for event in batch.events]
 

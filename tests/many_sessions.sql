@@ -40,8 +40,8 @@ INSERT INTO strandline.chunk SELECT e.shard_key, b.generation_id, e.session_key,
     AS n
 
 -- name: states
-INSERT INTO strandline.block_state (shard_key, scope_key, generation_id, through_seq, state, batch_id)
-    SELECT b.shard_key, b.scope_key, b.generation_id, e.through_seq, '{"text": "so far"}', b.batch_id FROM
+INSERT INTO strandline.block_state (shard_key, scope_key, generation_id, ordinal, through_seq, state, batch_id)
+    SELECT b.shard_key, b.scope_key, b.generation_id, e.through_seq, e.through_seq, '{"text": "so far"}', b.batch_id FROM
     strandline.batch b JOIN strandline.flush_event e ON e.shard_key = b.shard_key AND e.event_id =
     b.event_ids[1] AND b.stage = 'summary' JOIN strandline.session s ON s.session_key = e.session_key AND
     s.namespace = 'many'

@@ -2,8 +2,8 @@
 
 Answers are derived from the request, always the same way: one fact per user line, duplicates by equal
 text, a summary that joins, and vectors of hashed words.  How it misbehaves is set at run time, from the
-same process with ``behave`` or from any other with ``POST /control``.  ``GET /control`` gives the
-number of requests so far.
+same process with ``behave`` or from any other with ``POST /control`` (the fields of ``Behaviour`` as
+JSON; ``{}`` means well).  ``GET /control`` gives the number of requests so far.
 
     python -m tests.model_server --port 0 --latency 2
 """
@@ -15,7 +15,9 @@ import hashlib
 import json
 import math
 import re
+import select
 import signal
+import socket
 import threading
 import time
 from collections import deque
@@ -61,7 +63,7 @@ class Behaviour:
             ``retry_after`` into its header, as given.
         times: after this many requests the server is good again; None: until told otherwise.
         path: only requests whose path ends in this are concerned.
-        hang: never answer; the connection stays open until the server closes.
+        hang: never answer; the connection stays open until the client or the server closes.
         drip: send the body one byte per this many seconds.
         truncate: the model's text ends in the middle; ``cut_body`` does that to the HTTP body.
         wrong_schema: the model's text is JSON of another form.
@@ -92,13 +94,17 @@ class Behaviour:
 
 
 class ModelServer:
-    """The server as a context manager; listens on loopback, on a free port unless one is given."""
+    """The server as a context manager; listens on loopback, on a free port unless one is given.
 
-    def __init__(self, *, port: int = 0, latency: float = 0.0) -> None:
+    ``keep`` is how many of the last requests are kept for ``requests``.
+    """
+
+    def __init__(self, *, port: int = 0, latency: float = 0.0, keep: int = MAX_RECORDED) -> None:
         self._lock = threading.Lock()
         self._behaviour = Behaviour(latency=latency)
         self._left: int | None = None
-        self._recorded: deque[RecordedRequest] = deque(maxlen=MAX_RECORDED)
+        self._recorded: deque[RecordedRequest] = deque(maxlen=keep)
+        self.received = 0
         self.closing = threading.Event()
         self._http = _Server(("127.0.0.1", port), _Handler)
         self._http.model_server = self
@@ -111,7 +117,7 @@ class ModelServer:
 
     @property
     def requests(self) -> list[RecordedRequest]:
-        """The POST requests so far, oldest first (the last 10,000)."""
+        """The last POST requests, oldest first; ``received`` counts all of them."""
         with self._lock:
             return list(self._recorded)
 
@@ -148,6 +154,7 @@ class ModelServer:
         """Note a request and say how to answer it."""
         with self._lock:
             self._recorded.append(request)
+            self.received += 1
             if not request.path.endswith(self._behaviour.path) or self._left == 0:
                 return Behaviour()
             if self._left is not None:
@@ -177,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/v1/models":
             self._send(200, {"object": "list", "data": [{"id": "stand-in", "object": "model"}]})
         elif self.path == "/control":
-            self._send(200, {"requests": len(self.server.model_server.requests)})
+            self._send(200, {"requests": self.server.model_server.received})
         else:
             self._send(404, _error("no such path"))
 
@@ -204,7 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, request: RecordedRequest, behaviour: Behaviour) -> None:
         closing = self.server.model_server.closing
         if behaviour.hang:
-            closing.wait()
+            while not closing.wait(0.1) and not _is_gone(self.connection):
+                pass
             self.close_connection = True
             return
         if behaviour.latency:
@@ -257,6 +265,15 @@ def _failure(behaviour: Behaviour) -> Raw:
     return Raw(behaviour.status or 500, json.dumps(body).encode(), headers)
 
 
+def _is_gone(connection: socket.socket) -> bool:
+    """Whether the client has hung up; it sends nothing while it waits."""
+    ready, _, _ = select.select([connection], [], [], 0)
+    try:
+        return bool(ready) and not connection.recv(1, socket.MSG_PEEK)
+    except OSError:
+        return True
+
+
 def _refused(body: Mapping[str, Any], behaviour: Behaviour) -> str | None:
     if body.get("response_format", {}).get("type") in behaviour.refuse_formats:
         return "response_format"
@@ -302,6 +319,8 @@ def answer_to(prompt: str) -> dict[str, Any]:
     if so_far := _section(prompt, "summary_so_far"):
         joined = " ".join(row["text"] for row in _section(prompt, "transcript"))
         return {"summary": f"{so_far[0]} {joined}".strip()[-2000:] or "nothing yet", "topics": ["talk"]}
+    if facts := _section(prompt, "facts"):
+        return {"facts": [], "kept": [row["n"] for row in facts]}
     return {"facts": [_fact(row) for row in _section(prompt, "transcript") if "user" in row["by"]]}
 
 
@@ -364,11 +383,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A stand-in for a model server, on loopback.")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
+    parser.add_argument("--keep", type=int, default=MAX_RECORDED, help="requests to keep")
     options = parser.parse_args()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with ModelServer(port=options.port, latency=options.latency) as server:
+    with ModelServer(port=options.port, latency=options.latency, keep=options.keep) as server:
         print(server.base_url, flush=True)
         stop.wait()
 

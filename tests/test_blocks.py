@@ -16,13 +16,12 @@ from strandline.pipelines.blocks import (
     Hit,
     InsertMethod,
     Material,
+    Rendered,
     StaticMemoryBlock,
     SummaryMemoryBlock,
     VectorMemoryBlock,
-    declare_blocks,
-    default_blocks,
-    pipelines_of,
 )
+from strandline.pipelines.declaring import declare_blocks, default_blocks, pipelines_of
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.messages import Message
 
@@ -176,8 +175,7 @@ def test_states_are_shown_by_their_text() -> None:
 def test_static_text_and_parts() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     block = StaticMemoryBlock(static_content=[{"type": "text", "text": "Logan & co"}, image])
-    assert block.render(Material()) == "Logan &amp; co"
-    assert block.parts() == (image,)
+    assert block.render(Material()) == Rendered("Logan &amp; co", (image,))
     assert StaticMemoryBlock(static_content="").render(Material()) is None
 
 

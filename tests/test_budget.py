@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from strandline.pipelines.blocks import BaseMemoryBlock, CountText, FactExtractionMemoryBlock, Material
 from strandline.pipelines.rendering import render_memory
-from strandline.producers.budget import Contribution, Fitted, Measure, Tail, attempt, fit, newest_that_fit
+from strandline.producers.block_code import attempt
+from strandline.producers.budget import Contribution, Fitted, Measure, Tail, fit, newest_that_fit
 from strandline.schemas.messages import Message
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import redis
 
 from strandline import Memory
 from strandline.cli.entry import run
@@ -371,7 +372,8 @@ def test_the_command_lists_shows_retries_and_drops(
     assert letter["reason"] and letter["reason"] in command(database_url, "show", letter["id"]).out
 
     retried = command(database_url, "retry", letter["id"], "--json")
-    assert json.loads(retried.out)["actions"] == [{"id": letter["id"], "outcome": "due", "refolded": 0}]
+    done = {"id": letter["id"], "outcome": "due", "refolded": 0, "rung": False}
+    assert json.loads(retried.out)["actions"] == [done]
     unknown = command(database_url, "retry", letter["id"])
     assert unknown.code == 1 and unknown.err.startswith("strandline: There is no dead letter")
     assert command(database_url, "retry").code == 2
@@ -380,3 +382,62 @@ def test_the_command_lists_shows_retries_and_drops(
     assert dropped.code == 0 and dropped.out.strip().endswith("dropped")
     assert command(database_url, "list").out == "no dead letters\n"
     assert violations(database) == []
+
+
+def test_what_was_dropped_is_kept_on_record(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    converse(make_memory("s"), f"a {POISON} far away")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    letter = only_letter(database, "summary")
+    name = f"{letter.event_id}/summary"
+    assert command(database_url, "drop", name).out == f"{name}: dropped\n"
+    assert list_dead_letters(database) == []
+    (kept,) = json.loads(command(database_url, "list", "--all", "--json").out)["dead_letters"]
+    assert (kept["id"], kept["reason"]) == (name, letter.reason)
+    assert kept["dropped_at"] is not None
+    assert f"dropped {kept['dropped_at'][:4]}" in command(database_url, "list", "--all").out
+    assert letter.reason in command(database_url, "show", name).out
+    # Given up for good: neither retried nor dropped again.
+    assert retry_dead_letter(database, letter).outcome == "gone"
+    assert command(database_url, "retry", name).code == 1
+    assert violations(database) == []
+
+
+def test_a_letter_of_a_retired_generation_cannot_be_retried(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    converse(make_memory("s"), f"a {POISON} far away")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    rows_of(
+        database_url,
+        "UPDATE strandline.generation SET state = 'retired' WHERE pipeline = 'summary' RETURNING 1",
+    )
+    refused = command(database_url, "retry", "--all")
+    assert refused.code == 1
+    assert "its generation is retired and serves nobody; drop it instead" in refused.out
+    assert "only dropped" in command(database_url, "show", str(only_letter(database, "summary").event_id)).out
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.due WHERE stage = 'summary'") == [(0,)]
+    assert command(database_url, "drop", "--all").code == 0
+
+
+def test_a_retry_rings_for_its_lane_where_there_is_a_broker(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+    drain: Drain,
+    model_server: ModelServer,
+) -> None:
+    converse(make_memory("s"), f"a {POISON} far away")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    for rung, options in ((False, ()), (True, ("--broker-url", broker_url))):
+        drain()
+        retried = command(database_url, "retry", "--all", *options)
+        assert retried.out.strip().endswith(
+            "its lane was rung for" if rung else "without a broker, a sweep finds it"
+        )
+    with redis.Redis.from_url(broker_url) as broker:
+        assert broker.llen("strandline.summary") == 1

@@ -14,6 +14,7 @@ import yaml
 from strandline.schemas.lanes import STAGES, queue_name
 from strandline.schemas.settings import Settings
 from strandline.schemas.tables.work import due
+from strandline.workers.shutdown import HAND_BACK_SECONDS
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 COMMANDS = {"migrate", "worker"}
@@ -92,8 +93,8 @@ def test_each_deployment_is_scaled_by_its_own_due_work() -> None:
         assert queue_name(stage[2]) == deployments[name]
 
 
-def test_a_stop_allows_for_one_model_call() -> None:
-    longest = Settings.model_fields["model_timeout_seconds"].default
+def test_a_stop_allows_for_the_grace_time() -> None:
+    longest = Settings.model_fields["shutdown_grace_seconds"].default + HAND_BACK_SECONDS
     compose = documents("compose.yaml")[0]["services"]
     graces = [float(compose[stage]["stop_grace_period"].removesuffix("s")) for stage in STAGES]
     graces += [float(unit()["Service"]["TimeoutStopSec"])]

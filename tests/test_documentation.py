@@ -33,6 +33,8 @@ VARIABLE = re.compile(r"\b(?:STRANDLINE|OPENAI)_[A-Z][A-Z_]*[A-Z]\b")
 COMMAND = re.compile(r"(?:\S*/)?strandline ([a-z].*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 TEST_NAME = re.compile(r"`(tests/test_\w+\.py)::(test_\w+)`")
+ADAPTER = re.compile(r"^from strandline\.adapters\.(\w+) import", re.MULTILINE)
+ADAPTED = {"agents": "agents", "langchain": "langchain_core", "llamaindex": "llama_index.core"}
 FEATURE_ROWS = [
     f"{part}{n}" for part, count in zip("ABCD", (16, 12, 11, 11), strict=True) for n in range(1, count + 1)
 ]
@@ -113,6 +115,8 @@ def test_the_readme_example_works_as_printed(tmp_path: Path) -> None:
 def test_recipes_run(
     block: Block, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for adapter in ADAPTER.findall(block.text):
+        pytest.importorskip(ADAPTED[adapter], reason=f"needs the extra {adapter}")
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", database_url)
     script = tmp_path / "recipe.py"
     script.write_text(block.text, encoding="utf-8")

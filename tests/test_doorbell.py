@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from uuid import uuid4
 
 import pytest
-import redis
 
 from strandline import Memory
 from strandline.producers import doorbell
 from strandline.producers.doorbell import MAX_WAITING, Doorbell
-from strandline.schemas.lanes import Lane, queue_name
+from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings, load_settings
 from tests.broker_proxy import BrokerProxy
+from tests.broker_queues import BrokerQueues
 from tests.conftest import rows_of, wait_until
 
 MakeMemory = Callable[..., Memory]
@@ -34,37 +31,32 @@ def settings() -> Settings:
 
 
 @pytest.fixture
-def broker(broker_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(broker_url) as client:
-        client.flushdb()
-        yield client
+def broker(broker_url: str) -> Iterator[BrokerQueues]:
+    with BrokerQueues(broker_url) as queues:
+        yield queues
 
 
 def some_lane(stage: str = "summary") -> Lane:
     return Lane(uuid4(), uuid4(), 1, stage)
 
 
-def waiting(broker: redis.Redis, stage: str = "summary") -> int:
-    return int(broker.llen(queue_name(stage)))
+def await_hints(broker: BrokerQueues, count: int, stage: str = "summary") -> None:
+    wait_until(lambda: broker.waiting(stage) == count, timeout=20, what=f"{count} hints for {stage}")
 
 
-def has_hints(broker: redis.Redis, stage: str, count: int) -> bool:
-    return waiting(broker, stage) == count
-
-
-def test_a_hint_holds_ids_only(make_memory: MakeMemory, broker: redis.Redis, broker_url: str) -> None:
+def test_a_hint_holds_ids_only(make_memory: MakeMemory, broker: BrokerQueues, broker_url: str) -> None:
     memory = make_memory("s", broker_url=broker_url)
     memory.put({"role": "user", "content": "my secret is herring"})
     memory.flush(all=True)
     for stage in ("extract", "summary", "vectors"):
-        wait_until(partial(has_hints, broker, stage, 1), timeout=5, what=f"the hint for {stage}")
-        raw = broker.lindex(queue_name(stage), 0)
-        assert isinstance(raw, bytes)
-        envelope = json.loads(raw)
-        args, _kwargs, _embed = json.loads(base64.b64decode(envelope["body"]))
-        assert Lane.from_args(*args).stage == stage
-        assert b"herring" not in raw + base64.b64decode(envelope["body"])
-    assert waiting(broker, "merge") == 0
+        await_hints(broker, 1, stage)
+        taken = broker.take(stage)
+        assert taken is not None
+        arguments, message = taken
+        assert Lane.from_args(*arguments).stage == stage
+        assert arguments[0].encode() in message
+        assert b"herring" not in message
+    assert broker.waiting("merge") == 0
 
 
 def test_ringing_returns_at_once_when_the_broker_is_away(settings: Settings) -> None:
@@ -110,13 +102,13 @@ def test_a_wrong_url_ends_nothing(url: str, settings: Settings) -> None:
 
 
 def test_hints_pass_again_when_the_broker_is_back(
-    settings: Settings, broker: redis.Redis, broker_url: str, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorbell, "BACKOFF_SECONDS", 0.1)
     with BrokerProxy(broker_url) as proxy:
         bell = Doorbell(settings, proxy.url)
         bell.ring([some_lane()])
-        wait_until(lambda: waiting(broker) == 1, timeout=5, what="the first hint")
+        await_hints(broker, 1)
         proxy.down()
         bell.ring([some_lane() for _ in range(10)])
         wait_until(bell._hints.empty, timeout=10, what="the hints to be dropped")
@@ -124,20 +116,20 @@ def test_hints_pass_again_when_the_broker_is_back(
 
         def passes() -> bool:
             bell.ring([some_lane()])
-            return waiting(broker) > 1
+            return broker.waiting("summary") > 1
 
         wait_until(passes, timeout=10, what="hints to pass again")
         bell.close()
 
 
-def test_close_publishes_what_is_waiting(settings: Settings, broker: redis.Redis, broker_url: str) -> None:
+def test_close_publishes_what_is_waiting(settings: Settings, broker: BrokerQueues, broker_url: str) -> None:
     bell = Doorbell(settings, broker_url)
     bell.ring([some_lane() for _ in range(20)])
     bell.close(timeout_seconds=5)
-    assert waiting(broker) == 20
+    await_hints(broker, 20)
 
 
-def test_many_threads_ring_at_once(settings: Settings, broker: redis.Redis, broker_url: str) -> None:
+def test_many_threads_ring_at_once(settings: Settings, broker: BrokerQueues, broker_url: str) -> None:
     bell = Doorbell(settings, broker_url)
 
     def ring() -> None:
@@ -150,24 +142,21 @@ def test_many_threads_ring_at_once(settings: Settings, broker: redis.Redis, brok
     for thread in threads:
         thread.join()
     bell.close(timeout_seconds=10)
-    assert waiting(broker) == 160
+    await_hints(broker, 160)
     names = [thread.name for thread in threading.enumerate()]
     assert "strandline-doorbell" not in names
 
 
 FORKING = """
-import os, sys, time
+import os, sys
 from uuid import uuid4
-import redis
 from strandline.producers.doorbell import Doorbell
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import load_settings
 
 bell = Doorbell(load_settings(), sys.argv[1])
 bell.ring([Lane(uuid4(), uuid4(), 1, "summary")])
-with redis.Redis.from_url(sys.argv[1]) as broker:
-    while not broker.llen("strandline.summary"):
-        time.sleep(0.02)
+sys.stdin.readline()
 child = os.fork()
 bell.ring([Lane(uuid4(), uuid4(), 1, "merge" if child == 0 else "summary")])
 bell.close(timeout_seconds=5)
@@ -177,14 +166,19 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-def test_a_forked_child_rings_by_itself(broker: redis.Redis, broker_url: str) -> None:
-    subprocess.run([sys.executable, "-c", FORKING, broker_url], check=True, timeout=30)
-    assert waiting(broker, "summary") == 2
-    assert waiting(broker, "merge") == 1
+def test_a_forked_child_rings_by_itself(broker: BrokerQueues, broker_url: str) -> None:
+    """It forks while its parent's connection is open."""
+    command = [sys.executable, "-c", FORKING, broker_url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
+        await_hints(broker, 1)
+        process.communicate("fork\n", timeout=30)
+    assert process.returncode == 0
+    await_hints(broker, 2, "summary")
+    await_hints(broker, 1, "merge")
 
 
 def test_a_lane_rung_for_again_and_again_gets_one_hint(
-    settings: Settings, broker: redis.Redis, broker_url: str, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorbell, "GATHER_SECONDS", 0.5)
     bell = Doorbell(settings, broker_url)
@@ -192,4 +186,17 @@ def test_a_lane_rung_for_again_and_again_gets_one_hint(
     for _time in range(50):
         bell.ring([lane, other])
     bell.close(timeout_seconds=5)
-    assert waiting(broker) == 2
+    await_hints(broker, 2)
+
+
+def test_a_connection_that_is_not_used_is_closed_and_opened_again(
+    settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "IDLE_SECONDS", 0.2)
+    with BrokerProxy(broker_url) as proxy:
+        bell = Doorbell(settings, proxy.url)
+        for number in (1, 2):
+            bell.ring([some_lane()])
+            await_hints(broker, number)
+            wait_until(lambda: not proxy.connections, timeout=5, what="the connection to be closed")
+        bell.close()

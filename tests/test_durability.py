@@ -33,7 +33,7 @@ def test_a_workers_commits_do_not_wait_for_the_disk(connection: psycopg.Connecti
 
 def test_a_stored_answer_does(connection: psycopg.Connection[Any]) -> None:
     keys = dict.fromkeys(("shard_key", "scope_key", "worker_id", "batch_id"), uuid4())
-    answer = {"step": "s", "model": "m", "prompt_hash": "h", "body": b"", "seconds": 0.1}
+    answer = {"step": "s", "model": "m", "prompt_hash": "h", "body": b"", "seconds": 0.1, "cost_usd": None}
     lane = {"generation_id": 1, "stage": "summary", "lease_epoch": 1, "input_tokens": 1, "output_tokens": 1}
     with connection.transaction():
         connection.execute(statements("strandline")["store_answer"].encode(), keys | answer | lane)

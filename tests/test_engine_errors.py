@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -22,7 +22,7 @@ from strandline.schemas.errors import PermanentModelError, TransientModelError
 from strandline.schemas.identity import identify_session
 from strandline.schemas.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
 from strandline.schemas.settings import Settings, load_settings
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import (
     TERMS,
     CountingStage,
@@ -87,22 +87,26 @@ def test_an_outage_postpones_and_counts_nothing(
     kind: str, memory: Memory, database: Database, database_url: str, settings: Settings
 ) -> None:
     with ModelServer() as server:
-        settings = settings.model_copy(update={"openai_base_url": server.base_url})
+        update = {"openai_base_url": server.base_url, "provider_probe_seconds": 0.05}
+        settings = settings.model_copy(update=update)
         worker = with_model(database, settings, SUMMARY_STAGE, retry=LONG)
         lane = summary_lane(database_url, "s")
         outage(server, kind)
-        waits = []
-        for attempt in range(1, 6):  # more often than LONG allows failures
+        for _attempt in range(6):  # more often than LONG allows failures
+            wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
             assert worker.drain(lane) == "postponed"
             row = lane_row(database_url)
-            waits.append(row["wait"])
-            assert (row["postponements"], row["failures"], row["crashes"]) == (attempt, 0, 0)
-            assert row["last_error"].startswith("TransientModelError")
+            assert (row["failures"], row["crashes"]) == (0, 0)
+            assert row["wait"] > 4
+            assert row["last_error"].partition(":")[0] in (
+                "TransientModelError",
+                "RateLimitError",
+                "ProviderDownError",
+            )
             assert SECRET not in row["last_error"]
+            wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
             assert worker.drain(lane) == "taken", "not before its time"
             try_again_now(database_url)
-        assert all(later > 0.99 * earlier for earlier, later in pairwise(waits))
-        assert waits[-1] > 4 * waits[0]
         assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
     with ModelServer() as back:
         settings = settings.model_copy(update={"openai_base_url": back.base_url})
@@ -110,6 +114,68 @@ def test_an_outage_postpones_and_counts_nothing(
     row = lane_row(database_url)
     assert (row["postponements"], row["last_error"]) == (0, None)
     assert nothing_due(database_url)
+
+
+def may_ask(worker: HandWorker) -> bool:
+    return worker.stages[SUMMARY_STAGE].wait_seconds() == 0
+
+
+def test_a_model_that_is_down_is_asked_by_probes_alone(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    model_server: ModelServer,
+) -> None:
+    """However many lanes have work: none of them is touched, and nothing of theirs is sent."""
+    for number in range(10):
+        say(make_memory(f"s{number}", memory_blocks=["summary"]), "one")
+    worker = with_model(database, settings, SUMMARY_STAGE)
+    model_server.behave(status=500)
+    lanes = due_lanes(database_url, [SUMMARY_STAGE])
+    assert [worker.drain(lane) for lane in lanes] == ["postponed"] * 10
+    sent = [prompt_of(request) for request in model_server.requests]
+    assert len(sent) == 2, "one call, and the probe that showed whose fault it was"
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.lane") == [(1,)]
+    model_server.behave()
+    wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
+    try_again_now(database_url)
+    assert [worker.drain(lane) for lane in lanes] == ["drained"] * 10
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+
+
+def prompt_of(request: RecordedRequest) -> str:
+    return str(request.body["messages"][-1]["content"])
+
+
+@pytest.mark.parametrize("kind", ["500", "hang"])
+def test_input_that_fails_alone_becomes_a_dead_letter_alone(
+    kind: str, make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    """Nothing else is asked meanwhile: that the provider is well is what the probes show."""
+
+    def fail_for_poison(request: RecordedRequest) -> Raw | None:
+        if "poison" not in prompt_of(request):
+            return None
+        if kind == "hang":
+            server.closing.wait(1.0)
+        return Raw(500, b"{}")
+
+    say(make_memory("s", memory_blocks=["summary"]), "one", "poison", "three")
+    with ModelServer() as server:
+        settings = settings.model_copy(update={"openai_base_url": server.base_url})
+        worker = with_model(database, settings, SUMMARY_STAGE)
+        server.behave(responder=fail_for_poison)
+        lane = summary_lane(database_url, "s")
+        outcomes = []
+        while not nothing_due(database_url):
+            outcomes.append(worker.drain(lane))
+            try_again_now(database_url)
+            assert len(outcomes) < 20, "tried for ever"
+        # Three times in company; then split, and the poison three times alone.
+        assert outcomes == ["postponed"] * 6 + ["drained"]
+    holes = rows_of(database_url, "SELECT from_seq, through_seq, reason FROM strandline.dead_letter")
+    assert holes == [(2, 2, "failed 3 times in a row")]
 
 
 def test_retry_after_is_honoured(

@@ -208,7 +208,7 @@ def test_the_command_prints_both_ways(make_memory: MakeMemory, database_url: str
     as_json = json.loads(command(database_url, "m1", "--json").stdout)
     assert MessageExplanation.model_validate(as_json).place == "covered"
     schemas = json.loads(command(database_url, "m1", "--json-schema").stdout)
-    assert set(schemas) == {"MessageExplanation", "FactExplanation"}
+    assert set(schemas) == {"MessageExplanation", "FactExplanation", "RemovedFactExplanation"}
     unknown = command(database_url, "nothing")
     assert unknown.returncode == 1 and unknown.stderr.startswith("strandline: There is no message")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from strandline import Memory
 from strandline.assembly import prepare_stages
-from strandline.pipelines.merge import fingerprint
+from strandline.pipelines.fact_words import fingerprint
 from strandline.pipelines.verification import verify
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE
@@ -130,6 +130,23 @@ def test_what_is_no_longer_true_ends_and_stays_on_record(
     assert [row[0] for row in history(database_url, "I live in Bergen")] == ["add", "invalidate"]
     ended = "SELECT invalidated_at IS NOT NULL FROM strandline.fact ORDER BY created_at"
     assert rows_of(database_url, ended) == [(True,), (False,)]
+    true_while = "SELECT valid_from, valid_until, said_at FROM strandline.fact ORDER BY created_at"
+    (since, until, said), (then, still, _said_then) = rows_of(database_url, true_while)
+    assert (since, until, still) == (said, then, None), "it was true until the other was said"
+
+
+def test_two_candidates_for_one_fact_lose_neither(
+    tell: Tell, database_url: str, model_server: ModelServer
+) -> None:
+    """The model words each update from what was known, so the second knows nothing of the first."""
+    tell("I have a boat")
+    decide(
+        model_server,
+        ("update", "my boat is blue", "I have a boat", "I have a blue boat"),
+        ("update", "my boat is new", "I have a boat", "I have a new boat"),
+    )
+    tell("my boat is blue", "my boat is new")
+    assert facts(database_url) == [("I have a blue boat", True, None), ("my boat is new", True, None)]
 
 
 def test_a_duplicate_adds_a_source_only(tell: Tell, database_url: str, model_server: ModelServer) -> None:

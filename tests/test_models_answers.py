@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.pipelines.models.answer_forms import answer_schema
 from strandline.pipelines.models.answers import (
     MAX_FACT_CHARACTERS,
     MergeOperation,
-    answer_schema,
     check_answer,
     parse_extract,
     parse_merge,
@@ -191,7 +191,7 @@ def test_other_forms_are_refused_without_quoting_them(text: str) -> None:
     assert "cut" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["extract", "merge", "summary"])
+@pytest.mark.parametrize("name", ["extract", "merge", "condense", "summary"])
 def test_schemas_are_strict_throughout(name: TaskName) -> None:
     def check(node: dict[str, object]) -> None:
         assert not set(node) - {

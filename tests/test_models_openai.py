@@ -30,7 +30,12 @@ from strandline.pipelines.models.openai_compatible import (
 )
 from strandline.pipelines.models.provider_errors import retry_after_seconds
 from strandline.pipelines.prompts.rendering import prompt_hash
-from strandline.schemas.errors import ConfigurationError, PermanentModelError, TransientModelError
+from strandline.schemas.errors import (
+    ConfigurationError,
+    PermanentModelError,
+    RateLimitError,
+    TransientModelError,
+)
 from strandline.schemas.settings import Settings
 from tests.model_server import ModelServer, RecordedRequest, hashed_vector
 
@@ -204,7 +209,7 @@ def test_a_refusal_is_permanent_at_once(
         (404, None, TransientModelError, "OPENAI_BASE_URL"),
         (408, None, TransientModelError, "408"),
         (409, None, TransientModelError, "409"),
-        (429, "insufficient_quota", TransientModelError, "insufficient_quota"),
+        (429, "insufficient_quota", RateLimitError, "insufficient_quota"),
         (500, None, TransientModelError, "500"),
         (503, f"x {SECRET}", TransientModelError, "503"),
     ],
@@ -334,6 +339,14 @@ def test_embeddings_go_in_bounded_batches(server: ModelServer, embedder: OpenAIE
     assert embedder.embed([]).vectors == ()
 
 
+def test_input_over_the_limit_of_a_minute_is_not_waited_for(
+    server: ModelServer, model: OpenAITextModel
+) -> None:
+    server.behave(status=429, code="rate_limit_exceeded", message="Request too large for gpt-4.1-mini on TPM")
+    with pytest.raises(PermanentModelError, match="tokens per minute"):
+        model.answer(EXTRACT)
+
+
 def test_dimensions_are_asked_for_only_where_they_can_be_chosen(server: ModelServer) -> None:
     embedder = embedder_from(
         settings_for(server, embedding_model="nomic-embed-text", embedding_dimensions=256)
@@ -342,7 +355,7 @@ def test_dimensions_are_asked_for_only_where_they_can_be_chosen(server: ModelSer
     assert "dimensions" not in server.requests[0].body
     embedder.close()
     wrong = embedder_from(settings_for(server, embedding_model="nomic-embed-text", embedding_dimensions=64))
-    with pytest.raises(PermanentModelError, match="STRANDLINE_EMBEDDING_DIMENSIONS=256"):
+    with pytest.raises(TransientModelError, match="STRANDLINE_EMBEDDING_DIMENSIONS=256"):
         wrong.embed(["a"])
     wrong.close()
 

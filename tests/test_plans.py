@@ -114,7 +114,9 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
         case "due_in_lane":
             return lane | {"limit": 64}
         case "ring_due":
-            return {"stages": list(STAGES), "limit": 200}
+            return {"stage": "summary", "limit": 200}
+        case "orphaned_lanes":
+            return {"stages": list(STAGES), "limit": 200, "dead_after_seconds": 5.0}
         case "ripe_watches":
             return {"limit": 200}
         case "hand_back_lanes":
@@ -129,13 +131,14 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             return lane | {"after_seq": 10, "page_size": 500}
         case "search_chunks":
             vectors = session_lane(connection, "vectors")
-            ranking = {"embedding": None, "lexemes": ["x"], "vector_weight": 0.5, "similarity_cutoff": 0.0}
-            return vectors | ranking | {"visible_from": 41, "top_k": 5}
+            query = {"embedding": None, "lexemes": ["x"]}
+            bounds = {"similarity_cutoff": 0.0, "visible_from": 41, "top_k": 5, "beside": 1}
+            return vectors | query | bounds
         case "range_messages":
             return lane | {"from_seq": 1, "through_seq": 10}
         case "store_answer":
             answer = {"step": "s", "model": "m", "prompt_hash": "p", "body": b"x", "seconds": 0.1}
-            return lane | lease | events | answer | {"input_tokens": 1, "output_tokens": 1}
+            return lane | lease | events | answer | {"input_tokens": 1, "output_tokens": 1, "cost_usd": None}
         case "close_batch":
             return lane | events | {"state": "applied"}
     return lane | lease | events | {"dead_after_seconds": 5.0, "deadline_seconds": 600.0}
@@ -168,6 +171,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "range_messages",
         "related_facts",
         "ring_due",
+        "orphaned_lanes",
         "ripe_watches",
         "plan_window",
         "read",
@@ -211,12 +215,45 @@ def test_looking_for_what_is_not_there_yet_costs_nothing(
 def test_a_ring_looks_at_no_more_than_its_share(full: psycopg.Connection[Any]) -> None:
     with full.transaction(force_rollback=True):
         sql = statements("strandline")["ring_due"].encode()
-        rows = full.execute(sql, {"stages": list(STAGES), "limit": 200}).fetchall()
+        rows = full.execute(sql, {"stage": "summary", "limit": 200}).fetchall()
         assert 1 <= len(rows) <= 200
         touched = "SELECT count(*) FROM strandline.due WHERE rings > 0"
         assert full.execute(touched).fetchall() == [(200,)]
         soonest = "SELECT min(ring_at) > clock_timestamp() FROM strandline.due WHERE rings > 0"
         assert full.execute(soonest).fetchall() == [(True,)]
+
+
+def test_a_backlog_that_nobody_serves_stands_in_front_of_nobody(full: psycopg.Connection[Any]) -> None:
+    with full.transaction(force_rollback=True):
+        # All of it is ripe, and older than the one row of another stage.
+        full.execute(
+            "UPDATE strandline.due SET stage = 'vectors', ring_at = now() - interval '1 second'"
+            " WHERE shard_key = %s AND from_seq = 1",
+            (KEYS.shard_key,),
+        )
+        sql = b"EXPLAIN (ANALYZE, FORMAT JSON) " + statements("strandline")["ring_due"].encode()
+        wanted = {"stage": "vectors", "limit": 200}
+        plan = full.execute(sql, wanted).fetchall()[0][0][0]["Plan"]
+        assert sum(node.get("Rows Removed by Filter", 0) for node in nodes(plan)) == 0
+        rung = "SELECT stage FROM strandline.due WHERE rings > 0"
+        assert full.execute(rung).fetchall() == [("vectors",)]
+
+
+def test_batches_of_the_past_are_not_read_for_the_next_one(full: psycopg.Connection[Any]) -> None:
+    """A lane that has been busy for years has as many applied batches; only split ones matter."""
+    with full.transaction(force_rollback=True):
+        full.execute(
+            "INSERT INTO strandline.batch (shard_key, batch_id, scope_key, generation_id, stage, state,"
+            " lease_epoch, event_ids) SELECT %(shard_key)s, gen_random_uuid(), %(scope_key)s,"
+            " %(generation_id)s, %(stage)s, 'applied', 1, ARRAY[gen_random_uuid()]"
+            " FROM generate_series(1, 5000)",
+            session_lane(full),
+        )
+        full.execute("ANALYZE strandline.batch")
+        sql = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statements("strandline")["due_in_lane"].encode()
+        plan = full.execute(sql, session_lane(full) | {"limit": 64}).fetchall()[0][0][0]["Plan"]
+        assert {node.get("Index Name") for node in nodes(plan)} >= {"batch_split"}
+        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 60
 
 
 def test_a_long_lane_is_batched_from_its_beginning(full: psycopg.Connection[Any]) -> None:

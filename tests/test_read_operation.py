@@ -17,8 +17,8 @@ from strandline.pipelines.blocks import (
     Material,
     StaticMemoryBlock,
     VectorMemoryBlock,
-    default_blocks,
 )
+from strandline.pipelines.declaring import default_blocks
 from strandline.producers.context import MemoryContext
 from strandline.producers.reading import LONGEST_PAUSE_SECONDS, ReadRequest, history_page, read
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
@@ -257,8 +257,11 @@ def test_a_block_that_fails_is_left_out_and_said() -> None:
     assert context[0].text == "<memory>\n<static_memory>\nc\n</static_memory>\n</memory>"
 
 
-def hit_row(score: float, seq: int, text: str, session: UUID = SESSION.session_key) -> Row:
-    return (score, session, *message_row(seq, text=text))
+def hit_row(
+    score: float, seq: int, text: str, session: UUID = SESSION.session_key, first: int | None = None
+) -> Row:
+    begins = seq if first is None else first
+    return (score, 0.5, session, begins, begins, *message_row(seq, text=text))
 
 
 FLUSHED: dict[str, Any] = {
@@ -288,7 +291,7 @@ def search_one(
 
 
 def test_a_search_shows_its_hits_best_first() -> None:
-    rows = [hit_row(0.9, 5, "To Skagen."), hit_row(0.9, 6, "Nice!"), hit_row(0.4, 2, "By <boat>")]
+    rows = [hit_row(0.9, 5, "To Skagen."), hit_row(0.9, 6, "Nice!", first=5), hit_row(0.4, 2, "By <boat>")]
     asked = request(VectorMemoryBlock(similarity_cutoff=0.25), query="harbour", embed_query=letters)
     context, postgres = search_one(asked, rows)
     assert (
@@ -395,7 +398,7 @@ def test_what_the_tail_shows_is_not_searched_for_nor_found() -> None:
 
 def test_what_the_tail_comes_to_show_is_taken_out_of_the_hits() -> None:
     # Half the room is 40 tokens: the tail is sure of 5 to 8; what the hits leave lets 3 and 4 in as well.
-    rows = [hit_row(0.9, 3, "t3"), hit_row(0.9, 4, "t4"), hit_row(0.5, 2, "m2")]
+    rows = [hit_row(0.9, 3, "t3"), hit_row(0.9, 4, "t4", first=3), hit_row(0.5, 2, "m2")]
     asked = request(VectorMemoryBlock(), embed_query=letters, token_limit=81)
     context, postgres = search_one(asked, rows, **TAIL)
     assert postgres.params("search_chunks")["visible_from"] == 5
@@ -405,7 +408,7 @@ def test_what_the_tail_comes_to_show_is_taken_out_of_the_hits() -> None:
 
 
 def test_a_message_stands_only_in_its_best_hit() -> None:
-    rows = [hit_row(0.9, 5, "five"), hit_row(0.8, 4, "four"), hit_row(0.8, 5, "five")]
+    rows = [hit_row(0.9, 5, "five"), hit_row(0.8, 4, "four"), hit_row(0.8, 5, "five", first=4)]
     context, _ = search_one(request(VectorMemoryBlock(), embed_query=letters), rows)
     assert context[0].text.count("five") == 1
     assert "four" in context[0].text

@@ -373,7 +373,8 @@ def test_a_search_without_its_embedder_compares_words(
     assert kinds(context) == {"search_text_only"}
     assert "compared words alone" in context.omitted[0].reason
     assert "<fact>" in context[0].text
-    assert len(model_server.requests) == (0 if trouble == "closed" else 2)
+    # The first read found out; this one did not ask again.
+    assert len(model_server.requests) == (0 if trouble == "closed" else 1)
 
 
 def test_blocks_that_nothing_feeds_are_named(make_memory: MakeMemory, database_url: str) -> None:

@@ -50,9 +50,9 @@ def test_a_message_line_names_role_and_speaker() -> None:
 @given(facts=st.lists(xml_text, min_size=1), said=xml_text, speaker=xml_text, static=xml_text)
 def test_no_text_can_leave_its_place(facts: list[str], said: str, speaker: str, static: str) -> None:
     sections = [
-        Section("static_memory", StaticMemoryBlock(static_content=static).render(Material()) or ""),
+        Section("static_memory", str(StaticMemoryBlock(static_content=static).render(Material()) or "")),
         Section("facts", FactExtractionMemoryBlock(max_facts=1_000).render(Material(facts=facts)) or ""),
-        Section("state", BaseMemoryBlock(name="s").render(Material(states={"s": {"text": said}})) or ""),
+        Section("state", str(BaseMemoryBlock(name="s").render(Material(states={"s": {"text": said}})) or "")),
         Section("hits", message_line(Message("user", said, name=speaker))),
     ]
     tree = ET.fromstring(render_memory(sections))  # noqa: S314  # made just above

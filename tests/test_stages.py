@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -167,7 +166,7 @@ def test_a_summary_after_a_reset_goes_on_from_what_stays(
     assert rows_of(database_url, states) == [(1, "one"), (2, "one two")]
 
 
-def test_chunks_are_turns(make_memory: MakeMemory, database_url: str, drain: Drain) -> None:
+def test_chunks_are_messages(make_memory: MakeMemory, database_url: str, drain: Drain) -> None:
     memory = make_memory("s", memory_blocks=["vectors"])
     put_event(memory, {"role": "system", "content": "Be brief."}, user("hello"), assistant("Hi."))
     put_event(memory, *tool_turn(), user("Thanks"), user(""), assistant("Until then."))
@@ -177,10 +176,10 @@ def test_chunks_are_turns(make_memory: MakeMemory, database_url: str, drain: Dra
         "SELECT c.from_seq, c.through_seq, c.piece, e.from_seq FROM strandline.chunk c"
         " JOIN strandline.flush_event e USING (shard_key, event_id) ORDER BY 1",
     )
-    # The system message is pinned, so it was never delivered; the empty one has its turn all the same.
-    assert rows == [(2, 3, 0, 2), (4, 7, 0, 4), (8, 8, 0, 4), (9, 10, 0, 4)]
+    # The system message is pinned, so it was never delivered; the empty one has nothing to search.
+    assert rows == [(seq, seq, 0, 2 if seq < 4 else 4) for seq in (2, 3, 4, 5, 6, 7, 8, 10)]
     words = "SELECT from_seq FROM strandline.chunk WHERE lexemes @@ %s::tsquery"
-    assert rows_of(database_url, words, "bergen & tide") == [(4,)]
+    assert rows_of(database_url, words, "bergen & tide") == [(5,)]
 
 
 def test_long_and_foreign_messages_are_found_again(
@@ -188,15 +187,15 @@ def test_long_and_foreign_messages_are_found_again(
 ) -> None:
     memory = make_memory("s", memory_blocks=["vectors"])
     unbroken = "ж" * 3000
-    put_event(memory, user("word " * 1000 + "herring"), user("我喜欢吃鲱鱼，住在卑尔根"), user(unbroken))
+    put_event(memory, user("word " * 2400 + "herring"), user("我喜欢吃鲱鱼，住在卑尔根"), user(unbroken))
     drain(VECTORS_STAGE)
     assert nothing_due(database_url)
     pieces = rows_of(
         database_url, "SELECT from_seq, array_agg(piece ORDER BY piece) FROM strandline.chunk GROUP BY 1"
     )
-    assert dict(pieces) == {1: [0, 1, 2, 3], 2: [0], 3: [0, 1]}
+    assert dict(pieces) == {1: list(range(8)), 2: [0], 3: [0, 1]}
     found = "SELECT from_seq, piece FROM strandline.chunk WHERE lexemes @@ %s::tsquery"
-    assert rows_of(database_url, found, "herring") == [(1, 3)]
+    assert rows_of(database_url, found, "herring") == [(1, 7)]
     assert rows_of(database_url, found, "鲱鱼") == [(2, 0)]
     dimensions = "SELECT DISTINCT vector_dims(embedding) FROM strandline.chunk"
     assert rows_of(database_url, dimensions) == [(256,)]
@@ -247,18 +246,16 @@ ROLES: st.SearchStrategy[Role] = st.sampled_from(("user", "assistant"))
 
 
 @given(st.lists(st.tuples(ROLES, WORDS), max_size=6))
-def test_chunks_cover_every_turn_with_text_and_are_bounded(said: list[tuple[Role, str]]) -> None:
+def test_chunks_cover_every_message_with_text_and_are_bounded(said: list[tuple[Role, str]]) -> None:
     messages = [
         Message(role=role, content=text, seq=seq, created_at=datetime.now(UTC))
         for seq, (role, text) in enumerate(said, 1)
     ]
     made = chunks(messages)
-    assert all(len(chunk.text) <= MAX_PIECE_CHARACTERS + 1 for chunk in made)
-    covered = {seq for chunk in made for seq in range(chunk.from_seq, chunk.through_seq + 1)}
-    assert {message.seq for message in messages if plain_text(message)} <= covered
+    assert all(len(chunk.text) <= MAX_PIECE_CHARACTERS for chunk in made)
+    assert all(chunk.from_seq == chunk.through_seq for chunk in made)
+    assert {message.seq for message in messages if plain_text(message)} == {c.from_seq for c in made}
     assert len({(chunk.from_seq, chunk.piece) for chunk in made}) == len(made)
-    ranges = sorted({(chunk.from_seq, chunk.through_seq) for chunk in made})
-    assert all(one[1] < other[0] for one, other in pairwise(ranges))
     # No word is lost between the pieces.
     letters = "".join(plain_text(message) for message in messages)
     kept = "".join(chunk.text for chunk in made)

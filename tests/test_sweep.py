@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,14 +12,16 @@ import psycopg
 import pytest
 
 from strandline import Memory
+from strandline.pipelines.engine.lease import LeaseTerms, claim
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import STAGES, Lane
-from strandline.schemas.settings import Settings
+from strandline.schemas.operations import Row
+from strandline.schemas.settings import Settings, load_settings
 from strandline.workers.periodic import Periodic
 from strandline.workers.sweep import Sweep
 from tests.conftest import rows_of, wait_until
-from tests.consuming import HandWorker, counting, say
+from tests.consuming import HandWorker, counting, say, summary_lane
 from tests.draining import due_lanes
 
 MakeMemory = Callable[..., Memory]
@@ -28,7 +30,7 @@ MakeMemory = Callable[..., Memory]
 def sweep_of(
     database: Database, rung: list[Lane], *, stages: Sequence[str] = STAGES, batch_size: int = 200
 ) -> Sweep:
-    return Sweep(database, ring=rung.extend, stages=stages, batch_size=batch_size)
+    return Sweep(database, ring=rung.extend, stages=stages, batch_size=batch_size, dead_after_seconds=5.0)
 
 
 def make_ripe(url: str) -> None:
@@ -90,6 +92,25 @@ def test_a_sweep_rings_for_the_stages_it_serves(
     rung: list[Lane] = []
     sweep_of(database, rung, stages=["vectors", "merge"]).tick()
     assert [lane.stage for lane in rung] == ["vectors"]
+
+
+def test_what_a_dead_worker_held_is_rung_for_at_once(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    say(make_memory("s", memory_blocks=["summary"]), "one")
+    lane = summary_lane(database_url, "s")
+    holder, rung = HandWorker(database, counting()), list[Lane]()
+    assert claim(database, lane, holder.worker_id, LeaseTerms(5.0, 60.0)) is not None
+    sweep = sweep_of(database, rung)
+    sweep.tick()
+    assert rung == [], "its holder lives"
+    holder.die(database_url)
+    sweep.tick()
+    assert rung == [lane], "before the row itself would be rung for"
+    HandWorker(database, counting()).drain(lane)
+    rung.clear()
+    sweep.tick()
+    assert rung == []
 
 
 def test_sweeps_at_once_ring_once_for_each_lane(
@@ -198,6 +219,35 @@ def test_many_sweeps_deliver_an_idle_session_once(
         list(pool.map(lambda _n: sweep_of(database, rung).tick(), range(6)))
     assert events(database_url) == [("idle", 1, 1)] * 10
     assert len(rung) == 10
+    assert watches(database_url) == 0
+
+
+def test_an_idle_delivery_that_loses_to_a_flush_by_hand_delivers_the_rest(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """The flush keeps the last turn, and nobody would look again for what it left."""
+    memory = make_memory("s", memory_blocks=["summary"], idle_seconds=60)
+    for role, text in (("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "four")):
+        memory.put({"role": role, "content": text})
+    make_older(database_url, 61)
+
+    class Rival(Database):
+        """Flushes by hand between the plan of the idle delivery and its flush."""
+
+        flushed = False
+
+        def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
+            if name == "flush" and not self.flushed:
+                self.flushed = True
+                assert len(memory.flush()) == 1
+            return super().fetch(name, params, repeatable=repeatable)
+
+    rival = Rival.connect(ConnectionOptions.from_settings(database_url, load_settings()))
+    rung: list[Lane] = []
+    sweep_of(rival, rung).tick()
+    rival.close()
+    assert events(database_url) == [("manual", 1, 2), ("idle", 3, 4)]
+    assert len(rung) == 1
     assert watches(database_url) == 0
 
 

@@ -158,8 +158,8 @@ def test_work_resumes_by_itself_once_the_model_is_back(
     model_server.behave(status=503)
     start_worker(**environment(model_server))
     converse(make_memory, 2, 2, broker_url=broker_url)
-    postponed = "SELECT count(*) FROM strandline.lane WHERE postponements >= 2"
-    wait_until(lambda: rows_of(database_url, postponed) != [(0,)], timeout=25, what="a second try in vain")
+    # A call, the probe that shows whose fault it was, and a later probe.
+    wait_until(lambda: len(model_server.requests) >= 3, timeout=25, what="a second try in vain")
     model_server.behave()
     wait_until(lambda: nothing_due(database_url), timeout=25, what="the sweep to try again")
     check_done_once(database, database_url, 4)
@@ -183,9 +183,7 @@ def test_a_broker_that_goes_and_comes_back_costs_seconds(
         broker.flushdb()
         assert worker.process.poll() is None
         proxy.up()
-        began = time.monotonic()
-        wait_until(lambda: nothing_due(database_url), timeout=40, what="the sweep to ring again")
-        assert time.monotonic() - began < 25
+        wait_until(lambda: nothing_due(database_url), timeout=15, what="the sweep to ring again")
         check_done_once(database, database_url, 7)
         assert worker.stop() == 0
 

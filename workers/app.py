@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import Celery, Task
-from celery.signals import worker_process_shutdown, worker_shutdown, worker_shutting_down
+from celery.signals import worker_process_shutdown, worker_shutdown
 from kombu import Queue
 
-from strandline.schemas.broker import celery_settings
+from strandline.schemas.broker import celery_settings, queue_arguments
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane, queue_name
 from strandline.schemas.settings import Settings
@@ -26,8 +26,12 @@ logger = logging.getLogger("strandline.workers")
 def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Celery:
     """A Celery application that knows the queues of ``stages``; it has no tasks yet."""
     app = Celery("strandline", broker=broker_url, set_as_current=False)
-    app.conf.update(celery_settings(settings))
-    app.conf.task_queues = [Queue(queue_name(stage)) for stage in stages]
+    app.conf.update(celery_settings(settings, broker_url))
+    arguments = queue_arguments(broker_url)
+    app.conf.task_queues = [
+        Queue(name, routing_key=name, queue_arguments=arguments) for name in map(queue_name, stages)
+    ]
+    app.conf.worker_consumer = "strandline.workers.broker_consumer:BrokerConsumer"
     app.conf.worker_concurrency = settings.worker_concurrency
     # Threads, since the work is waiting for models: hundreds of calls in flight cost little memory.
     app.conf.worker_pool = "threads"
@@ -39,14 +43,10 @@ def serve(app: Celery, consumer: Consumer, stages: Sequence[str]) -> None:
     for stage in stages:
         app.task(name=queue_name(stage), bind=True, shared=False)(_drain_task(consumer))
 
-    def begin_stopping(**_: Any) -> None:
-        consumer.begin_stopping()
-
     def stop(**_: Any) -> None:
         consumer.stop()
 
-    # weak=False: nothing else holds these functions.
-    worker_shutting_down.connect(begin_stopping, weak=False)
+    # weak=False: nothing else holds the function.
     worker_shutdown.connect(stop, weak=False)
     worker_process_shutdown.connect(stop, weak=False)
 

@@ -48,6 +48,7 @@ class Consumer:
         self.worker_id: UUID = uuid4()
         self._database = database
         self._stages = stages
+        self._ring = ring
         self._stopping = threading.Event()
         self.engine = Engine(
             database=database,
@@ -64,6 +65,7 @@ class Consumer:
             ring=ring,
             stopping=self._stopping.is_set,
             reach=reach,
+            prices=settings.model_prices,
         )
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
         self._sweep = Sweep(
@@ -71,6 +73,7 @@ class Consumer:
             ring=ring,
             stages=list(stages),
             batch_size=settings.sweep_batch_size,
+            dead_after_seconds=settings.worker_dead_after_seconds,
         )
         self._sweeping = (
             Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick) if with_sweep else None
@@ -108,16 +111,26 @@ class Consumer:
         return not len(self.engine.active)
 
     def stop(self) -> None:
-        """End heartbeat and sweep, and take the worker's row away, so that what it held is free at once."""
+        """End sweep and heartbeat, and leave."""
         self._stopping.set()
         if self._sweeping is not None:
             self._sweeping.stop()
+        self.leave()
+
+    def leave(self) -> list[Lane]:
+        """End the heartbeat, take the worker's row away, and give back the lanes it still holds.
+
+        Others take those up at once, since they are rung for; what is still being drained here can write
+        nothing any more.  Returns the lanes; none if Postgres is away: then the heartbeat runs out by itself.
+        """
         self._heartbeat.stop()
         try:
-            self._database.fetch("leave", {"worker_id": self.worker_id})
+            rows = self._database.fetch("leave", {"worker_id": self.worker_id})
         except StrandlineError:
-            # Postgres is away: the heartbeat runs out by itself.
-            return
+            return []
+        lanes = [Lane(*row) for row in rows]
+        self._ring(lanes)
+        return lanes
 
     def _beat(self) -> None:
         """Say that this worker lives; and give back what it holds by the table only.

@@ -22,6 +22,9 @@ logger = logging.getLogger("strandline.sweep")
 # A session whose flush the database refuses is looked at again after so long.
 AFTER_FAILURE_SECONDS = 60.0
 
+# An idle delivery that loses the race looks again; each loss means that somebody else flushed.
+IDLE_ATTEMPTS = 10
+
 
 class Sweep:
     """One worker's sweep.
@@ -29,7 +32,8 @@ class Sweep:
     Args:
         ring: told of the lanes that have work and no holder.
         stages: the stages whose work is rung for.
-        batch_size: rows looked at per tick and kind.
+        batch_size: rows looked at per tick and kind; of due work, per stage.
+        dead_after_seconds: seconds without a heartbeat after which a worker counts as dead.
     """
 
     def __init__(
@@ -39,21 +43,34 @@ class Sweep:
         ring: Ring,
         stages: Sequence[str],
         batch_size: int,
+        dead_after_seconds: float,
     ) -> None:
         self._database = database
         self._ring = ring
         self._stages = list(stages)
         self._batch_size = batch_size
+        self._dead_after_seconds = dead_after_seconds
 
     def tick(self) -> None:
         """Look once at everything: due work, sessions to flush, workers long gone."""
+        self._ring_orphaned()
         self._ring_due()
         self._flush_watched()
         self._database.fetch("forget_dead_workers", {})
 
+    def _ring_orphaned(self) -> None:
+        wanted = {
+            "stages": self._stages,
+            "dead_after_seconds": self._dead_after_seconds,
+            "limit": self._batch_size,
+        }
+        self._ring([Lane(*row) for row in self._database.fetch("orphaned_lanes", wanted)])
+
     def _ring_due(self) -> None:
-        rows = self._database.fetch("ring_due", {"stages": self._stages, "limit": self._batch_size})
-        self._ring([Lane(*row) for row in rows])
+        """Each stage has its own share, so that no stage's backlog stands in front of another's."""
+        for stage in self._stages:
+            rows = self._database.fetch("ring_due", {"stage": stage, "limit": self._batch_size})
+            self._ring([Lane(*row) for row in rows])
 
     def _flush_watched(self) -> None:
         for shard_key, session_key, watch_id, cause in self._database.fetch(
@@ -92,14 +109,19 @@ def _look_at_overdue(watch: dict[str, Any]) -> Operation[Flushed | None]:
 
 def _look_at_idle(watch: dict[str, Any]) -> Operation[Flushed | None]:
     """Deliver a session that has been idle for its time; look again later at one that was used since."""
-    marks, entries = yield from read_window(watch["shard_key"], watch["session_key"])
     flushed = None
-    if marks is not None and marks.idle_seconds is not None:
+    for _attempt in range(IDLE_ATTEMPTS):
+        marks, entries = yield from read_window(watch["shard_key"], watch["session_key"])
+        if marks is None or marks.idle_seconds is None:
+            break
         remaining = marks.idle_seconds - marks.idle_for_seconds
         if remaining > 0 and not marks.watched:
             yield Fetch("watch_again", watch | {"wait_seconds": remaining})
             return None
-        if remaining <= 0:
-            flushed = yield from deliver_idle(watch["shard_key"], watch["session_key"], marks, entries)
+        if remaining > 0:
+            break
+        flushed = yield from deliver_idle(watch["shard_key"], watch["session_key"], marks, entries)
+        if flushed is not None:
+            break
     yield Fetch("end_watch", watch)
     return flushed

@@ -13,22 +13,23 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from strandline.schemas.database import Database, Fetcher
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
+from strandline.schemas.database import Database
+from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE, Lane
 
 logger = logging.getLogger("strandline.engine")
 
 # Stages whose work stands alone; every other stage folds a session's events in order.
 COMMUTATIVE_STAGES = frozenset({EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE})
 
-Retried = Literal["due", "void", "gone"]
+Retried = Literal["due", "void", "gone", "retired"]
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """An event that one stage of one generation could not apply, with the reason.
 
-    ``current`` is False when its session was reset since: nothing is left to retry.
+    ``current`` is False when its session was reset since: nothing is left to retry.  ``dropped_at`` says when
+    it was given up for good; None while it is a hole.
     """
 
     event_id: UUID
@@ -51,6 +52,13 @@ class DeadLetter:
     batch_id: UUID
     reason: str
     current: bool
+    generation_state: str
+    dropped_at: datetime | None
+
+    @property
+    def lane(self) -> Lane:
+        """The lane that went past it."""
+        return Lane(self.shard_key, self.scope_key, self.generation_id, self.stage)
 
     @property
     def ordered(self) -> bool:
@@ -74,9 +82,9 @@ class DeadLetter:
 class Retry:
     """What a retry did.
 
-    ``outcome`` is ``due`` (it will be tried again), ``void`` (its session was reset since, so it ended), or
-    ``gone`` (it was retried or dropped in the meantime); ``refolded`` counts the other events that an
-    ordered lane does again.
+    ``outcome`` is ``due`` (it will be tried again), ``void`` (its session was reset since, so it ended),
+    ``gone`` (it was retried or dropped in the meantime), or ``retired`` (refused: its generation serves
+    nobody any more); ``refolded`` counts the other events that an ordered lane does again.
     """
 
     outcome: Retried
@@ -91,14 +99,16 @@ def list_dead_letters(
     pipeline: str | None = None,
     stage: str | None = None,
     event_id: UUID | None = None,
+    dropped: bool = False,
 ) -> list[DeadLetter]:
-    """The dead letters that fit all that is given, oldest first."""
+    """The dead letters that fit all that is given, oldest first; with ``dropped`` also those given up."""
     wanted = {
         "namespace": namespace,
         "session_id": session_id,
         "pipeline": pipeline,
         "stage": stage,
         "event_id": event_id,
+        "dropped": dropped,
     }
     return [DeadLetter(*row) for row in database.fetch("list_dead_letters", wanted, repeatable=True)]
 
@@ -107,8 +117,11 @@ def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
     """Make the event due again, and in an ordered lane all that was folded after it, in one transaction.
 
     The lane's row is locked first, as every write of a worker does, so a holder has either committed or
-    finds its lease gone.  Nobody is told: the sweep of any worker that serves the stage takes it up.
+    finds its lease gone.  Nobody is told; who wants it done at once rings for ``letter.lane``, otherwise the
+    sweep of any worker that serves the stage takes it up.
     """
+    if letter.generation_state == "retired":
+        return Retry("retired")
     keys = letter.keys()
     with database.transaction() as tx:
         tx.fetch("reopen_lane", keys | {"seize": letter.ordered})
@@ -117,7 +130,7 @@ def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
             return Retry("gone")
         if not rows[0][0]:
             return Retry("void")
-        refolded = _refold(tx, letter) if letter.ordered else 0
+        refolded = len(tx.fetch("refold", keys)) if letter.ordered else 0
     logger.info("dead letter retried", extra={"action": "dead_letter_retried", **_where(letter)})
     return Retry("due", refolded)
 
@@ -125,24 +138,13 @@ def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
 def drop_dead_letter(database: Database, letter: DeadLetter) -> bool:
     """Give the event up for good: its messages leave the tail, and it is never tried again.
 
-    Its receipt stays ``dead``, and the batch that failed becomes ``void``, which is how ``verify`` tells a
-    hole that somebody dropped from one whose dead letter was lost.  Returns False if it was gone already.
+    The letter stays, with its reason and the time, as the record of what was given up.  Returns False if it
+    was gone already.
     """
     dropped = bool(database.fetch("drop_letter", letter.keys()))
     if dropped:
         logger.info("dead letter dropped", extra={"action": "dead_letter_dropped", **_where(letter)})
     return dropped
-
-
-def _refold(fetcher: Fetcher, letter: DeadLetter) -> int:
-    keys = letter.keys()
-    # A batch may reach around a hole that was retried before; then it is done again from its beginning.
-    while True:
-        earliest = fetcher.fetch("refold_start", keys)[0][0]
-        if earliest is None or earliest >= keys["from_seq"]:
-            break
-        keys["from_seq"] = earliest
-    return len(fetcher.fetch("refold", keys))
 
 
 def _where(letter: DeadLetter) -> dict[str, str]:

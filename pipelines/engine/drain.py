@@ -23,12 +23,15 @@ from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Stage
 from strandline.schemas.database import Database
 from strandline.schemas.errors import (
+    BlockCodeError,
     DatabaseUnavailableError,
     LeaseLostError,
     PermanentModelError,
+    ProviderDownError,
     TransientModelError,
 )
 from strandline.schemas.lanes import Lane, Ring
+from strandline.schemas.prices import ModelPrice, cost_usd
 
 logger = logging.getLogger("strandline.engine")
 
@@ -45,6 +48,7 @@ class Engine:
         active: the lanes that threads of this process drain.
         stopping: asked between batches; True means give the lane back and leave.
         reach: called at each stop point (tests kill or pause a process exactly there).
+        prices: of the models whose calls the ledger puts a cost to.
     """
 
     database: Database
@@ -57,6 +61,7 @@ class Engine:
     active: ActiveLanes = field(default_factory=ActiveLanes)
     stopping: Callable[[], bool] = field(default=lambda: False)
     reach: Callable[[StopPoint], None] = field(default=lambda _point: None)
+    prices: tuple[ModelPrice, ...] = ()
 
 
 def drain(engine: Engine, lane: Lane) -> Outcome:
@@ -69,6 +74,9 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
     Raises:
         DatabaseUnavailableError: not even the claim could be made.
     """
+    if engine.stages[lane.stage].wait_seconds() > 0:
+        # Its provider is down: the work stays due, untouched, and is rung for again.
+        return "postponed"
     with engine.active.enter(lane) as entered:
         if not entered:
             return "taken"
@@ -120,7 +128,7 @@ def _process(engine: Engine, lease: Lease, batch: Batch) -> None:
     else:
         try:
             _derive(engine, lease, batch)
-        except PermanentModelError as error:
+        except (PermanentModelError, BlockCodeError) as error:
             _give_up(engine, lease, batch, str(error))
 
 
@@ -142,7 +150,7 @@ def _answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer
     made = call.make()
     seconds = time.monotonic() - began
     engine.reach("called")
-    _store(engine.database, lease, batch, call.step, made, seconds)
+    _store(engine, lease, batch, call.step, made, seconds)
     engine.reach("stored")
     # Should two holders have overlapped, the first answer stayed, and it is the one to apply.
     return _stored(engine.database, batch, call.step) or made
@@ -155,21 +163,20 @@ def _stored(database: Database, batch: Batch, step: str) -> RawAnswer | None:
     return None
 
 
-def _store(
-    database: Database, lease: Lease, batch: Batch, step: str, answer: RawAnswer, seconds: float
-) -> None:
-    stored = database.fetch(
+def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAnswer, seconds: float) -> None:
+    size = {"input_tokens": answer.input_tokens, "output_tokens": answer.output_tokens}
+    stored = engine.database.fetch(
         "store_answer",
         lease.params
+        | size
         | {
             "batch_id": batch.batch_id,
             "step": step,
             "model": answer.model,
             "prompt_hash": answer.prompt_hash,
             "body": answer.body,
-            "input_tokens": answer.input_tokens,
-            "output_tokens": answer.output_tokens,
             "seconds": seconds,
+            "cost_usd": cost_usd(engine.prices, answer.model, **size),
         },
     )
     if not stored:
@@ -224,12 +231,15 @@ def _finish(batch: Batch, outcome: Literal["applied", "dead"]) -> dict[str, Any]
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     """Give the lane back for a while.
 
-    A provider that is away is nobody's fault, however long it is away: only what fails for another
-    reason counts towards the limit.  What the database keeps of the error is never content.
+    A provider that is away is nobody's fault, however long it is away: only what fails while others are
+    served, or for another reason, counts towards the limit.  What the database keeps of the error is
+    never content.
     """
     transient = isinstance(error, TransientModelError)
+    counts = error.counts if isinstance(error, TransientModelError) else True
+    postponements = lease.postponements + (0 if isinstance(error, ProviderDownError) else 1)
     wait = engine.retry.wait_seconds(
-        lease.postponements + 1,
+        max(1, postponements),
         retry_after_seconds=error.retry_after_seconds if isinstance(error, TransientModelError) else None,
     )
     logger.warning(
@@ -240,8 +250,8 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
         release(
             engine.database,
             lease,
-            postponements=lease.postponements + 1,
-            failures=lease.failures if transient else lease.failures + 1,
+            postponements=postponements,
+            failures=lease.failures + counts,
             wait_seconds=wait,
             error=f"{type(error).__name__}: {error}"[:500] if transient else type(error).__name__,
         )

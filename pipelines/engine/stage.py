@@ -59,6 +59,10 @@ class Stage(Protocol, Generic[W]):
         """The stage's name, which is also its queue's."""
         ...
 
+    def wait_seconds(self) -> float:
+        """Seconds until its provider may be asked again; 0 where none is needed or all is well."""
+        ...
+
     def load(self, fetcher: Fetcher, batch: Batch) -> W:
         """Read what the batch needs; runs without a lock."""
         ...

@@ -1,23 +1,33 @@
-"""The three answers a model may give: their JSON schemas, and how a stored answer is read.
+"""How a stored answer is read: what each task's answer comes to, within bounds.
 
 The same rules serve twice: a client checks an answer before handing it over, and a stage parses the
-stored text when it applies it.  Form is checked strictly, since it can be repaired; content is bounded
-leniently: what is too long is cut, what points nowhere is dropped, and nothing is invented.
+stored text when it applies it.  Content is bounded leniently: what is too long is cut, what points nowhere
+is dropped, and nothing is invented.  Where a mistake would lose facts, the answer is refused instead.
 """
 
 from __future__ import annotations
 
 import json
-import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
-from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from strandline.pipelines.models.contract import Task, TaskName
+from strandline.pipelines.models.answer_forms import (
+    FORMS,
+    CondenseAnswer,
+    ExtractAnswer,
+    FactAnswer,
+    MergeAnswer,
+    OperationAnswer,
+    OperationName,
+    SummaryAnswer,
+    object_in,
+    read_form,
+    storable,
+)
+from strandline.pipelines.models.contract import CondenseTask, Task
+from strandline.pipelines.models.spoken_dates import as_date
 from strandline.schemas.errors import PermanentModelError
 
 MAX_FACT_CHARACTERS = 1_000
@@ -25,58 +35,8 @@ MAX_SUMMARY_CHARACTERS = 20_000
 MAX_TOPIC_CHARACTERS = 60
 MAX_TOPICS = 8
 MAX_NAME_CHARACTERS = 120
-
-Operation = Literal["add", "update", "invalidate", "duplicate"]
-
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_FENCED = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
-
-_Answer = TypeVar("_Answer", bound=BaseModel)
-
-
-class FactAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    text: str
-    messages: list[int]
-    topics: list[str] | None = None
-    said_by: str | None = None
-    about_date: str | None = None
-
-
-class ExtractAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    facts: list[FactAnswer]
-
-
-class OperationAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    op: Operation
-    candidate: int
-    fact: int | None = None
-    text: str | None = None
-
-
-class MergeAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    operations: list[OperationAnswer]
-
-
-class SummaryAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    summary: Annotated[str, Field(pattern=r"\S")]
-    topics: list[str] | None = None
-
-
-_MODELS: dict[TaskName, type[BaseModel]] = {
-    "extract": ExtractAnswer,
-    "merge": MergeAnswer,
-    "summary": SummaryAnswer,
-}
+# One sentence cannot say more than this many facts did.
+MAX_PARTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +62,19 @@ class MergeOperation:
         text: the new wording for ``update`` and ``invalidate``; None means the candidate's own text.
     """
 
-    op: Operation
+    op: OperationName
     candidate: int
     fact: int | None
     text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CondensedFact:
+    """One sentence for several facts: ``facts`` are at least two numbers that exist in its task."""
+
+    text: str
+    facts: tuple[int, ...]
+    topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +83,6 @@ class RolledSummary:
 
     summary: str
     topics: tuple[str, ...]
-
-
-def answer_schema(name: TaskName) -> dict[str, Any]:
-    """The JSON schema of a task's answer, in the subset that strict structured output takes."""
-    return json.loads(_schema_text(name))  # type: ignore[no-any-return]
 
 
 def check_answer(task: Task, text: str) -> str:
@@ -130,8 +94,10 @@ def check_answer(task: Task, text: str) -> str:
     Raises:
         PermanentModelError: no such object; the sentence names the fields, never their content.
     """
-    found = _object_in(text)
-    _validated(_MODELS[task.name], found)
+    found = object_in(text)
+    read_form(FORMS[task.name], found)
+    if isinstance(task, CondenseTask):
+        parse_condense(text, len(task.facts))
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -141,9 +107,9 @@ def parse_extract(text: str, line_count: int, *, max_facts: int = 30) -> tuple[E
     Raises:
         PermanentModelError: the text is no extract answer.
     """
-    answer = _validated(ExtractAnswer, _object_in(text))
+    answer = read_form(ExtractAnswer, object_in(text))
     facts = (_fact(item, line_count) for item in answer.facts)
-    return tuple(_distinct(fact for fact in facts if fact is not None))[:max_facts]
+    return _distinct(fact for fact in facts if fact is not None)[:max_facts]
 
 
 def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[MergeOperation, ...]:
@@ -156,7 +122,7 @@ def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[Merg
     Raises:
         PermanentModelError: the text is no merge answer.
     """
-    answer = _validated(MergeAnswer, _object_in(text))
+    answer = read_form(MergeAnswer, object_in(text))
     proposed: dict[int, list[OperationAnswer]] = {n: [] for n in range(1, candidate_count + 1)}
     for item in answer.operations:
         if item.candidate in proposed and _target_exists(item, known_count):
@@ -166,19 +132,50 @@ def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[Merg
     return tuple(_without_rootless(decided))
 
 
+def parse_condense(text: str, fact_count: int) -> tuple[CondensedFact, ...]:
+    """Read a stored condense answer: the sentences that each say several facts; the others are kept.
+
+    A sentence for a single fact would only reword it: that fact is kept as it is.
+
+    Raises:
+        PermanentModelError: the text is no condense answer, a fact is neither kept nor merged, or is both,
+            or a sentence is too long or is to say too much.
+    """
+    answer = read_form(CondenseAnswer, object_in(text))
+    existing = range(1, fact_count + 1)
+    merged = [tuple(sorted({n for n in item.merged if n in existing})) for item in answer.facts]
+    _check_accounted(set(answer.kept) & set(existing), merged, fact_count)
+    condensed = []
+    for item, numbers in zip(answer.facts, merged, strict=True):
+        if len(numbers) > MAX_PARTS or len(item.text) > MAX_FACT_CHARACTERS:
+            raise PermanentModelError(
+                f"A merged fact says too much: at most {MAX_PARTS} facts, {MAX_FACT_CHARACTERS} characters."
+            )
+        if len(numbers) > 1:
+            condensed.append(CondensedFact(item.text.strip(), numbers, _topics(item.topics)))
+    return tuple(condensed)
+
+
 def parse_summary(text: str, *, max_characters: int = MAX_SUMMARY_CHARACTERS) -> RolledSummary:
     """Read a stored summary answer, cut at ``max_characters``.
 
     Raises:
         PermanentModelError: the text is no summary answer, or the summary is empty.
     """
-    answer = _validated(SummaryAnswer, _object_in(text))
+    answer = read_form(SummaryAnswer, object_in(text))
     return RolledSummary(_cut(answer.summary, max_characters), _topics(answer.topics))
 
 
-def storable(text: str) -> str:
-    """``text`` without what Postgres cannot store and UTF-8 cannot encode: NUL and lone surrogates."""
-    return _UNSTORABLE.sub("", text)
+def _check_accounted(kept: set[int], merged: Sequence[tuple[int, ...]], fact_count: int) -> None:
+    """Each fact once: kept, or in one merged fact."""
+    named = Counter(kept)
+    for parts in merged:
+        named.update(parts)
+    missing = [number for number in range(1, fact_count + 1) if not named[number]]
+    twice = sorted(number for number, times in named.items() if times > 1)
+    for problem, numbers in (("neither kept nor merged", missing), ("named more than once", twice)):
+        if numbers:
+            raise PermanentModelError(f"Facts are {problem}: {', '.join(map(str, numbers[:20]))}.")
 
 
 def _fact(item: FactAnswer, line_count: int) -> ExtractedFact | None:
@@ -187,15 +184,17 @@ def _fact(item: FactAnswer, line_count: int) -> ExtractedFact | None:
     if not text or not messages:
         return None
     said_by = _cut(item.said_by, MAX_NAME_CHARACTERS) if item.said_by else None
-    return ExtractedFact(text, messages, _topics(item.topics), said_by or None, _day(item.about_date))
+    return ExtractedFact(text, messages, _topics(item.topics), said_by or None, as_date(item.about_date))
 
 
-def _distinct(facts: Iterable[ExtractedFact]) -> Iterator[ExtractedFact]:
-    seen: set[str] = set()
+def _distinct(facts: Iterable[ExtractedFact]) -> tuple[ExtractedFact, ...]:
+    """Each text once, with all the messages that it was found in."""
+    found: dict[str, ExtractedFact] = {}
     for fact in facts:
-        if fact.text not in seen:
-            seen.add(fact.text)
-            yield fact
+        first = found.setdefault(fact.text, fact)
+        messages = tuple(sorted({*first.messages, *fact.messages}))
+        found[fact.text] = replace(first, messages=messages)
+    return tuple(found.values())
 
 
 def _target_exists(item: OperationAnswer, known_count: int) -> bool:
@@ -245,73 +244,6 @@ def _topics(topics: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(topic for topic in cleaned if topic))[:MAX_TOPICS]
 
 
-def _day(text: str | None) -> date | None:
-    try:
-        return date.fromisoformat((text or "")[:10])
-    except ValueError:
-        return None
-
-
 def _cut(text: str, limit: int) -> str:
     text = storable(text).strip()
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
-def _validated(model: type[_Answer], found: dict[str, Any]) -> _Answer:
-    try:
-        return model.model_validate(found)
-    except ValidationError as error:
-        problems = error.errors(include_input=False, include_url=False, include_context=False)[:5]
-        listed = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'answer'}: {item['msg']}" for item in problems
-        )
-        raise PermanentModelError(f"The answer does not have the form asked for: {listed}.") from None
-
-
-def _object_in(text: str) -> dict[str, Any]:
-    """The JSON object in ``text``: all of it, or within a code fence, or between its outermost braces."""
-    inner = text[text.find("{") : text.rfind("}") + 1]
-    for piece in (text, *_FENCED.findall(text), inner):
-        try:
-            found = json.loads(piece, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            return {storable(key): _storable_within(value) for key, value in found.items()}
-    raise PermanentModelError("The answer is not one complete JSON object.")
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _storable_within(value: Any) -> Any:
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, list):
-        return [_storable_within(item) for item in value]
-    if isinstance(value, dict):
-        return {storable(key): _storable_within(item) for key, item in value.items()}
-    return value
-
-
-@cache
-def _schema_text(name: TaskName) -> str:
-    schema = _MODELS[name].model_json_schema()
-    return json.dumps(_strict(schema, schema.get("$defs", {})))
-
-
-def _strict(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Keep only what every server's strict mode knows; references are written out, all fields required."""
-    if "$ref" in node:
-        return _strict(definitions[node["$ref"].rpartition("/")[2]], definitions)
-    if "anyOf" in node:
-        return {"anyOf": [_strict(option, definitions) for option in node["anyOf"]]}
-    kept: dict[str, Any] = {key: node[key] for key in ("type", "enum") if key in node}
-    if "items" in node:
-        kept["items"] = _strict(node["items"], definitions)
-    if "properties" in node:
-        kept["properties"] = {key: _strict(item, definitions) for key, item in node["properties"].items()}
-        kept["required"] = list(node["properties"])
-        kept["additionalProperties"] = False
-    return kept

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-TaskName = Literal["extract", "merge", "summary"]
+TaskName = Literal["extract", "merge", "condense", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,26 @@ class MergeTask:
     Answer: ``{"operations": [{"op": "add" | "update" | "invalidate" | "duplicate",
     "candidate": int, "fact": int | null, "text": str | null}]}``.  ``fact`` is the number of the
     known fact that is updated (its text becomes ``text``), invalidated (it was true, and no longer
-    is: the candidate replaces it) or already says the same; it is null for ``add``.
+    is: the candidate replaces it) or already says the same; it is null for ``add``, and for a ``duplicate``
+    of another candidate.
     """
 
     known: tuple[NumberedFact, ...]
     candidates: tuple[NumberedFact, ...]
     name: TaskName = "merge"
+
+
+@dataclass(frozen=True, slots=True)
+class CondenseTask:
+    """Say known facts of one owner in fewer sentences, and lose nothing.
+
+    Answer: ``{"facts": [{"text": str, "merged": [int], "topics": [str]}], "kept": [int]}``: each number is
+    either in one ``merged`` or in ``kept``.  ``max_facts`` is what is wanted, not what must be reached.
+    """
+
+    facts: tuple[NumberedFact, ...]
+    max_facts: int
+    name: TaskName = "condense"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +95,7 @@ class SummaryTask:
     name: TaskName = "summary"
 
 
-Task = ExtractTask | MergeTask | SummaryTask
+Task = ExtractTask | MergeTask | CondenseTask | SummaryTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +130,10 @@ class TextModel(Protocol):
         """The model's name as recorded in provenance, such as ``gpt-4.1-mini`` or ``local-extractive``."""
         ...
 
+    def wait_seconds(self) -> float:
+        """Seconds until its provider may be asked again; 0 for one that is well."""
+        ...
+
     def answer(self, task: Task) -> ModelAnswer:
         """Return a raw answer whose text is JSON of the task's form.
 
@@ -134,6 +152,10 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int: ...
+
+    def wait_seconds(self) -> float:
+        """As for ``TextModel``."""
+        ...
 
     def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
         """Embed ``texts`` in order, in batches where the provider needs it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from strandline.pipelines.models.answers import storable
+from strandline.pipelines.models.answer_forms import storable
 
 
 def ready_to_embed(texts: Sequence[str]) -> list[str]:

@@ -7,16 +7,16 @@ dates; it loses for being a greeting, a compliment or a guess.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 
 from strandline.pipelines.lexemes import STOP_WORDS, word_set
 from strandline.pipelines.models import fact_cues as cues
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.pipelines.models.sentences import is_wide, sentences, words
+from strandline.pipelines.models.spoken_dates import spoken_date
 
 LINES_PER_FACT = 2.5
 THRESHOLD = 2.0
@@ -30,16 +30,6 @@ _NO_TOPICS = (
     | cues.LIFE
     | cues.WHEN
     | word_set("really great good awesome amazing thing things time much many know think week year")
-)
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_LAST_WEEKDAY = re.compile(rf"\blast ({'|'.join(_WEEKDAYS)})\b")
-_ISO_DATE = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
-_OFFSETS = (
-    (re.compile(r"\b(yesterday|last night)\b|昨天|昨晚|昨日|어제"), -1),
-    (re.compile(r"\b(today|tonight|this (morning|afternoon|evening))\b|今天|今晚|今日|오늘"), 0),
-    (re.compile(r"\btomorrow\b|明天|明日|내일"), 1),
-    (re.compile(r"\b(last week|a week ago)\b|上周|上星期|先週"), -7),
-    (re.compile(r"\bnext week\b|下周|下星期|来週"), 7),
 )
 
 
@@ -119,7 +109,14 @@ def _picks(line: TranscriptLine) -> Iterator[Pick]:
         if reached >= THRESHOLD:
             text = attributed(line, plain)[:MAX_FACT_CHARACTERS]
             longest = sorted(dict.fromkeys(topic_words(plain)), key=lambda word: -len(word))
-            yield Pick(reached, text, line, speaker(line), tuple(longest[:3]), _about_date(plain, line))
+            yield Pick(
+                reached,
+                text,
+                line,
+                speaker(line),
+                tuple(longest[:3]),
+                spoken_date(plain, line.created_at.date()),
+            )
 
 
 def _without_leading_talk(sentence: str) -> str:
@@ -130,19 +127,3 @@ def _without_leading_talk(sentence: str) -> str:
 def _is_of_fair_length(sentence: str) -> bool:
     minimum = _WIDE_MINIMUM if is_wide(sentence) else _NARROW_MINIMUM
     return minimum <= len(words(sentence)) <= MAX_WORDS
-
-
-def _about_date(sentence: str, line: TranscriptLine) -> date | None:
-    said_on, folded = line.created_at.date(), sentence.casefold()
-    if written := _ISO_DATE.search(folded):
-        try:
-            return date.fromisoformat(written.group(1))
-        except ValueError:
-            return None
-    if weekday := _LAST_WEEKDAY.search(folded):
-        back = (said_on.weekday() - _WEEKDAYS.index(weekday.group(1))) % 7 or 7
-        return said_on - timedelta(days=back)
-    for phrase, days in _OFFSETS:
-        if phrase.search(folded):
-            return said_on + timedelta(days=days)
-    return None

@@ -7,9 +7,12 @@ by a process that does not use it.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any, Literal
 
+from strandline.pipelines.models.breaker import Breaker
 from strandline.pipelines.models.contract import Embedder, TextModel
+from strandline.pipelines.models.guarded import GuardedEmbedder, GuardedTextModel
 from strandline.pipelines.models.local import LocalTextModel
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
@@ -23,20 +26,36 @@ def build_text_model(settings: Settings, *, purpose: Literal["facts", "summary"]
     """
     if settings.text_model_kind == "local":
         return LocalTextModel()
-    model: TextModel = _backend("openai_compatible").text_model_from(settings, purpose=purpose)
-    return model
+    model = _backend("openai_compatible").text_model_from(settings, purpose=purpose)
+    return GuardedTextModel(model, _breaker(settings, model.model, model.probe))
 
 
 def build_embedder(settings: Settings) -> Embedder:
-    """The embedder: a server's, or the local one of 256 dimensions.
+    """The embedder of a worker: a server's, or the local one of 256 dimensions.
 
     Raises:
         ConfigurationError: a server is chosen, and key or base URL are missing or unusable; or the local
             one is chosen, and the ``embedded`` extra is not installed.
     """
-    if settings.embedder_kind == "openai":
-        embedder: Embedder = _backend("openai_compatible").embedder_from(settings)
-        return embedder
+    if settings.embedder_kind == "local":
+        return _local_embedder()
+    embedder = _backend("openai_compatible").embedder_from(settings)
+    return GuardedEmbedder(embedder, _breaker(settings, embedder.model, embedder.probe))
+
+
+def build_query_embedder(settings: Settings) -> Embedder:
+    """The embedder of reads: as above, but no read waits for a probe of a provider that is down.
+
+    Raises:
+        ConfigurationError: as for ``build_embedder``.
+    """
+    if settings.embedder_kind == "local":
+        return _local_embedder()
+    embedder = _backend("openai_compatible").embedder_from(settings)
+    return GuardedEmbedder(embedder, _breaker(settings, embedder.model, None))
+
+
+def _local_embedder() -> Embedder:
     try:
         local: Embedder = _backend("wordllama_embedder").WordLlamaEmbedder()
     except ImportError:
@@ -47,6 +66,15 @@ def build_embedder(settings: Settings) -> Embedder:
     else:
         return local
     raise ConfigurationError(problem)
+
+
+def _breaker(settings: Settings, name: str, probe: Callable[[], None] | None) -> Breaker:
+    return Breaker(
+        name,
+        probe,
+        first_wait_seconds=min(settings.retry_base_seconds, settings.provider_probe_seconds),
+        longest_wait_seconds=settings.provider_probe_seconds,
+    )
 
 
 def _backend(module: str) -> Any:

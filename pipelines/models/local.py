@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any, assert_never
 
 from strandline.pipelines.models.contract import (
+    CondenseTask,
     ExtractTask,
     MergeTask,
     ModelAnswer,
@@ -26,7 +27,7 @@ from strandline.pipelines.models.extractive_summary import roll_summary
 from strandline.pipelines.models.sentences import words
 
 MODEL = "local-extractive"
-RULES_VERSION = 1
+RULES_VERSION = 2
 """Part of the prompt hash: raise it when the rules change what is selected."""
 
 DUPLICATE_FROM = 0.8
@@ -41,6 +42,9 @@ class LocalTextModel:
     def model(self) -> str:
         return MODEL
 
+    def wait_seconds(self) -> float:
+        return 0.0
+
     def answer(self, task: Task) -> ModelAnswer:
         """Return an answer in the task's JSON; it costs no tokens and never fails."""
         text = json.dumps(_answer(task), ensure_ascii=False, separators=(",", ":"))
@@ -54,6 +58,8 @@ def _answer(task: Task) -> dict[str, Any]:
             return _extract(task)
         case MergeTask():
             return _merge(task)
+        case CondenseTask():
+            return _condense(task)
         case SummaryTask():
             summary, topics = roll_summary(task)
             return {"summary": summary, "topics": topics}
@@ -120,3 +126,25 @@ def _operation(
     if any(candidate.says_the_same_as(earlier) for earlier in added):
         return {"op": "duplicate", "fact": None}
     return {"op": "add", "fact": None}
+
+
+def _condense(task: CondenseTask) -> dict[str, Any]:
+    """Facts that say nearly the same become one, in the longest of their wordings; the others are kept."""
+    groups: list[tuple[_Likeness, list[NumberedFact]]] = []
+    for fact in task.facts:
+        likeness = _Likeness.of(fact)
+        like = next((group for first, group in groups if likeness.says_the_same_as(first)), None)
+        if like is None:
+            groups.append((likeness, [fact]))
+        else:
+            like.append(fact)
+    merged = [
+        {
+            "text": max(group, key=lambda fact: len(fact.text)).text,
+            "merged": [fact.number for fact in group],
+            "topics": [],
+        }
+        for _first, group in groups
+        if len(group) > 1
+    ]
+    return {"facts": merged, "kept": [group[0].number for _first, group in groups if len(group) == 1]}

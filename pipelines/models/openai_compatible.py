@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 import openai
 
-from strandline.pipelines.models.answers import answer_schema, check_answer
+from strandline.pipelines.models.answer_forms import answer_schema
+from strandline.pipelines.models.answers import check_answer
 from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task, TaskName
 from strandline.pipelines.models.embedding_batches import batches, ready_to_embed, unit_length
 from strandline.pipelines.models.openai_replies import Choice, Completion, Embeddings, Usage, read_reply
@@ -40,6 +41,8 @@ MAX_TEXTS_PER_REQUEST = 256
 MAX_CHARACTERS_PER_REQUEST = 250_000
 MAX_ECHO_CHARACTERS = 20_000
 MAX_MESSAGE_CHARACTERS = 4_000
+# How long a probe may take: it asks for one word.
+PROBE_SECONDS = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -63,13 +66,20 @@ class _Form:
 class OpenAITextModel:
     """Answers tasks through chat completions; safe to call from many threads.
 
-    ``model_setting`` is the variable named in errors when the server does not have ``model``.
+    ``model_setting`` is the variable named in errors when the server does not have ``model``;
+    ``timeout_seconds`` what one call may take (the client has the same limit).
     """
 
     def __init__(
-        self, client: openai.OpenAI, model: str, *, model_setting: str = "STRANDLINE_FACTS_MODEL"
+        self,
+        client: openai.OpenAI,
+        model: str,
+        *,
+        model_setting: str = "STRANDLINE_FACTS_MODEL",
+        timeout_seconds: float = 60.0,
     ) -> None:
         self._client = client
+        self._timeout_seconds = timeout_seconds
         self._model = model
         self._model_setting = model_setting
         # Replaced as a whole once a weaker form has worked; threads that race here only repeat a request.
@@ -110,6 +120,21 @@ class OpenAITextModel:
             if not is_repair:
                 messages = _repair(messages, choice, problem)
         raise PermanentModelError(f"The model's answer stayed unusable after one repair. {problem}")
+
+    def probe(self) -> None:
+        """Ask for the least there is, to learn whether the server answers at all; raises as ``answer``."""
+        request: dict[str, Any] = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": "Answer with the word OK."}],
+            "timeout": min(PROBE_SECONDS, self._timeout_seconds),
+        }
+        try:
+            body = self._client.chat.completions.with_raw_response.create(**request).content
+        except openai.APIStatusError as error:
+            raise judge(_rejection(error), model_setting=self._model_setting) from None
+        except openai.OpenAIError as error:
+            raise _unreachable(error) from None
+        read_reply(Completion, body)
 
     def _answer(self, prompt: Prompt, text: str, spent: Usage) -> ModelAnswer:
         return ModelAnswer(text, self._model, prompt.hash, spent.prompt_tokens, spent.completion_tokens)
@@ -192,6 +217,10 @@ class OpenAIEmbedder:
             tokens += answer.usage.prompt_tokens if answer.usage else 0
         return EmbeddingAnswer(tuple(vectors), self._model, tokens)
 
+    def probe(self) -> None:
+        """Embed one word, to learn whether the server answers at all; raises as ``embed``."""
+        self.embed(["word"], timeout_seconds=PROBE_SECONDS)
+
     def _request(self, batch: Sequence[str], deadline: float | None) -> bytes:
         request: dict[str, Any] = {"model": self._model, "input": list(batch), "encoding_format": "float"}
         if self._model.startswith("text-embedding-3"):
@@ -212,7 +241,8 @@ class OpenAIEmbedder:
         for index in range(expected):
             vector = by_index[index]
             if len(vector) != self._dimensions:
-                raise PermanentModelError(
+                # Wrong for every text alike, so an outage until the setting is right, and no text's fault.
+                raise TransientModelError(
                     f"The model {self._model} returns {len(vector)} dimensions, but {self._dimensions} are"
                     f" configured; set STRANDLINE_EMBEDDING_DIMENSIONS={len(vector)},"
                     " or choose another STRANDLINE_EMBEDDING_MODEL."
@@ -232,7 +262,12 @@ def text_model_from(settings: Settings, *, purpose: Literal["facts", "summary"])
         ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
     """
     model = settings.facts_model if purpose == "facts" else settings.summary_model
-    return OpenAITextModel(client_from(settings), model, model_setting=f"STRANDLINE_{purpose.upper()}_MODEL")
+    return OpenAITextModel(
+        client_from(settings),
+        model,
+        model_setting=f"STRANDLINE_{purpose.upper()}_MODEL",
+        timeout_seconds=settings.model_timeout_seconds,
+    )
 
 
 def embedder_from(settings: Settings) -> OpenAIEmbedder:

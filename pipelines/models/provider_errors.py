@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from strandline.schemas.errors import ModelError, PermanentModelError, TransientModelError
+from strandline.schemas.errors import ModelError, PermanentModelError, RateLimitError, TransientModelError
 
 MAX_RETRY_AFTER_SECONDS = 86_400.0
 
@@ -29,6 +29,8 @@ _FORMAT = re.compile(
     r"response.?format|json.?schema|json.?object|structured.?output|guided|grammar|unsupported|not.supported",
     re.IGNORECASE,
 )
+# OpenAI's words for a request that no waiting makes small enough.
+_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 _REFUSING = frozenset({400, 404, 422, 501})
 
 
@@ -56,7 +58,10 @@ def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
         return TransientModelError(f"{said}: no such address; check OPENAI_BASE_URL (it often ends in /v1).")
     if rejection.status in _ABOUT_THE_INPUT:
         return PermanentModelError(f"{said}: it refuses this input; the same request will be refused again.")
-    return TransientModelError(
+    if rejection.status == HTTPStatus.TOO_MANY_REQUESTS and _TOO_LARGE.search(rejection.message):
+        return PermanentModelError(f"{said}: this input alone is over the limit of tokens per minute.")
+    kind = RateLimitError if rejection.status == HTTPStatus.TOO_MANY_REQUESTS else TransientModelError
+    return kind(
         f"{said}; the call will be tried again later.",
         retry_after_seconds=retry_after_seconds(rejection.headers),
     )

@@ -57,6 +57,9 @@ class WordLlamaEmbedder:
     def dimensions(self) -> int:
         return DIMENSIONS
 
+    def wait_seconds(self) -> float:
+        return 0.0
+
     def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
         """Embed ``texts`` in order; of each, the first 32,000 characters count.
 

@@ -16,8 +16,9 @@ from hashlib import blake2b
 from importlib import resources
 from typing import assert_never
 
-from strandline.pipelines.models.answers import answer_schema
+from strandline.pipelines.models.answer_forms import answer_schema
 from strandline.pipelines.models.contract import (
+    CondenseTask,
     ExtractTask,
     MergeTask,
     NumberedFact,
@@ -69,6 +70,8 @@ def _data(task: Task) -> str:
             return f"At most {task.max_facts} facts.\n{_transcript(task.lines)}"
         case MergeTask():
             return _facts("known", task.known) + "\n" + _facts("candidates", task.candidates)
+        case CondenseTask():
+            return f"At most {task.max_facts} facts are wanted in all.\n" + _facts("facts", task.facts)
         case SummaryTask():
             so_far = _section("summary_so_far", [_encode(task.previous)])
             return f"At most {task.max_tokens} tokens.\n{so_far}\n{_transcript(task.lines)}"

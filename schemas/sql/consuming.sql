@@ -179,9 +179,9 @@ WITH durably AS MATERIALIZED (
     ON CONFLICT DO NOTHING
 )
 INSERT INTO strandline.model_call (shard_key, call_id, generation_id, stage, batch_id, step, model,
-    prompt_hash, input_tokens, output_tokens, seconds)
+    prompt_hash, input_tokens, output_tokens, seconds, cost_usd)
 SELECT %(shard_key)s, gen_random_uuid(), %(generation_id)s, %(stage)s, %(batch_id)s, %(step)s, %(model)s,
-    %(prompt_hash)s, %(input_tokens)s, %(output_tokens)s, %(seconds)s FROM held
+    %(prompt_hash)s, %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric FROM held
 RETURNING call_id
 
 -- name: hold_events
@@ -246,58 +246,78 @@ FROM json_to_recordset(%(candidates)s::json) AS c (
 
 -- name: pending_candidates
 -- What merge has to fold in, in the order of its batch.
-SELECT c.event_id, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date, c.said_at,
-    c.model, c.prompt_hash
+SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date,
+    c.said_at, c.model, c.prompt_hash, (
+        SELECT e.created_at FROM strandline.flush_event e
+        WHERE e.shard_key = c.shard_key AND e.session_key = c.session_key
+            AND e.from_seq <= (SELECT max(seq) FROM unnest(c.seqs) AS cited (seq))
+        ORDER BY e.from_seq DESC LIMIT 1) AS flushed_at
 FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
 JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s
-    AND c.generation_id = %(generation_id)s AND c.event_id = wanted.event_id
+    AND c.generation_id = %(generation_id)s AND c.event_id = wanted.event_id AND c.dropped_by IS NULL
 ORDER BY wanted.place, c.ordinal
 
 -- name: related_facts
--- The owner's live facts that share words with the candidates, closest first.
-SELECT f.fact_id, f.text, f.said_at, f.fingerprint FROM strandline.fact f
-CROSS JOIN LATERAL (
-    SELECT count(*) AS shared FROM unnest(f.lexemes) AS l (lexeme)
-    WHERE l.lexeme = ANY (%(lexemes)s::text[])) AS overlap
-WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
-    AND (f.lexemes && %(lexemes)s::text[] OR f.fingerprint = ANY (%(fingerprints)s::bytea[]))
-ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC, f.fact_id
-LIMIT %(limit)s
+-- The owner's live facts that share words with the candidates, closest first; with the person's event that
+-- worded a fact last, if one did.
+WITH nearest AS (
+    SELECT f.fact_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
+        ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC,
+            f.fact_id) AS place
+    FROM strandline.fact f
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS shared FROM unnest(f.lexemes) AS l (lexeme)
+        WHERE l.lexeme = ANY (%(lexemes)s::text[])) AS overlap
+    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
+        AND (f.lexemes && %(lexemes)s::text[] OR f.fingerprint = ANY (%(fingerprints)s::bytea[]))
+    ORDER BY place LIMIT %(limit)s
+)
+SELECT n.fact_id, n.text, n.said_at, n.fingerprint, worded.number, worded.created_at
+FROM nearest n LEFT JOIN LATERAL (
+    SELECT e.number, e.created_at FROM strandline.fact_revision r
+    JOIN strandline.fact_event e ON e.shard_key = r.shard_key AND e.number = r.fact_event
+    WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = n.fact_id
+    ORDER BY r.revision DESC LIMIT 1) AS worded ON true
+ORDER BY n.place
 
 -- name: add_fact
 -- A new fact; one with the same words that is live already is kept instead, and named.
 INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
-    said_by, about_date, said_at)
+    said_by, about_date, said_at, valid_from)
 VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
-    %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s)
+    %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s)
 ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
-    DO UPDATE SET updated_at = clock_timestamp(), said_at = greatest(fact.said_at, excluded.said_at)
+    DO UPDATE SET updated_at = clock_timestamp(), said_at = greatest(fact.said_at, excluded.said_at),
+        valid_from = least(fact.valid_from, excluded.valid_from)
 RETURNING fact_id
 
 -- name: update_fact
--- The fact as it is now known; what it was stays in its revisions.
+-- The fact as it is now known, if it still says what the merge was planned with; what it was stays in its
+-- revisions.
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
     about_date = coalesce(%(about_date)s, f.about_date), said_at = greatest(f.said_at, %(said_at)s),
     updated_at = clock_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
-    AND f.live AND NOT EXISTS (
+    AND f.live AND f.fingerprint = %(expected)s AND NOT EXISTS (
         SELECT FROM strandline.fact o WHERE o.shard_key = f.shard_key AND o.live
             AND o.generation_id = f.generation_id AND o.fingerprint = %(fingerprint)s
             AND o.fact_id <> f.fact_id)
 RETURNING f.fact_id
 
 -- name: confirm_fact
--- Said again: only when it was last said changes.
-UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(said_at)s), updated_at = clock_timestamp()
+-- Said again: only when it was first and last said changes.
+UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(said_at)s),
+    valid_from = least(f.valid_from, %(said_at)s), updated_at = clock_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 RETURNING f.fact_id
 
 -- name: invalidate_fact
--- It was true and no longer is; it stays, with what took its place.
+-- It was true and no longer is, since something else was said; it stays, with what took its place.
 UPDATE strandline.fact f SET live = false, invalidated_at = clock_timestamp(), invalidated_by = %(by_fact_id)s,
-    updated_at = clock_timestamp()
-WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s AND f.live
+    valid_until = greatest(f.valid_from, %(said_at)s), updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+    AND f.live AND f.fingerprint = %(expected)s
 RETURNING f.fact_id
 
 -- name: insert_revision
@@ -311,16 +331,18 @@ FROM strandline.fact_revision r
 WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
 
 -- name: latest_state
--- The state before a range: what a folding pipeline goes on from.
+-- The state that an ordered lane goes on from.
 SELECT state::text, through_seq FROM strandline.block_state
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
-    AND through_seq < %(from_seq)s
-ORDER BY through_seq DESC LIMIT 1
+ORDER BY ordinal DESC LIMIT 1
 
 -- name: insert_state
--- The state after a batch.
-INSERT INTO strandline.block_state (shard_key, scope_key, generation_id, through_seq, state, batch_id)
-VALUES (%(shard_key)s, %(scope_key)s, %(generation_id)s, %(through_seq)s, %(state)s::jsonb, %(batch_id)s)
+-- The state after a batch, with the next number of its lane.
+INSERT INTO strandline.block_state (shard_key, scope_key, generation_id, ordinal, through_seq, state, batch_id)
+SELECT %(shard_key)s, %(scope_key)s, %(generation_id)s, coalesce(max(b.ordinal), 0) + 1, %(through_seq)s,
+    %(state)s::jsonb, %(batch_id)s
+FROM strandline.block_state b
+WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s AND b.generation_id = %(generation_id)s
 
 -- name: insert_chunks
 -- Searchable pieces with their lexemes and vectors.

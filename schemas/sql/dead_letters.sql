@@ -1,11 +1,11 @@
 -- Dead letters: looked at, tried again, or given up.  No session row is locked here.
 
 -- name: list_dead_letters
--- Dead letters with their names, oldest first.
+-- Dead letters with their names, oldest first; those that were dropped only where they are asked for.
 SELECT d.event_id, d.stage, d.generation_id, g.pipeline, s.namespace, s.session_id, s.user_id,
     d.shard_key, d.session_key, d.scope_key, d.from_seq, d.through_seq, e.message_count, e.tokens, e.cause,
     e.created_at AS flushed_at, d.created_at AS died_at, d.batch_id, d.reason,
-    s.incarnation = d.incarnation AS current
+    s.incarnation = d.incarnation AS current, g.state AS generation_state, d.dropped_at
 FROM strandline.dead_letter d
 JOIN strandline.flush_event e ON e.shard_key = d.shard_key AND e.event_id = d.event_id
 JOIN strandline.session s ON s.shard_key = d.shard_key AND s.session_key = d.session_key
@@ -15,6 +15,7 @@ WHERE (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
     AND (%(pipeline)s::text IS NULL OR g.pipeline = %(pipeline)s)
     AND (%(stage)s::text IS NULL OR d.stage = %(stage)s)
     AND (%(event_id)s::uuid IS NULL OR d.event_id = %(event_id)s)
+    AND (d.dropped_at IS NULL OR %(dropped)s::boolean)
 ORDER BY d.created_at, d.session_key, d.from_seq, d.generation_id, d.stage
 
 -- name: reopen_lane
@@ -35,10 +36,10 @@ WITH letter AS (
     DELETE FROM strandline.dead_letter d
     WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s
         AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s AND d.from_seq = %(from_seq)s
-        AND d.event_id = %(event_id)s
+        AND d.event_id = %(event_id)s AND d.dropped_at IS NULL
     RETURNING d.*
 ), placed AS (
-    SELECT l.*, e.tokens, EXISTS (
+    SELECT l.*, e.tokens, e.created_at AS flushed_at, EXISTS (
         SELECT FROM strandline.session s WHERE s.shard_key = l.shard_key
             AND s.session_key = l.session_key AND s.incarnation = l.incarnation) AS current
     FROM letter l JOIN strandline.flush_event e ON e.shard_key = l.shard_key AND e.event_id = l.event_id
@@ -52,66 +53,35 @@ WITH letter AS (
         AND r.generation_id = p.generation_id AND r.stage = p.stage
 ), again AS (
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-        scope_key, event_id, incarnation, tokens, ring_at)
+        scope_key, event_id, incarnation, tokens, created_at, ring_at)
     SELECT p.shard_key, p.session_key, p.generation_id, p.stage, p.from_seq, p.through_seq, p.scope_key,
-        p.event_id, p.incarnation, CASE WHEN p.scope_key = p.session_key THEN p.tokens ELSE coalesce((
+        p.event_id, p.incarnation, CASE WHEN p.stage <> 'merge' THEN p.tokens ELSE coalesce((
             SELECT greatest(1, sum(length(c.text)) / 4) FROM strandline.fact_candidate c
             WHERE c.shard_key = p.shard_key AND c.generation_id = p.generation_id
                 AND c.event_id = p.event_id), 1) END,
-        clock_timestamp()
+        p.flushed_at, clock_timestamp()
     FROM placed p WHERE p.current
 )
 SELECT current FROM placed
 
--- name: refold_start
--- Where folding again has to begin for this seq: a batch that reaches past it is done again as a whole.
-SELECT min(e.from_seq) FROM strandline.batch b
-CROSS JOIN LATERAL unnest(b.event_ids) AS covered (event_id)
-JOIN strandline.flush_event e ON e.shard_key = b.shard_key AND e.event_id = covered.event_id
-WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s AND b.generation_id = %(generation_id)s
-    AND b.stage = %(stage)s AND b.state = 'applied'
-    AND EXISTS (
-        SELECT FROM strandline.flush_event o WHERE o.shard_key = b.shard_key
-            AND o.event_id = ANY (b.event_ids) AND o.from_seq >= %(from_seq)s)
-
 -- name: refold
--- Unfold an ordered lane from a seq on: its states go, its batches are void (their answers spoke of a
--- state that is no more), and what was applied is due again.  Other dead letters stay what they are.
-WITH unfolded AS (
-    DELETE FROM strandline.block_state b
-    WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s
-        AND b.generation_id = %(generation_id)s AND b.through_seq >= %(from_seq)s
-), voided AS (
-    UPDATE strandline.batch b SET state = 'void', closed_at = coalesce(b.closed_at, clock_timestamp())
-    WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s
-        AND b.generation_id = %(generation_id)s AND b.stage = %(stage)s AND b.state IN ('open', 'applied')
-        AND EXISTS (
-            SELECT FROM strandline.flush_event o WHERE o.shard_key = b.shard_key
-                AND o.event_id = ANY (b.event_ids) AND o.from_seq >= %(from_seq)s)
-), gone AS (
-    DELETE FROM strandline.receipt r USING strandline.flush_event e
-    WHERE e.shard_key = %(shard_key)s AND e.session_key = %(scope_key)s AND e.from_seq >= %(from_seq)s
-        AND r.shard_key = e.shard_key AND r.event_id = e.event_id
-        AND r.generation_id = %(generation_id)s AND r.stage = %(stage)s AND r.outcome = 'applied'
-    RETURNING r.event_id
-)
-INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-    scope_key, event_id, incarnation, tokens, ring_at)
-SELECT e.shard_key, e.session_key, %(generation_id)s, %(stage)s, e.from_seq, e.through_seq, %(scope_key)s,
-    e.event_id, e.incarnation, e.tokens, clock_timestamp()
-FROM gone JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = gone.event_id
-RETURNING event_id
+-- Take an ordered lane back to before the first of its folds that holds what comes behind an event: behind
+-- it in the conversation, or, where a lane serves several sessions, flushed after it.
+SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, (
+    SELECT min(f.ordinal) FROM strandline.block_state f
+    JOIN strandline.batch b ON b.shard_key = f.shard_key AND b.batch_id = f.batch_id
+    JOIN strandline.flush_event e ON e.shard_key = f.shard_key AND e.event_id = %(event_id)s
+    WHERE f.shard_key = %(shard_key)s AND f.scope_key = %(scope_key)s
+        AND f.generation_id = %(generation_id)s AND EXISTS (
+            SELECT FROM strandline.flush_event o
+            WHERE o.shard_key = b.shard_key AND o.event_id = ANY (b.event_ids)
+                AND CASE WHEN f.scope_key = e.session_key THEN o.from_seq > e.from_seq
+                    ELSE (o.created_at, o.session_key, o.from_seq) > (e.created_at, e.session_key, e.from_seq)
+                    END)))
 
 -- name: drop_letter
--- Give up for good: the receipt stays dead, and the batch says, by being void, that this was decided.
-WITH letter AS (
-    DELETE FROM strandline.dead_letter d
-    WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s
-        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s AND d.from_seq = %(from_seq)s
-        AND d.event_id = %(event_id)s
-    RETURNING d.shard_key, d.batch_id
-), marked AS (
-    UPDATE strandline.batch b SET state = 'void' FROM letter l
-    WHERE b.shard_key = l.shard_key AND b.batch_id = l.batch_id AND b.state = 'dead'
-)
-SELECT batch_id FROM letter
+-- Give up for good: receipt and batch stay dead, and the letter stays as the record of what was given up.
+UPDATE strandline.dead_letter SET dropped_at = clock_timestamp()
+WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND generation_id = %(generation_id)s
+    AND stage = %(stage)s AND from_seq = %(from_seq)s AND event_id = %(event_id)s AND dropped_at IS NULL
+RETURNING batch_id

@@ -19,13 +19,23 @@ ORDER BY current DESC, m.seq DESC LIMIT 20
 -- name: explain_find_facts
 -- Facts with this id.
 SELECT f.shard_key, f.generation_id FROM (
-    SELECT DISTINCT s.shard_key FROM strandline.session s
+    SELECT s.shard_key FROM strandline.session s
     WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
-        AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)) AS o
+        AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
+    UNION SELECT %(owner_key)s::uuid) AS o
 CROSS JOIN strandline.generation g
 JOIN strandline.fact f ON f.shard_key = o.shard_key AND f.generation_id = g.generation_id
     AND f.fact_id = %(fact_id)s
 ORDER BY g.state = 'serving' DESC, f.generation_id DESC
+
+-- name: explain_find_fact_events
+-- Whose events name this fact, which may be gone by now.
+SELECT DISTINCT e.shard_key FROM (
+    SELECT s.shard_key FROM strandline.session s
+    WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
+        AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
+    UNION SELECT %(owner_key)s::uuid) AS o
+JOIN strandline.fact_event e ON e.shard_key = o.shard_key AND e.fact_id = %(fact_id)s
 
 -- name: explain_message
 -- A message, its session's marks, and the event that delivered it.
@@ -45,7 +55,7 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 -- What became of an event, stage by stage, in each generation of the session's pipelines.
 SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r.outcome, r.applied_at,
     r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, d.created_at AS due_since,
-    dl.reason, dl.created_at AS died_at, l.last_error, l.failures, l.postponements,
+    dl.reason, dl.dropped_at, l.last_error, l.failures, l.postponements,
     l.holder IS NOT NULL AS held, l.next_attempt_at
 FROM strandline.flush_event e
 JOIN strandline.generation g ON g.pipeline = ANY (%(pipelines)s::text[])
@@ -69,14 +79,17 @@ ORDER BY g.pipeline, g.generation_id, stages.place
 
 -- name: explain_calls
 -- The ledger of some batches: who answered, when, and what it took.
-SELECT c.batch_id, c.step, c.model, c.prompt_hash, c.input_tokens, c.output_tokens, c.seconds, c.created_at
+SELECT c.batch_id, c.step, c.model, c.prompt_hash, c.input_tokens, c.output_tokens, c.cost_usd::float,
+    c.seconds, c.created_at
 FROM strandline.model_call c
 WHERE c.shard_key = %(shard_key)s AND c.batch_id = ANY (%(batch_ids)s::uuid[])
 ORDER BY c.created_at
 
 -- name: explain_candidates
--- What extract found in a message.
-SELECT c.generation_id, c.event_id, c.text, c.batch_id FROM strandline.fact_candidate c
+-- What extract found in a message, and which event of a person speaks against it.
+SELECT c.generation_id, c.event_id, c.text, c.batch_id, c.dropped_by, (
+    SELECT e.kind FROM strandline.fact_event e WHERE e.shard_key = c.shard_key AND e.number = c.dropped_by)
+FROM strandline.fact_candidate c
 WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s AND c.seqs @> ARRAY[%(seq)s::bigint]
 ORDER BY c.generation_id, c.event_id, c.ordinal
 
@@ -103,28 +116,40 @@ SELECT DISTINCT ON (b.generation_id) b.generation_id, b.through_seq, b.state::te
 FROM strandline.block_state b
 JOIN strandline.receipt r ON r.shard_key = b.shard_key AND r.event_id = %(event_id)s
     AND r.generation_id = b.generation_id AND r.batch_id = b.batch_id AND r.outcome = 'applied'
-WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(session_key)s
-ORDER BY b.generation_id, b.through_seq
+WHERE b.shard_key = %(shard_key)s AND b.scope_key IN (%(session_key)s, %(shard_key)s)
+ORDER BY b.generation_id, b.ordinal
 
 -- name: explain_fact
--- A fact as it is, and what took its place if it ended.
-SELECT f.fact_id, f.generation_id, g.state, f.text, f.topics, f.said_by, f.about_date, f.said_at, f.live,
-    f.invalidated_at, f.invalidated_by, o.text AS replacement, f.created_at, f.updated_at
+-- A fact as it is, and what took its place, or says it now, if it ended.
+SELECT f.fact_id, f.generation_id, g.state, f.text, f.topics, f.said_by, f.about_date, f.said_at,
+    f.valid_from, f.valid_until, f.live, f.invalidated_at, f.invalidated_by, f.condensed_into,
+    o.text AS replacement, f.feedback, f.created_at, f.updated_at
 FROM strandline.fact f
 JOIN strandline.generation g ON g.generation_id = f.generation_id
 LEFT JOIN strandline.fact o ON o.shard_key = f.shard_key AND o.generation_id = f.generation_id
-    AND o.fact_id = f.invalidated_by
+    AND o.fact_id = coalesce(f.invalidated_by, f.condensed_into)
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 
 -- name: explain_revisions
 -- A fact's history, each step with its session and its flush event.
 SELECT r.revision, r.operation, r.text, r.created_at, r.model, r.prompt_hash, r.extract_batch_id,
-    r.merge_batch_id, r.event_id, e.cause, e.created_at AS flushed_at, s.namespace, s.session_id
+    r.merge_batch_id, r.condense_batch_id, r.event_id, e.cause, e.created_at AS flushed_at, s.namespace,
+    s.session_id, r.fact_event, p.actor
 FROM strandline.fact_revision r
+LEFT JOIN strandline.fact_event p ON p.shard_key = r.shard_key AND p.number = r.fact_event
 LEFT JOIN strandline.flush_event e ON e.shard_key = r.shard_key AND e.event_id = r.event_id
 LEFT JOIN strandline.session s ON s.shard_key = r.shard_key AND s.session_key = r.session_key
 WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
 ORDER BY r.revision
+
+-- name: explain_fact_events
+-- What people did to a fact, by its id or by the events that worded it; of one that is gone, clearings too.
+SELECT e.number, e.kind, e.created_at, e.actor FROM strandline.fact_event e
+WHERE e.shard_key = %(shard_key)s AND (e.fact_id = %(fact_id)s OR e.number IN (
+    SELECT r.fact_event FROM strandline.fact_revision r WHERE r.shard_key = e.shard_key
+        AND r.generation_id = %(generation_id)s::integer AND r.fact_id = %(fact_id)s)
+    OR (e.kind = 'clear' AND %(generation_id)s::integer IS NULL))
+ORDER BY e.number
 
 -- name: explain_sources
 -- The messages that a fact's history cites.

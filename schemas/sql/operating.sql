@@ -2,13 +2,14 @@
 
 -- name: register_generation
 -- The first derivation of a pipeline in this database; one that serves already stays.
-INSERT INTO strandline.generation (pipeline, version, state, entry_stage, config)
-VALUES (%(pipeline)s, %(version)s, 'serving', %(entry_stage)s, %(config)s::jsonb)
+INSERT INTO strandline.generation (pipeline, version, state, entry_stage, entry_scope, config)
+VALUES (%(pipeline)s, %(version)s, 'serving', %(entry_stage)s, %(entry_scope)s, %(config)s::jsonb)
 ON CONFLICT (pipeline) WHERE state = 'serving' DO NOTHING
 
 -- name: serving_generations
 -- Which derivation of each pipeline serves.
-SELECT generation_id, pipeline, version, config::text FROM strandline.generation WHERE state = 'serving'
+SELECT generation_id, pipeline, version, entry_scope, config::text FROM strandline.generation
+WHERE state = 'serving'
 ORDER BY pipeline
 
 -- name: beat
@@ -18,20 +19,42 @@ VALUES (%(worker_id)s, %(host)s, %(pid)s, %(version)s, %(stages)s::text[])
 ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp()
 
 -- name: leave
--- This worker is gone, and says so.
-DELETE FROM strandline.worker WHERE worker_id = %(worker_id)s
+-- This worker goes, and gives back what it still holds, so that nobody counts it as a crash, and any sweep
+-- rings for it at once.  A lane that is just being written is waited for, which is short.
+WITH gone AS (
+    DELETE FROM strandline.worker WHERE worker_id = %(worker_id)s
+), held AS (
+    SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
+    WHERE l.holder = %(worker_id)s
+    ORDER BY l.shard_key, l.scope_key, l.generation_id, l.stage FOR UPDATE
+), given_back AS (
+    UPDATE strandline.lane l SET holder = NULL, deadline_at = NULL
+    FROM held h
+    WHERE l.shard_key = h.shard_key AND l.scope_key = h.scope_key AND l.generation_id = h.generation_id
+        AND l.stage = h.stage
+), rung AS (
+    UPDATE strandline.due d SET ring_at = statement_timestamp()
+    FROM held h CROSS JOIN LATERAL (
+        SELECT o.session_key, o.from_seq FROM strandline.due o
+        WHERE o.shard_key = h.shard_key AND o.scope_key = h.scope_key
+            AND o.generation_id = h.generation_id AND o.stage = h.stage
+        ORDER BY o.created_at LIMIT 1) AS oldest
+    WHERE d.shard_key = h.shard_key AND d.session_key = oldest.session_key
+        AND d.generation_id = h.generation_id AND d.stage = h.stage AND d.from_seq = oldest.from_seq
+)
+SELECT shard_key, scope_key, generation_id, stage FROM held
 
 -- name: forget_dead_workers
 -- Heartbeat rows of workers that died long ago.
 DELETE FROM strandline.worker WHERE heartbeat_at < clock_timestamp() - interval '1 hour'
 
 -- name: ring_due
--- Lanes with work that nobody picked up: postpone the next look, and say which they are.
+-- Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are.
 -- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.
 -- (clock_timestamp() is volatile: compared with it, the index would be read to its end.)
 WITH ripe AS (
     SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq FROM strandline.due d
-    WHERE d.ring_at <= statement_timestamp() AND d.stage = ANY (%(stages)s::text[])
+    WHERE d.stage = %(stage)s AND d.ring_at <= statement_timestamp()
     ORDER BY d.ring_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), rung AS (
     UPDATE strandline.due d SET rings = d.rings + 1,
@@ -42,6 +65,19 @@ WITH ripe AS (
     RETURNING d.shard_key, d.scope_key, d.generation_id, d.stage
 )
 SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung
+
+-- name: orphaned_lanes
+-- Lanes whose holder died or kept them past their deadline: rung for at once, whatever ring_at says, so that
+-- what a dead worker held is taken up within seconds.
+SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
+WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
+    AND (l.deadline_at < clock_timestamp() OR NOT EXISTS (
+        SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
+            AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)))
+    AND EXISTS (
+        SELECT FROM strandline.due d WHERE d.shard_key = l.shard_key AND d.scope_key = l.scope_key
+            AND d.generation_id = l.generation_id AND d.stage = l.stage)
+LIMIT %(limit)s
 
 -- name: ripe_watches
 -- Sessions that it is time to look at.  Nothing is locked: a flush is a compare-and-set.
@@ -84,7 +120,7 @@ SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
         GROUP BY l.stage) AS x)::text AS leased, (
     SELECT coalesce(json_agg(x), '[]') FROM (
         SELECT d.stage, count(*) AS dead FROM strandline.dead_letter d
-        WHERE d.generation_id = g.generation_id GROUP BY d.stage) AS x)::text AS dead
+        WHERE d.generation_id = g.generation_id AND d.dropped_at IS NULL GROUP BY d.stage) AS x)::text AS dead
 FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.generation_id
 
 -- name: status_totals
@@ -94,8 +130,10 @@ SELECT (SELECT count(*) FROM strandline.session) AS sessions,
     (SELECT count(*) FROM strandline.flush_event) AS events,
     (SELECT count(*) FROM strandline.fact WHERE live) AS facts,
     (SELECT count(*) FROM strandline.chunk) AS chunks,
-    (SELECT count(*) FROM strandline.model_call) AS model_calls,
-    (SELECT coalesce(sum(input_tokens + output_tokens), 0)::bigint FROM strandline.model_call) AS model_tokens
+    (SELECT coalesce(json_agg(x), '[]') FROM (
+        SELECT c.model, count(*) AS calls, sum(c.input_tokens) AS input_tokens,
+            sum(c.output_tokens) AS output_tokens, sum(c.cost_usd)::float AS cost_usd
+        FROM strandline.model_call c GROUP BY c.model ORDER BY c.model) AS x)::text AS calls_by_model
 
 -- name: status_workers
 -- Who is alive, and what each one serves.

@@ -1,5 +1,72 @@
 -- What producers run.  One block per statement; the comment after the name says what it is for.
 
+-- name: put_one
+-- Accept one message where that needs no thought: the session is there, the id is new, the message is no
+-- part of its head, does not cross its mark, and no watch has to be planned.  No row: nothing was done, and
+-- put_v1 decides.  (An id that another put has just used is found by the unique index, with an error that
+-- undoes all of it; a look before waiting for the session's lock could not be trusted for that.)
+WITH moved AS (
+    UPDATE strandline.session t SET
+        next_seq = t.next_seq + 1, window_tokens = t.window_tokens + %(tokens)s::integer,
+        replan_at_tokens = CASE WHEN %(role)s::text IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
+        last_put_at = clock_timestamp()
+    WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
+        AND NOT (t.next_seq = t.pinned_through + 1 AND %(role)s::text IN ('system', 'developer'))
+        AND t.pinned_tokens + t.window_tokens + %(tokens)s::integer <= t.flush_at_tokens
+        AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
+        AND NOT EXISTS (
+            SELECT FROM strandline.message m WHERE m.shard_key = t.shard_key
+                AND m.incarnation = t.incarnation AND m.id = %(id)s::text)
+    RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at
+)
+INSERT INTO strandline.message (
+    shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata, calls, answers,
+    created_at)
+SELECT %(shard_key)s, %(session_key)s, n.seq, n.incarnation, %(id)s::text, %(role)s::text,
+    %(tokens)s::integer, %(digest)s::bytea, %(envelope)s::json, %(metadata)s::json, %(calls)s::json,
+    %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at)
+FROM moved n
+RETURNING seq
+
+-- name: put_many
+-- The same for one message into each of several sessions, all different, in one commit: each that is taken
+-- comes back by its place (1, 2, …).  A session that somebody holds locked is left out, not waited for: so
+-- it keeps no other waiting, and two such statements never wait for each other.
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(
+        %(shard_keys)s::uuid[], %(session_keys)s::uuid[], %(ids)s::text[], %(roles)s::text[],
+        %(tokens)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[], %(metadata)s::text[],
+        %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[]) WITH ORDINALITY
+        AS g (shard_key, session_key, id, role, tokens, digest, envelope, metadata, created_at, calls,
+            answers, place)
+), held AS MATERIALIZED (
+    SELECT g.place, t.shard_key, t.session_key FROM given g
+    JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+), moved AS (
+    UPDATE strandline.session t SET
+        next_seq = t.next_seq + 1, window_tokens = t.window_tokens + g.tokens,
+        replan_at_tokens = CASE WHEN g.role IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
+        last_put_at = clock_timestamp()
+    FROM held h JOIN given g ON g.place = h.place
+    WHERE t.shard_key = h.shard_key AND t.session_key = h.session_key
+        AND NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
+        AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
+        AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
+        AND NOT EXISTS (
+            SELECT FROM strandline.message m WHERE m.shard_key = t.shard_key
+                AND m.incarnation = t.incarnation AND m.id = g.id)
+    RETURNING g.place, t.next_seq - 1 AS seq, t.incarnation, t.last_put_at
+), stored AS (
+    INSERT INTO strandline.message (
+        shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata, calls,
+        answers, created_at)
+    SELECT g.shard_key, g.session_key, n.seq, n.incarnation, g.id, g.role, g.tokens, g.digest,
+        g.envelope::json, g.metadata::json, g.calls::json, g.answers, coalesce(g.created_at, n.last_put_at)
+    FROM moved n JOIN given g ON g.place = n.place
+)
+SELECT place, seq FROM moved
+
 -- name: put
 -- Accept messages: one round trip.
 SELECT status, detail, seqs, to_flush FROM strandline.put_v1(
@@ -29,7 +96,7 @@ SELECT strandline.window_v1(%(shard_key)s, %(session_key)s)
 
 -- name: flush
 -- Move the marks and record the events, if nothing changed since the plan.
-SELECT generation_id, stage FROM strandline.flush_v1(
+SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(old_window_from)s, %(old_flushed_through)s,
     %(window_from)s, %(flushed_through)s, %(tokens_out)s, %(cause)s, %(event_ids)s::uuid[],
     %(from_seqs)s::bigint[], %(through_seqs)s::bigint[], %(tokens)s::bigint[], %(messages)s::integer[],
@@ -47,7 +114,7 @@ WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND incarnatio
 WITH s AS (
     SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s
 ), g AS (
-    SELECT generation_id, pipeline, config FROM strandline.generation
+    SELECT generation_id, pipeline, version, entry_scope, config FROM strandline.generation
     WHERE state = 'serving' AND pipeline = ANY (%(pipelines)s::text[])
 ), pending AS (
     SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.due d JOIN g USING (generation_id), s
@@ -55,6 +122,7 @@ WITH s AS (
     UNION ALL
     SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.dead_letter d JOIN g USING (generation_id), s
     WHERE d.shard_key = s.shard_key AND d.session_key = s.session_key AND d.incarnation = s.incarnation
+        AND d.dropped_at IS NULL
 ), gap AS (
     SELECT DISTINCT p.from_seq, least(p.through_seq, s.window_from - 1) AS through_seq
     FROM pending p, s WHERE p.from_seq < s.window_from
@@ -79,7 +147,7 @@ SELECT 0 AS part, 0::bigint AS seq, NULL::text AS id, NULL::text AS role, 0 AS t
     json_build_object(
         'session', (SELECT session FROM head),
         'serving', (SELECT json_object_agg(g.pipeline, json_build_object(
-            'generation_id', g.generation_id, 'config', g.config)) FROM g),
+            'generation_id', g.generation_id, 'version', g.version, 'config', g.config)) FROM g),
         'pending', (SELECT json_agg(json_build_array(p.pipeline, p.from_seq, p.through_seq)) FROM pending p),
         'facts', (SELECT json_agg(f ORDER BY f.said_at, f.fact_id) FROM (
             SELECT f.fact_id, f.text, f.said_at FROM strandline.fact f JOIN g USING (generation_id)
@@ -87,9 +155,9 @@ SELECT 0 AS part, 0::bigint AS seq, NULL::text AS id, NULL::text AS role, 0 AS t
             ORDER BY f.said_at DESC LIMIT %(max_facts)s) AS f),
         'states', (SELECT json_object_agg(g.pipeline, b.state) FROM g CROSS JOIN LATERAL (
             SELECT state FROM strandline.block_state b
-            WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(session_key)s
-                AND b.generation_id = g.generation_id
-            ORDER BY b.through_seq DESC LIMIT 1) AS b)
+            WHERE b.shard_key = %(shard_key)s AND b.generation_id = g.generation_id AND b.scope_key
+                = CASE g.entry_scope WHEN 'owner' THEN %(shard_key)s::uuid ELSE %(session_key)s::uuid END
+            ORDER BY b.ordinal DESC LIMIT 1) AS b)
     )::text AS envelope, NULL::text AS metadata
 UNION ALL
 SELECT 1, t.seq, t.id, t.role, t.tokens, t.created_at, t.envelope::text, t.metadata::text FROM tail t
@@ -126,63 +194,25 @@ ORDER BY m.seq LIMIT %(page_size)s
 SELECT messages FROM strandline.reset_v1(%(shard_key)s, %(session_key)s, %(derived)s)
 
 -- name: search_chunks
--- The best pieces of conversation for a query: an exact scan of the scope, cosine similarity and BM25
--- (k1 = 1.2, b = 0.75) fused by score, with their messages.  Without a vector the text decides alone.
--- All in float8: left to itself this would be numeric arithmetic.
-WITH scope AS MATERIALIZED (
-    SELECT c.session_key, c.from_seq, c.piece, c.through_seq, c.length, c.lexemes,
-        CASE WHEN c.embedding IS NULL OR %(embedding)s::halfvec IS NULL THEN 0
-             ELSE greatest(0, 1 - (c.embedding <=> %(embedding)s::halfvec)) END AS similarity
-    FROM strandline.chunk c
-    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s
-        AND (%(scope_key)s::uuid IS NULL OR c.session_key = %(scope_key)s)
-        AND NOT (c.session_key = %(session_key)s AND c.through_seq >= %(visible_from)s)
-), extent AS (
-    SELECT count(*)::float8 AS pieces, greatest(avg(length), 1)::float8 AS average FROM scope
-), hit AS (
-    SELECT s.session_key, s.from_seq, s.piece, s.length::float8, u.lexeme, cardinality(u.positions)::float8 AS occurrences
-    FROM scope s CROSS JOIN LATERAL unnest(s.lexemes) AS u
-    WHERE u.lexeme = ANY (%(lexemes)s::text[])
-), rarity AS (
-    SELECT h.lexeme, ln(1 + (e.pieces - count(*) + 0.5::float8) / (count(*) + 0.5::float8)) AS weight
-    FROM hit h CROSS JOIN extent e GROUP BY h.lexeme, e.pieces
-), bm25 AS (
-    SELECT h.session_key, h.from_seq, h.piece,
-        sum(r.weight * h.occurrences * 2.2::float8 / (h.occurrences
-            + 1.2::float8 * (0.25::float8 + 0.75::float8 * h.length / e.average))) AS score
-    FROM hit h JOIN rarity r USING (lexeme) CROSS JOIN extent e
-    GROUP BY h.session_key, h.from_seq, h.piece
-), scored AS (
-    SELECT s.session_key, s.from_seq, s.through_seq,
-        max(s.similarity * %(vector_weight)s
-            + coalesce(b.score / nullif((SELECT max(score) FROM bm25), 0), 0) * (1 - %(vector_weight)s)) AS score,
-        max(s.similarity) AS similarity
-    FROM scope s LEFT JOIN bm25 b USING (session_key, from_seq, piece)
-    GROUP BY s.session_key, s.from_seq, s.through_seq
-), best AS (
-    SELECT * FROM scored WHERE score > 0 AND similarity >= %(similarity_cutoff)s
-    ORDER BY score DESC, session_key, from_seq LIMIT %(top_k)s
-)
-SELECT b.score, b.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text,
-    m.metadata::text
-FROM best b JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = b.session_key
-    AND m.seq BETWEEN b.from_seq AND b.through_seq
-ORDER BY b.score DESC, b.session_key, b.from_seq, m.seq
+-- The best messages of a scope for a query, each with those beside it, best first.
+SELECT f.score, f.similarity, f.session_key, f.from_seq, f.through_seq, m.seq, m.id, m.role, m.tokens,
+    m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.search_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s, %(visible_from)s,
+    %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s) AS f
+CROSS JOIN LATERAL (
+    -- The limit keeps this a look-up per hit, whatever the planner expects.
+    SELECT * FROM strandline.message n
+    WHERE n.shard_key = %(shard_key)s AND n.session_key = f.session_key
+        AND n.seq BETWEEN f.from_seq - %(beside)s::integer AND f.through_seq + %(beside)s::integer
+    ORDER BY n.seq LIMIT f.through_seq - f.from_seq + 1 + 2 * %(beside)s::integer) AS m
+ORDER BY f.score DESC, f.session_key, f.from_seq, m.seq
 
--- name: list_facts
--- An owner's facts with where each came from, newest first.
-SELECT f.fact_id, f.text, f.topics, f.said_by, f.about_date, f.said_at, f.live, f.invalidated_at,
-    f.invalidated_by, f.created_at, f.updated_at,
-    (SELECT json_agg(json_build_object(
-        'operation', r.operation, 'text', r.text, 'event_id', r.event_id, 'session_key', r.session_key,
-        'message_ids', (SELECT json_agg(m.id ORDER BY m.seq) FROM strandline.message m
-            WHERE m.shard_key = r.shard_key AND m.session_key = r.session_key AND m.seq = ANY (r.seqs)),
-        'seqs', r.seqs, 'model', r.model, 'prompt_hash', r.prompt_hash,
-        'created_at', r.created_at) ORDER BY r.revision)
-     FROM strandline.fact_revision r
-     WHERE r.shard_key = f.shard_key AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
-    )::text AS revisions
-FROM strandline.fact f
-JOIN strandline.generation g ON g.generation_id = f.generation_id AND g.state = 'serving'
-WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s)
-ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s OFFSET %(offset)s
+-- name: session_names
+-- What sessions of an owner are called.
+SELECT session_key, session_id FROM strandline.session
+WHERE shard_key = %(shard_key)s AND session_key = ANY (%(session_keys)s::uuid[])
+
+-- name: serving_generation
+-- Which derivation of a pipeline serves, and what it was made with.
+SELECT generation_id, config::text FROM strandline.generation
+WHERE state = 'serving' AND pipeline = %(pipeline)s

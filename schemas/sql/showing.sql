@@ -2,7 +2,9 @@
 
 -- name: show_session
 -- Where a session stands: its marks and its short-term tokens.
-SELECT s.next_seq - s.log_start_seq AS messages, s.pinned_tokens + s.window_tokens AS tokens,
+SELECT s.next_seq - s.log_start_seq - (
+        SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
+            AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages, s.pinned_tokens + s.window_tokens AS tokens,
     s.flush_at_tokens, s.token_limit, s.window_from, s.flushed_through, s.pinned_through
 FROM strandline.session s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
@@ -28,12 +30,12 @@ WHERE f.shard_key = %(shard_key)s AND f.live
 ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s
 
 -- name: show_states
--- The newest state of each folding pipeline of a session.
+-- The newest state of each folding pipeline of a session, or of its owner.
 SELECT DISTINCT ON (g.pipeline) g.pipeline, b.state::text, b.through_seq
 FROM strandline.block_state b
 JOIN strandline.generation g ON g.generation_id = b.generation_id AND g.state = 'serving'
-WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(session_key)s
-ORDER BY g.pipeline, b.through_seq DESC
+WHERE b.shard_key = %(shard_key)s AND b.scope_key IN (%(session_key)s, %(shard_key)s)
+ORDER BY g.pipeline, b.ordinal DESC
 
 -- name: used_pipelines
 -- Which pipelines sessions feed; what no live worker serves piles up.

@@ -42,27 +42,27 @@ SELECT
         WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))) AS facts,
     (SELECT count(*) FROM strandline.due x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS pending,
-    (SELECT count(*) FROM strandline.dead_letter x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
-        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS holes,
-    r.applications, r.voids, r.dropped, (
+    l.holes, r.applications, r.voids, l.dropped, (
     SELECT count(*) FROM (
         SELECT FROM strandline.fact_revision x
         WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         GROUP BY x.shard_key, x.generation_id, x.fact_id HAVING count(*) < max(x.revision)) AS shortened) AS tombstones
 FROM (
     SELECT count(*) FILTER (WHERE x.outcome = 'applied') AS applications,
-        count(*) FILTER (WHERE x.outcome = 'void') AS voids,
-        count(*) FILTER (WHERE x.outcome = 'dead' AND EXISTS (
-            SELECT FROM strandline.batch b WHERE b.shard_key = x.shard_key AND b.batch_id = x.batch_id
-                AND b.state = 'void')) AS dropped
+        count(*) FILTER (WHERE x.outcome = 'void') AS voids
     FROM strandline.receipt x
     WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         AND (%(session_key)s::uuid IS NULL OR EXISTS (
             SELECT FROM strandline.flush_event e WHERE e.shard_key = x.shard_key AND e.event_id = x.event_id
                 AND e.session_key = %(session_key)s))) AS r
+CROSS JOIN (
+    SELECT count(*) FILTER (WHERE x.dropped_at IS NULL) AS holes, count(x.dropped_at) AS dropped
+    FROM strandline.dead_letter x
+    WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS l
 
 -- name: verify_log
--- Marks in order, no message missing between them, and token counts that are the messages' sums.
+-- Marks in order, no message missing between them but those popped, and token counts that are the messages' sums.
 WITH s AS (
     SELECT x.* FROM strandline.session x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
@@ -74,10 +74,16 @@ WITH s AS (
         sum(m.tokens) FILTER (WHERE m.seq BETWEEN s.log_start_seq AND s.pinned_through) AS pinned_tokens
     FROM strandline.message m JOIN s ON s.shard_key = m.shard_key AND s.session_key = m.session_key
     GROUP BY m.shard_key, m.session_key
+), taken AS (
+    SELECT p.shard_key, p.session_key, count(*) AS popped
+    FROM strandline.popped p JOIN s ON s.shard_key = p.shard_key AND s.session_key = p.session_key
+        AND p.seq >= s.log_start_seq
+    GROUP BY p.shard_key, p.session_key
 ), marked AS (
-    SELECT s.*, coalesce(m.present, 0) AS present, coalesce(m.window_tokens, 0) AS window_sum,
+    SELECT s.*, coalesce(m.present, 0) + coalesce(t.popped, 0) AS present, coalesce(m.window_tokens, 0) AS window_sum,
         coalesce(m.pinned_tokens, 0) AS pinned_sum
     FROM s LEFT JOIN summed m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
+    LEFT JOIN taken t ON t.shard_key = s.shard_key AND t.session_key = s.session_key
 ), broken AS (
     SELECT * FROM marked WHERE present <> next_seq - log_start_seq
 ), seen AS (
@@ -86,6 +92,9 @@ WITH s AS (
     SELECT m.shard_key, m.session_key, m.seq FROM broken b JOIN strandline.message m
         ON m.shard_key = b.shard_key AND m.session_key = b.session_key
         AND m.seq >= b.log_start_seq AND m.seq < b.next_seq AND m.incarnation = b.incarnation
+    UNION ALL
+    SELECT p.shard_key, p.session_key, p.seq FROM broken b JOIN strandline.popped p
+        ON p.shard_key = b.shard_key AND p.session_key = b.session_key AND p.seq >= b.log_start_seq
     UNION ALL
     SELECT shard_key, session_key, next_seq FROM broken
 ), gap AS (
@@ -239,7 +248,7 @@ WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s)
 
 -- name: verify_receipts
 -- Each receipt stands for an event and for what it says: applied by its batch, void by a reset, or dead
--- with its dead letter.  A dead letter that was dropped is known by its batch, which is void instead of dead.
+-- with its dead letter, which stays when it is dropped.
 SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
 FROM strandline.receipt x
@@ -256,7 +265,7 @@ CROSS JOIN LATERAL (VALUES
     ('applied_without_batch', x.outcome = 'applied'
         AND (b.state = 'applied' AND b.stage IN (x.stage, c.before)) IS NOT TRUE),
     ('dead_without_letter', x.outcome = 'dead'
-        AND (b.stage = x.stage AND b.state = CASE WHEN d.event_id IS NULL THEN 'void' ELSE 'dead' END) IS NOT TRUE),
+        AND (d.event_id IS NOT NULL AND b.stage = x.stage AND b.state = 'dead') IS NOT TRUE),
     ('void_without_reset', x.outcome = 'void' AND s.incarnation = e.incarnation)
 ) AS k (kind, broken)
 WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
@@ -297,7 +306,8 @@ WHERE x.state IN ('open', 'applied') AND k.broken
     AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
 
 -- name: verify_candidates
--- Candidates come from the batch that their event's receipt names, and each was folded in once merged.
+-- Candidates come from the batch that their event's receipt names, and each was folded in once merged, or
+-- was dropped because of what a person did.
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', g.entry_stage, 'batch_id', x.batch_id)::text AS place
 FROM strandline.fact_candidate x
@@ -315,7 +325,10 @@ LEFT JOIN (
     AND folded.event_id = x.event_id AND folded.extract_batch_id = x.batch_id AND folded.seqs = x.seqs
 CROSS JOIN LATERAL (VALUES
     ('candidate_unreceipted', r.event_id IS NULL),
-    ('candidate_not_folded', m.event_id IS NOT NULL AND folded.event_id IS NULL)
+    ('candidate_not_folded', m.event_id IS NOT NULL AND folded.event_id IS NULL AND x.dropped_by IS NULL),
+    ('candidate_dropped_by_nobody', x.dropped_by IS NOT NULL AND NOT EXISTS (
+        SELECT FROM strandline.fact_event p WHERE p.shard_key = x.shard_key AND p.number = x.dropped_by
+            AND p.kind <> 'feedback'))
 ) AS k (kind, broken)
 WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
@@ -361,28 +374,47 @@ WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s)
 -- name: verify_facts
 -- A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
 -- because of another.  Where a session of the owner was reset, sources may be gone: those are tombstones.
+-- What took a fact's place may have been deleted by a person; what a person deleted is not live.
 WITH sourced AS (
     SELECT r.shard_key, r.generation_id, r.fact_id,
         (array_agg(r.operation ORDER BY r.revision))[1] AS first_operation,
         (array_agg(r.fingerprint ORDER BY r.revision DESC)
-            FILTER (WHERE r.operation IN ('add', 'update')))[1] AS fingerprint
+            FILTER (WHERE r.operation NOT IN ('invalidate', 'duplicate')))[1] AS fingerprint
     FROM strandline.fact_revision r
     WHERE (%(owners)s::uuid[] IS NULL OR r.shard_key = ANY (%(owners)s))
     GROUP BY r.shard_key, r.generation_id, r.fact_id
 ), forgetful AS (
     SELECT DISTINCT s.shard_key FROM strandline.session s WHERE s.log_start_seq > 1
+), removing AS (
+    SELECT DISTINCT p.shard_key FROM strandline.fact_event p WHERE p.kind IN ('delete', 'replace', 'clear')
 )
 SELECT k.kind, json_build_object('fact_id', x.fact_id, 'generation', x.generation_id)::text AS place
 FROM strandline.fact x
 LEFT JOIN sourced r ON r.shard_key = x.shard_key AND r.generation_id = x.generation_id AND r.fact_id = x.fact_id
 LEFT JOIN forgetful t ON t.shard_key = x.shard_key
+LEFT JOIN removing d ON d.shard_key = x.shard_key
 LEFT JOIN strandline.fact o ON o.shard_key = x.shard_key AND o.generation_id = x.generation_id
-    AND o.fact_id = x.invalidated_by AND o.fact_id <> x.fact_id
+    AND o.fact_id = coalesce(x.invalidated_by, x.condensed_into) AND o.fact_id <> x.fact_id
 CROSS JOIN LATERAL (VALUES
-    ('fact_without_source', r.fact_id IS NULL OR (t.shard_key IS NULL AND r.first_operation <> 'add')),
+    ('fact_without_source', r.fact_id IS NULL OR (t.shard_key IS NULL
+        AND r.first_operation NOT IN ('add', 'replace', 'condense'))),
     ('fact_text_differs', t.shard_key IS NULL AND r.fingerprint <> x.fingerprint),
     ('fact_ended_by_nothing', NOT x.live AND o.fact_id IS NULL
-        AND (t.shard_key IS NULL OR x.invalidated_by IS NULL OR x.invalidated_by = x.fact_id))
+        AND (coalesce(x.invalidated_by, x.condensed_into) = x.fact_id
+            OR (x.invalidated_at IS NOT NULL AND x.invalidated_by IS NULL AND d.shard_key IS NULL)
+            OR (coalesce(x.invalidated_by, x.condensed_into) IS NOT NULL AND t.shard_key IS NULL))),
+    ('fact_deleted_lives', x.live AND EXISTS (
+        SELECT FROM strandline.fact_event p WHERE p.shard_key = x.shard_key AND p.kind IN ('delete', 'clear')
+            AND (p.kind = 'clear' OR p.fact_id = x.fact_id
+                OR p.traces @> jsonb_build_array(jsonb_build_object('fingerprint', encode(x.fingerprint, 'hex'))))
+            AND NOT EXISTS (
+                SELECT FROM strandline.fact_revision v
+                WHERE v.shard_key = x.shard_key AND v.generation_id = x.generation_id AND v.fact_id = x.fact_id
+                    AND (v.fact_event > p.number OR EXISTS (
+                        SELECT FROM strandline.flush_event e WHERE e.shard_key = v.shard_key
+                            AND e.session_key = v.session_key AND e.created_at > p.created_at
+                            AND EXISTS (SELECT FROM unnest(v.seqs) AS cited (seq)
+                                WHERE cited.seq BETWEEN e.from_seq AND e.through_seq))))))
 ) AS k (kind, broken)
 WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
 UNION ALL
@@ -421,8 +453,14 @@ CROSS JOIN LATERAL (
     FROM unnest(x.seqs) AS cited (seq)) AS cited
 CROSS JOIN LATERAL (VALUES
     ('revision_without_fact', f.fact_id IS NULL, NULL::uuid),
-    ('revision_without_event', e.event_id IS NULL, NULL),
-    ('revision_without_message', cited.missing > 0 OR cardinality(x.seqs) = 0, NULL),
+    ('revision_without_event', x.fact_event IS NULL AND e.event_id IS NULL, NULL),
+    ('revision_without_message', x.fact_event IS NULL AND (cited.missing > 0 OR cardinality(x.seqs) = 0), NULL),
+    ('revision_without_person', x.fact_event IS NOT NULL AND NOT EXISTS (
+        SELECT FROM strandline.fact_event p WHERE p.shard_key = x.shard_key AND p.number = x.fact_event
+            AND p.kind IN ('add', 'replace')), NULL),
+    ('revision_not_condensed', x.condense_batch_id IS NOT NULL AND NOT EXISTS (
+        SELECT FROM strandline.condensation d WHERE d.shard_key = x.shard_key AND d.outcome = 'applied'
+            AND d.generation_id = x.generation_id AND d.batch_id = x.condense_batch_id), x.condense_batch_id),
     ('revision_unreceipted', e.event_id IS NOT NULL AND xr.event_id IS NULL, x.extract_batch_id),
     ('revision_unreceipted', e.event_id IS NOT NULL AND mr.event_id IS NULL, x.merge_batch_id),
     ('revision_outside_event', xr.event_id IS NOT NULL AND (cited.outside > 0 OR cited.in_event = 0),

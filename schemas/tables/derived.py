@@ -5,6 +5,7 @@ from __future__ import annotations
 from pgvector.sqlalchemy import HALFVEC
 from sqlalchemy import (
     ARRAY,
+    JSON,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -39,7 +40,8 @@ fact_candidate = Table(
     moment("said_at"),
     Column("model", Text, nullable=False),
     Column("prompt_hash", Text, nullable=False),
-    comment="What extract found in one event; merge folds it into the owner's facts",
+    Column("dropped_by", BigInteger),
+    comment="What extract found in one event; merge folds it in, unless a person's event drops it",
 )
 
 fact = Table(
@@ -55,9 +57,16 @@ fact = Table(
     Column("said_by", Text),
     Column("about_date", Date),
     moment("said_at"),
+    moment("valid_from", default=True),
+    moment("valid_until", nullable=True),
     Column("live", Boolean, nullable=False, server_default=text("true")),
     moment("invalidated_at", nullable=True),
     Column("invalidated_by", Uuid),
+    Column("condensed_into", Uuid),
+    Column("input", Text),
+    Column("agent_id", Text),
+    Column("team_id", Text),
+    Column("feedback", Text),
     moment("created_at", default=True),
     moment("updated_at", default=True),
     Index(
@@ -69,7 +78,7 @@ fact = Table(
         postgresql_where=text("live"),
     ),
     Index("fact_recent", "shard_key", "generation_id", text("said_at DESC"), postgresql_where=text("live")),
-    CheckConstraint("live = (invalidated_at IS NULL)", name="live"),
+    CheckConstraint("live = (invalidated_at IS NULL AND condensed_into IS NULL)", name="live"),
     comment="What is known of an owner; an invalidated fact stays, with what took its place",
 )
 
@@ -84,16 +93,57 @@ fact_revision = Table(
     Column("text", Text, nullable=False),
     Column("fingerprint", LargeBinary, nullable=False),
     Column("lexemes", ARRAY(Text), nullable=False),
-    Column("event_id", Uuid, nullable=False),
-    Column("session_key", Uuid, nullable=False),
+    Column("event_id", Uuid),
+    Column("session_key", Uuid),
     Column("seqs", ARRAY(BigInteger), nullable=False),
-    Column("extract_batch_id", Uuid, nullable=False),
-    Column("merge_batch_id", Uuid, nullable=False),
-    Column("model", Text, nullable=False),
-    Column("prompt_hash", Text, nullable=False),
+    Column("extract_batch_id", Uuid),
+    Column("merge_batch_id", Uuid),
+    Column("condense_batch_id", Uuid),
+    Column("fact_event", BigInteger),
+    Column("model", Text),
+    Column("prompt_hash", Text),
     moment("created_at", default=True),
-    CheckConstraint("operation IN ('add', 'update', 'invalidate', 'duplicate')", name="operation"),
-    comment="A fact's history and provenance: which event and messages, prompt and model, did what",
+    CheckConstraint(
+        "operation IN ('add', 'update', 'invalidate', 'duplicate', 'replace', 'condense')", name="operation"
+    ),
+    CheckConstraint(
+        "num_nulls(event_id, session_key, extract_batch_id, merge_batch_id, model, prompt_hash)"
+        " = CASE WHEN fact_event IS NULL THEN 0 ELSE 6 END"
+        " AND (condense_batch_id IS NOT NULL) = (operation = 'condense')",
+        name="source",
+    ),
+    comment="A fact's history and provenance: which messages, prompt and model, or which person, did what",
+)
+
+fact_event = Table(
+    "fact_event",
+    metadata,
+    key("shard_key"),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("fact_id", Uuid),
+    Column("payload", JSON),
+    Column("traces", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
+    Column("actor", Text),
+    moment("created_at", default=True),
+    CheckConstraint("kind IN ('add', 'replace', 'delete', 'clear', 'feedback')", name="kind"),
+    CheckConstraint("(fact_id IS NULL) = (kind = 'clear')", name="fact"),
+    comment="What people did to an owner's facts, in order; it outlives every derivation",
+)
+
+condensation = Table(
+    "condensation",
+    metadata,
+    key("shard_key"),
+    Column("generation_id", Integer, primary_key=True, autoincrement=False),
+    key("batch_id"),
+    Column("outcome", Text, nullable=False),
+    Column("facts_before", Integer, nullable=False),
+    Column("facts_after", Integer, nullable=False),
+    Column("reason", Text),
+    moment("created_at", default=True),
+    CheckConstraint("outcome IN ('applied', 'unchanged', 'refused')", name="outcome"),
+    comment="Each attempt to condense an owner's facts, and what came of it",
 )
 
 block_state = Table(
@@ -102,11 +152,13 @@ block_state = Table(
     key("shard_key"),
     key("scope_key"),
     Column("generation_id", Integer, primary_key=True, autoincrement=False),
-    Column("through_seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("ordinal", BigInteger, primary_key=True, autoincrement=False),
+    Column("through_seq", BigInteger, nullable=False),
     Column("state", JSONB, nullable=False),
     Column("batch_id", Uuid, nullable=False),
     moment("created_at", default=True),
-    comment="The state of a folding pipeline after each batch; the newest one serves",
+    Index("block_state_by_batch", "shard_key", "batch_id", unique=True),
+    comment="The state of an ordered lane after each batch, numbered; the newest one serves",
 )
 
 chunk = Table(

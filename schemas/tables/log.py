@@ -17,7 +17,6 @@ from sqlalchemy import (
     Uuid,
     func,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 
 from strandline.schemas.messages import ROLES
 from strandline.schemas.tables.base import key, metadata, moment
@@ -86,7 +85,7 @@ message = Table(
     Column("tokens", Integer, nullable=False),
     Column("digest", LargeBinary, nullable=False),
     Column("envelope", JSON, nullable=False),
-    Column("metadata", JSONB),
+    Column("metadata", JSON),
     Column("calls", JSON),
     Column("answers", Text),
     moment("created_at"),
@@ -94,6 +93,17 @@ message = Table(
     CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="role"),
     CheckConstraint("tokens >= 0", name="tokens"),
     comment="The append-only log: no row is ever updated",
+)
+
+popped = Table(
+    "popped",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("pop_id", Uuid, nullable=False),
+    moment("popped_at", default=True),
+    comment="The numbers of messages that were taken out of the log again",
 )
 
 flush_event = Table(

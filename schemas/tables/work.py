@@ -13,6 +13,7 @@ from sqlalchemy import (
     Index,
     Integer,
     LargeBinary,
+    Numeric,
     Table,
     Text,
     Uuid,
@@ -30,10 +31,12 @@ generation = Table(
     Column("version", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("entry_stage", Text, nullable=False),
+    Column("entry_scope", Text, nullable=False, server_default="session"),
     Column("config", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     moment("created_at", default=True),
     Index("generation_serving", "pipeline", unique=True, postgresql_where=text("state = 'serving'")),
     CheckConstraint("state IN ('serving', 'feeding', 'retired')", name="state"),
+    CheckConstraint("entry_scope IN ('session', 'owner')", name="entry_scope"),
     comment="Which pipelines run, and which derivation of each one serves",
 )
 
@@ -59,7 +62,7 @@ due = Table(
     ),
     Column("rings", Integer, nullable=False, server_default="0"),
     Index("due_by_lane", "shard_key", "scope_key", "generation_id", "stage", "created_at"),
-    Index("due_by_ring", "ring_at"),
+    Index("due_by_ring", "stage", "ring_at"),
     comment="Work that a lane has to do: inserted by a flush (or an earlier stage), deleted by its apply",
     postgresql_with={"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_vacuum_cost_delay": "0"},
 )
@@ -107,6 +110,14 @@ batch = Table(
         unique=True,
         postgresql_where=text("state = 'open'"),
     ),
+    Index(
+        "batch_split",
+        "shard_key",
+        "scope_key",
+        "generation_id",
+        "stage",
+        postgresql_where=text("state = 'split'"),
+    ),
     CheckConstraint("state IN ('open', 'applied', 'void', 'split', 'dead')", name="state"),
     CheckConstraint("cardinality(event_ids) > 0", name="events"),
     comment="Which events one model call covers, fixed before the call and reused by a replay",
@@ -139,6 +150,7 @@ model_call = Table(
     Column("input_tokens", BigInteger, nullable=False),
     Column("output_tokens", BigInteger, nullable=False),
     Column("seconds", Double, nullable=False),
+    Column("cost_usd", Numeric),
     moment("created_at", default=True),
     comment="The ledger of cost, without content",
 )
@@ -172,7 +184,8 @@ dead_letter = Table(
     Column("batch_id", Uuid, nullable=False),
     Column("reason", Text, nullable=False),
     moment("created_at", default=True),
-    comment="A hole: an event that a lane went past, with the reason; its messages stay in the tail",
+    moment("dropped_at", nullable=True),
+    comment="A hole: an event that a lane went past, and why; it stays in the tail until it is dropped",
 )
 
 worker = Table(

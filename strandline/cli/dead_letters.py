@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
@@ -22,15 +23,20 @@ from strandline.pipelines.engine.dead_letters import (
 )
 from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.lanes import Lane
+from strandline.schemas.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Outcome = Literal["due", "void", "gone", "dropped"]
+Outcome = Literal["due", "void", "gone", "retired", "dropped"]
 
 REASON_CHARACTERS = 100
 
 
 class DeadLetterReport(Report):
-    """One dead letter; ``id`` is what retry, drop and show take."""
+    """One dead letter; ``id`` is what retry, drop and show take.
+
+    ``dropped_at`` is null while it is a hole; what was dropped is listed with ``--all``.
+    """
 
     id: str
     event_id: UUID
@@ -50,6 +56,7 @@ class DeadLetterReport(Report):
     batch_id: UUID
     reason: str
     current: bool
+    dropped_at: str | None
 
 
 class DeadLettersReport(Report):
@@ -59,11 +66,15 @@ class DeadLettersReport(Report):
 
 
 class ActionReport(Report):
-    """What was done to one dead letter; ``refolded`` counts the other events that are done again with it."""
+    """What was done to one dead letter; ``refolded`` counts the other events that are done again with it.
+
+    ``rung`` says that its lane was rung for through a broker; otherwise the sweep of a worker finds it.
+    """
 
     id: str
     outcome: Outcome
     refolded: int = 0
+    rung: bool = False
 
 
 class ActionsReport(Report):
@@ -97,16 +108,17 @@ def command() -> None:
 
 @command.command("list", short_help="List dead letters, oldest first.")
 @filter_options
+@click.option("--all", "everything", is_flag=True, help="Also those that were dropped.")
 @as_json
 @click.option("--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else.")
 @target_options
-def list_command(as_json: bool, json_schema: bool, **given: Any) -> int:
+def list_command(everything: bool, as_json: bool, json_schema: bool, **given: Any) -> int:
     """List dead letters, oldest first."""
     if json_schema:
         click.echo(json.dumps(DeadLettersReport.model_json_schema(), indent=2))
         return 0
-    with _database(given) as database:
-        letters = list_dead_letters(database, **_filters(given))
+    with _database(given) as (database, _broker_url):
+        letters = list_dead_letters(database, dropped=everything, **_filters(given))
     if as_json:
         print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
     elif not letters:
@@ -122,8 +134,8 @@ def list_command(as_json: bool, json_schema: bool, **given: Any) -> int:
 @target_options
 def show_command(id_: str, as_json: bool, **given: Any) -> int:
     """Show one dead letter with its whole reason."""
-    with _database(given) as database:
-        letters = _chosen(database, [id_], everything=False, filters={})
+    with _database(given) as (database, _broker_url):
+        letters = _chosen(database, [id_], everything=False, filters={"dropped": True})
     if as_json:
         print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
     else:
@@ -139,13 +151,24 @@ def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given
     """Make events due again.
 
     A summary, or another pipeline that folds, is folded again from the state before the event: what came
-    later is done again as well.
+    later is done again as well.  One of a generation that is retired is refused, which makes the exit code 1.
     """
-    with _database(given) as database:
+    with _database(given) as (database, broker_url):
         letters = _chosen(database, ids, everything=everything, filters=_filters(given))
-        actions = [_retry(database, letter) for letter in letters]
+        retries = [(letter, retry_dead_letter(database, letter)) for letter in letters]
+        due = [letter.lane for letter, retry in retries if retry.outcome == "due"]
+        rung = _ring(given, broker_url, due)
+    actions = [
+        ActionReport(
+            id=_id(letter),
+            outcome=retry.outcome,
+            refolded=retry.refolded,
+            rung=rung and retry.outcome == "due",
+        )
+        for letter, retry in retries
+    ]
     _print(actions, as_json=as_json)
-    return 0
+    return int(any(action.outcome == "retired" for action in actions))
 
 
 @command.command("drop", short_help="Give events up for good.")
@@ -153,8 +176,11 @@ def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given
 @as_json
 @target_options
 def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given: Any) -> int:
-    """Give events up for good: their messages stay in the log, and are not waited for any more."""
-    with _database(given) as database:
+    """Give events up for good: their messages stay in the log, and are not waited for any more.
+
+    What was dropped and why is kept; `list --all` shows it.
+    """
+    with _database(given) as (database, _broker_url):
         letters = _chosen(database, ids, everything=everything, filters=_filters(given))
         actions = [
             ActionReport(id=_id(letter), outcome="dropped" if drop_dead_letter(database, letter) else "gone")
@@ -164,19 +190,32 @@ def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given:
     return 0
 
 
-def _retry(database: Database, letter: DeadLetter) -> ActionReport:
-    retry = retry_dead_letter(database, letter)
-    return ActionReport(id=_id(letter), outcome=retry.outcome, refolded=retry.refolded)
+def _ring(given: dict[str, Any], broker_url: str | None, lanes: Sequence[Lane]) -> bool:
+    """Tell workers of the lanes, if there is a broker to tell them through."""
+    if broker_url is None or not lanes:
+        return False
+    # Celery is loaded only where something is rung for.
+    from strandline.producers.doorbell import Doorbell
+
+    bell = Doorbell(_settings(given), broker_url)
+    bell.ring(lanes)
+    bell.close()
+    return True
+
+
+def _settings(given: dict[str, Any]) -> Settings:
+    return settings_from(given["database_url"], given["broker_url"], given["schema"])
 
 
 @contextmanager
-def _database(given: dict[str, Any]) -> Iterator[Database]:
-    settings = settings_from(given["database_url"], given["broker_url"], given["schema"])
+def _database(given: dict[str, Any]) -> Iterator[tuple[Database, str | None]]:
+    """The database, and the broker's URL if there is one."""
+    settings = _settings(given)
     with (
         running_servers(settings, only_looking=True) as servers,
         opened(servers.database_url, settings) as database,
     ):
-        yield database
+        yield database, servers.broker_url
 
 
 def _filters(given: dict[str, Any]) -> dict[str, Any]:
@@ -242,6 +281,7 @@ def _report(letter: DeadLetter) -> DeadLetterReport:
         batch_id=letter.batch_id,
         reason=letter.reason,
         current=letter.current,
+        dropped_at=letter.dropped_at.isoformat() if letter.dropped_at else None,
     )
 
 
@@ -249,9 +289,10 @@ def _line(letter: DeadLetter) -> str:
     reason = " ".join(letter.reason.split())
     if len(reason) > REASON_CHARACTERS:
         reason = reason[: REASON_CHARACTERS - 1].rstrip() + "…"
+    dropped = f", dropped {_at(letter.dropped_at)}" if letter.dropped_at else ""
     return (
         f"{_id(letter)}  {letter.session_id}, messages {letter.from_seq} to {letter.through_seq},"
-        f" {letter.died_at.isoformat(sep=' ', timespec='seconds')}: {reason}"
+        f" {_at(letter.died_at)}{dropped}: {reason}"
     )
 
 
@@ -261,14 +302,22 @@ def _picture(letter: DeadLetter) -> str:
         f"dead letter {_id(letter)}",
         f"session: {letter.session_id}{owner}, namespace {letter.namespace}",
         f"messages: {letter.from_seq} to {letter.through_seq} ({letter.tokens} tokens, cause {letter.cause})",
-        f"flushed: {letter.flushed_at.isoformat(sep=' ', timespec='seconds')}",
-        f"gave up: {letter.died_at.isoformat(sep=' ', timespec='seconds')}",
+        f"flushed: {_at(letter.flushed_at)}",
+        f"gave up: {_at(letter.died_at)}",
         f"pipeline: {letter.pipeline}, generation {letter.generation_id}, batch {letter.batch_id}",
         f"reason: {letter.reason}",
     ]
-    if not letter.current:
+    if letter.dropped_at is not None:
+        lines.append(f"dropped: {_at(letter.dropped_at)}")
+    elif letter.generation_state == "retired":
+        lines.append("its generation is retired: it cannot be retried, only dropped")
+    elif not letter.current:
         lines.append("its session was reset since: a retry only ends it")
     return "\n".join(lines)
+
+
+def _at(moment: datetime) -> str:
+    return moment.isoformat(sep=" ", timespec="seconds")
 
 
 def _print(actions: Sequence[ActionReport], *, as_json: bool) -> None:
@@ -279,10 +328,13 @@ def _print(actions: Sequence[ActionReport], *, as_json: bool) -> None:
         "due": "due again",
         "void": "void, since its session was reset",
         "gone": "retried or dropped by someone else meanwhile",
+        "retired": "refused, since its generation is retired and serves nobody; drop it instead",
         "dropped": "dropped",
     }
     if not actions:
         click.echo("no dead letters")
     for action in actions:
         more = f", with {action.refolded} later event(s) folded again" if action.refolded else ""
+        if action.outcome == "due":
+            more += "; its lane was rung for" if action.rung else "; without a broker, a sweep finds it"
         click.echo(f"{action.id}: {sentences[action.outcome]}{more}")

@@ -24,7 +24,7 @@ from strandline.cli.reports import AnswerReport, DemoReport
 from strandline.cli.terminal import console, is_rich, print_json
 from strandline.memory import Memory
 from strandline.pipelines.registry import serving
-from strandline.producers.facts import Fact
+from strandline.producers.facts_reading import Fact
 from strandline.runtime import runtime_for
 from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session
 from strandline.schemas.lanes import VECTORS
@@ -35,7 +35,7 @@ from strandline.schemas.tokens import count_default
 USER_ID = "demo"
 HISTORY_RATIO = 0.5
 QUESTIONS_ASKED = 5
-MAX_FACTS = 100_000
+FACTS_PER_PAGE = 1_000
 
 # Reads on the way; with a model server each of them calls it.
 LOCAL_READS, SERVED_READS = 100, 20
@@ -228,7 +228,7 @@ class _Demo:
         return Outcome(
             sent=self._conversation.messages,
             stored=memory.get_all(),
-            facts=memory.facts.list(limit=MAX_FACTS),
+            facts=_all_facts(memory),
             look=seen,
             played=played,
             pipelines=pipelines,
@@ -298,3 +298,10 @@ def _stay() -> None:
             signal.pause()
     except KeyboardInterrupt:
         return
+
+
+def _all_facts(memory: Memory) -> list[Fact]:
+    facts: list[Fact] = []
+    while page := memory.facts.list(limit=FACTS_PER_PAGE, offset=len(facts)):
+        facts += page
+    return facts

@@ -11,7 +11,7 @@ from strandline.memory import Memory
 from strandline.pipelines.lexemes import query_lexemes
 from strandline.pipelines.rendering import fact_line, message_line
 from strandline.producers.context import MemoryContext
-from strandline.producers.facts import Fact
+from strandline.producers.facts_reading import Fact
 from strandline.schemas.messages import Message
 
 FACTS_PER_ANSWER = 2

@@ -17,7 +17,7 @@ from strandline.cli.demo_observer import Look
 from strandline.cli.models_used import ModelsUsed
 from strandline.cli.reports import AnswerReport, DemoCheck, DemoFigures
 from strandline.producers.context import MemoryContext
-from strandline.producers.facts import Fact
+from strandline.producers.facts_reading import Fact
 
 FACTS_TOLD = 8
 IDS_TOLD = 6
@@ -177,7 +177,7 @@ class Story:
 
 def _provenance(fact: Fact, numbers: Mapping[UUID, int]) -> str:
     last = fact.revisions[-1]
-    flush = numbers.get(last.event_id, "?")
+    flush = numbers.get(last.event_id, "?") if last.event_id else "by hand"
     return (
         f"from {_ids(fact.message_ids)}, flush {flush}, {last.operation} by {last.model} ({last.prompt_hash})"
     )

@@ -14,6 +14,7 @@ from strandline.cli.reports import CheckReport
 from strandline.cli.targets import Servers, opened
 from strandline.cli.terminal import masked
 from strandline.pipelines.registry import serving
+from strandline.schemas.broker import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.database import Database
 from strandline.schemas.errors import SchemaError, StrandlineError
 from strandline.schemas.lanes import STAGES
@@ -22,6 +23,7 @@ from strandline.schemas.settings import Settings
 
 OLDEST_SERVER = 14
 OLDEST_PGVECTOR = (0, 8, 4)
+OLDEST_RABBITMQ = (3, 10)
 CLOCK_SECONDS = 2.0
 BROKER_SECONDS = 3.0
 
@@ -59,25 +61,68 @@ def check_broker(servers: Servers) -> CheckReport:
             advice="set STRANDLINE_BROKER_URL, or start `strandline up`",
         )
     where = f"{masked(servers.broker_url)} ({servers.broker})"
-    options = {"socket_timeout": BROKER_SECONDS, "socket_connect_timeout": BROKER_SECONDS}
     started = time.perf_counter()
     try:
-        with Connection(
-            servers.broker_url, connect_timeout=BROKER_SECONDS, transport_options=options
-        ) as connection:
-            connection.ensure_connection(max_retries=1, timeout=BROKER_SECONDS)
-            connection.channel().close()
+        version = _rabbitmq_version(servers.broker_url)
     except (KombuError, OSError, ValueError, KeyError) as error:
         return _no_broker(where, error)
-    milliseconds = (time.perf_counter() - started) * 1000
-    return CheckReport(name="broker", result="ok", found=f"{where}, answered in {milliseconds:.0f} ms")
+    answered = f"{where}, answered in {(time.perf_counter() - started) * 1000:.0f} ms"
+    if version is None:
+        return CheckReport(name="broker", result="ok", found=answered)
+    old = _numbers(version) < OLDEST_RABBITMQ
+    return CheckReport(
+        name="broker",
+        result="warning" if old else "ok",
+        found=f"RabbitMQ {version} at {answered}",
+        advice="before 3.10 quorum queues keep expired hints; bring it up to date" if old else None,
+    )
+
+
+def _rabbitmq_version(broker_url: str) -> str | None:
+    """What RabbitMQ says of itself; None for another broker, which only has to answer.
+
+    Raises:
+        KombuError, OSError: it cannot be reached, does not answer in time, or refuses.
+        ValueError, KeyError: the URL cannot be used.
+    """
+    options = {"socket_timeout": BROKER_SECONDS, "socket_connect_timeout": BROKER_SECONDS}
+    others = broker_url.count(";")
+    with Connection(
+        broker_url,
+        ssl=tls_options(broker_url) or False,
+        connect_timeout=BROKER_SECONDS,
+        transport_options=options,
+        heartbeat=HEARTBEAT_SECONDS,
+    ) as connection:
+        try:
+            connection.ensure_connection(max_retries=others, timeout=BROKER_SECONDS * (others + 1))
+            if broker_kind(broker_url) != "rabbitmq":
+                connection.channel().close()
+                return None
+            connection.connection.sock.settimeout(BROKER_SECONDS)
+            connection.channel().close()
+            return str(connection.connection.server_properties.get("version", "0"))
+        except (*connection.connection_errors, *connection.channel_errors) as error:
+            raise _Refusal(type(error).__name__) from error
+
+
+class _Refusal(KombuError):
+    """What a transport raised; its own sentence may quote the URL, its name does not."""
+
+
+# What RabbitMQ answers, by the names that its client gives to it.
+_REFUSALS = {
+    "AccessRefused": "refuses the user or the password",
+    "NotAllowed": "does not have the virtual host, or does not open it to this user",
+}
 
 
 def _no_broker(where: str, error: Exception) -> CheckReport:
+    name = str(error) if isinstance(error, _Refusal) else type(error).__name__
     return CheckReport(
         name="broker",
         result="problem",
-        found=f"{where} does not answer ({type(error).__name__})",
+        found=f"{where} {_REFUSALS.get(name, f'does not answer ({name})')}",
         advice="check that it runs and that STRANDLINE_BROKER_URL is right; puts go on without it",
     )
 

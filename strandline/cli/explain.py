@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import click
@@ -13,9 +13,11 @@ from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import (
+    FactEventTrace,
     FactExplanation,
     MessageExplanation,
     ModelCall,
+    RemovedFactExplanation,
     Source,
     StageTrace,
 )
@@ -28,6 +30,8 @@ _PLACES = {
     "covered": "covered by what was derived from it",
     "reset": "from before a reset",
 }
+
+_KINDS = (MessageExplanation, FactExplanation, RemovedFactExplanation)
 
 
 @click.command("explain", short_help="Say why something was remembered, or not.")
@@ -51,7 +55,7 @@ def command(
 ) -> int:
     """Follow a message to what was derived from it, or a fact back to the messages it came from."""
     if json_schema:
-        schemas = {kind.__name__: kind.model_json_schema() for kind in (MessageExplanation, FactExplanation)}
+        schemas = {kind.__name__: kind.model_json_schema() for kind in _KINDS}
         click.echo(json.dumps(schemas, indent=2))
         return 0
     settings = settings_from(database_url, broker_url, schema)
@@ -63,9 +67,18 @@ def command(
     if as_json:
         print_json(found)
     else:
-        lines = _fact(found) if isinstance(found, FactExplanation) else _message(found)
-        click.echo("\n".join(lines))
+        click.echo("\n".join(_lines(found)))
     return 0
+
+
+def _lines(found: MessageExplanation | FactExplanation | RemovedFactExplanation) -> Iterator[str]:
+    if isinstance(found, MessageExplanation):
+        yield from _message(found)
+    elif isinstance(found, FactExplanation):
+        yield from _fact(found)
+    else:
+        yield f"fact {found.fact_id} is gone: people took it away"
+        yield from _events(found.events)
 
 
 def _message(found: MessageExplanation) -> Iterator[str]:
@@ -85,7 +98,8 @@ def _message(found: MessageExplanation) -> Iterator[str]:
     for trace in found.stages:
         yield from _stage(trace)
     for candidate in found.candidates:
-        yield f"candidate: {candidate.text}"
+        dropped = f" (dropped: {candidate.dropped_because})" if candidate.dropped_by else ""
+        yield f"candidate{dropped}: {candidate.text}"
     for fact in found.facts:
         ended = "" if fact.live else ", ended"
         yield f"fact {fact.fact_id} ({', '.join(fact.operations)}{ended}): {fact.text}"
@@ -116,24 +130,46 @@ def _stage(trace: StageTrace) -> Iterator[str]:
 def _fact(found: FactExplanation) -> Iterator[str]:
     yield f"fact {found.fact_id}: {found.text}"
     by = f" by {found.said_by}" if found.said_by else ""
-    yield f"said {_at(found.said_at)}{by}; generation {found.generation}"
+    until = f" until {_at(found.valid_until)}" if found.valid_until else ""
+    yield f"said {_at(found.said_at)}{by}, true from {_at(found.valid_from)}{until}"
+    yield f"generation {found.generation}"
     if found.topics:
         yield f"topics: {', '.join(found.topics)}"
     if not found.live:
-        ended = _at(found.invalidated_at) if found.invalidated_at else "at an unknown time"
-        instead = f", replaced by {found.invalidated_by}: {found.replacement}" if found.replacement else ""
-        yield f"ended {ended}{instead}"
+        yield _ending(found)
+    if found.feedback:
+        yield f"feedback: {found.feedback}"
+    yield from _events(found.events)
     for revision in found.revisions:
         yield f"{revision.revision}. {revision.operation} {_at(revision.at)}: {revision.text}"
+        if revision.fact_event is not None:
+            yield f"   by {revision.actor or 'a person'}, event {revision.fact_event}"
+            continue
         for source in revision.messages:
             yield f"   message {source.id} (seq {source.seq}) of session {revision.session_id}"
             yield f"     {_source(source)}"
         flushed = f" ({revision.cause}, {_at(revision.flushed_at)})" if revision.flushed_at else ""
         yield f"   flush event {revision.event_id}{flushed}"
         yield f"   extract batch {revision.extract_batch_id}, merge batch {revision.merge_batch_id}"
+        if revision.condense_batch_id is not None:
+            yield f"   condensed in batch {revision.condense_batch_id}"
         yield f"   model {revision.model}, prompt {revision.prompt_hash}"
         for call in revision.calls:
             yield f"   {_call(call)}"
+
+
+def _ending(found: FactExplanation) -> str:
+    if found.condensed_into is not None:
+        return f"condensed into {found.condensed_into}: {found.replacement}"
+    ended = _at(found.invalidated_at) if found.invalidated_at else "at an unknown time"
+    return f"ended {ended}" + (
+        f", replaced by {found.invalidated_by}: {found.replacement}" if found.replacement else ""
+    )
+
+
+def _events(events: Sequence[FactEventTrace]) -> Iterator[str]:
+    for event in events:
+        yield f"event {event.number}: {event.kind} {_at(event.at)} by {event.actor or 'a person'}"
 
 
 def _source(source: Source) -> str:
@@ -142,9 +178,10 @@ def _source(source: Source) -> str:
 
 def _call(call: ModelCall) -> str:
     prompt = f", prompt {call.prompt_hash}" if call.prompt_hash else ""
+    cost = "" if call.cost_usd is None else f", ${call.cost_usd:.6f}"
     return (
-        f"{call.step} answered by {call.model}{prompt}, {call.input_tokens}+{call.output_tokens} tokens,"
-        f" {call.seconds:.2f} s, {_at(call.at)}"
+        f"{call.step} answered by {call.model}{prompt}, {call.input_tokens}+{call.output_tokens} tokens"
+        f"{cost}, {call.seconds:.2f} s, {_at(call.at)}"
     )
 
 

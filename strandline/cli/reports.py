@@ -53,6 +53,29 @@ class WorkerReport(Report):
     beat_seconds_ago: float
 
 
+class ModelCallsReport(Report):
+    """The ledger of one model: its calls, their tokens, and their cost in US dollars.
+
+    ``cost_usd`` is null where no call had a price in STRANDLINE_MODEL_PRICES when it was made.
+    """
+
+    model: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+
+
+class CallsReport(Report):
+    """The ledger of model calls, summed and by model; ``cost_usd`` is the sum of what has a price."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    by_model: list[ModelCallsReport]
+
+
 class StatusReport(Report):
     """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that nobody runs."""
 
@@ -62,8 +85,7 @@ class StatusReport(Report):
     events: int
     facts: int
     chunks: int
-    model_calls: int
-    model_tokens: int
+    model_calls: CallsReport
     workers: list[WorkerReport]
     unserved: list[str]
 

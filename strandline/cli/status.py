@@ -15,7 +15,14 @@ from rich.text import Text
 
 from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.reports import PipelineReport, StageReport, StatusReport, WorkerReport
+from strandline.cli.reports import (
+    CallsReport,
+    ModelCallsReport,
+    PipelineReport,
+    StageReport,
+    StatusReport,
+    WorkerReport,
+)
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import console, is_rich, print_json
 from strandline.schemas.database import Database
@@ -61,7 +68,7 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
     used = {row[0] for row in database.fetch("used_pipelines", {})}
     served = {stage for worker in workers for stage in worker.stages}
     pipelines = [_pipeline(row, used, served) for row in database.fetch("status_pipelines", dead_after)]
-    sessions, messages, events, facts, chunks, calls, tokens = database.fetch("status_totals", {})[0]
+    sessions, messages, events, facts, chunks, calls = database.fetch("status_totals", {})[0]
     registered = {pipeline.name for pipeline in pipelines}
     unserved = {pipeline.name for pipeline in pipelines if pipeline.used and not pipeline.served}
     return StatusReport(
@@ -71,10 +78,20 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
         events=events,
         facts=facts,
         chunks=chunks,
-        model_calls=calls,
-        model_tokens=tokens,
+        model_calls=_calls(json.loads(calls)),
         workers=workers,
         unserved=sorted(unserved | (used - registered)),
+    )
+
+
+def _calls(by_model: list[dict[str, Any]]) -> CallsReport:
+    costs = [item["cost_usd"] for item in by_model if item["cost_usd"] is not None]
+    return CallsReport(
+        calls=sum(item["calls"] for item in by_model),
+        input_tokens=sum(item["input_tokens"] for item in by_model),
+        output_tokens=sum(item["output_tokens"] for item in by_model),
+        cost_usd=sum(costs) if costs else None,
+        by_model=[ModelCallsReport(**item) for item in by_model],
     )
 
 
@@ -182,9 +199,12 @@ def _lines(report: StatusReport) -> list[str]:
 
 
 def _totals(report: StatusReport) -> str:
+    calls = report.model_calls
+    cost = "" if calls.cost_usd is None else f", ${calls.cost_usd:,.2f}"
     return (
         f"{report.sessions:,} sessions, {report.messages:,} messages, {report.events:,} flush events,"
-        f" {report.facts:,} facts, {report.model_calls:,} model calls ({report.model_tokens:,} tokens)"
+        f" {report.facts:,} facts, {calls.calls:,} model calls"
+        f" ({calls.input_tokens + calls.output_tokens:,} tokens{cost})"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -38,16 +39,11 @@ def print_json(report: BaseModel) -> None:
 
 
 def masked(url: str | SecretStr | None) -> str:
-    """A URL without its password, also where that stands in the query."""
+    """A URL without its password, also where that stands in the query; of several, parted by ``;``, each."""
     if url is None:
         return "none"
-    parts = urlsplit(url.get_secret_value() if isinstance(url, SecretStr) else url)
-    netloc = parts.netloc
-    credentials, at, host = netloc.rpartition("@")
-    if at and ":" in credentials:
-        netloc = f"{credentials.partition(':')[0]}:***@{host}"
-    query = "&".join(_masked_item(item) for item in parts.query.split("&"))
-    return urlunsplit(parts._replace(netloc=netloc, query=query))
+    text = url.get_secret_value() if isinstance(url, SecretStr) else url
+    return ";".join(map(_masked_url, re.split(r";(?=[\w+.-]+://)", text)))
 
 
 def program() -> str:
@@ -59,6 +55,16 @@ def program() -> str:
     if found is not None and Path(found).resolve() == called.resolve():
         return "strandline"
     return str(called.absolute())
+
+
+def _masked_url(url: str) -> str:
+    parts = urlsplit(url)
+    netloc = parts.netloc
+    credentials, at, host = netloc.rpartition("@")
+    if at and ":" in credentials:
+        netloc = f"{credentials.partition(':')[0]}:***@{host}"
+    query = "&".join(_masked_item(item) for item in parts.query.split("&"))
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 
 def _masked_item(item: str) -> str:

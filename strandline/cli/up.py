@@ -24,7 +24,8 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.settings import Settings
 
 WORKER_START_SECONDS = 120.0
-STOP_SECONDS = 15.0
+# Beyond the grace time that a worker gives its batches.
+STOP_MARGIN_SECONDS = 10.0
 
 
 @click.command("up", short_help="Run Postgres, a broker and workers in this terminal.")
@@ -106,7 +107,7 @@ def _run(screen: Console, settings: Settings, servers: Servers, database: Databa
     supervisor = Supervisor(
         [worker_command(name, servers, settings) for name in names],
         say=lambda line: _say(screen, line),
-        stop_timeout_seconds=STOP_SECONDS,
+        stop_timeout_seconds=settings.shutdown_grace_seconds + STOP_MARGIN_SECONDS,
     )
     stopping = threading.Event()
     announcement = _Announcement(screen, settings, servers, database, supervisor, stopping)

@@ -8,17 +8,21 @@ import sys
 import click
 from celery.signals import worker_ready
 
+from strandline.assembly import stage_names
 from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.options import settings_from, target_options
 from strandline.cli.targets import running_servers
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import STAGES, queue_name
+from strandline.schemas.settings import Settings
 from strandline.serving import run_worker
 
 
 @click.command("worker", short_help="Consume flush events until stopped.")
 @click.option(
-    "--queues", metavar="LIST", help=f"Stages to serve, comma-separated; default: {','.join(STAGES)}."
+    "--queues",
+    metavar="LIST",
+    help=f"Stages to serve, comma-separated; default: {','.join(STAGES)}, and every custom block.",
 )
 @click.option(
     "--concurrency", type=click.IntRange(1, 1000), help="Threads; default STRANDLINE_WORKER_CONCURRENCY."
@@ -45,9 +49,13 @@ def command(
     """Consume flush events until Ctrl-C or SIGTERM.
 
     Serves the configured database and broker, or joins what `strandline up` runs in STRANDLINE_HOME.
+
+    What is in hand when it is told to end goes on for STRANDLINE_SHUTDOWN_GRACE_SECONDS; the rest is handed
+    back to other workers, and the exit code is 0. A second signal hands back at once; the exit code is then
+    128 and the signal's number.
     """
     settings = settings_from(database_url, broker_url, schema)
-    stages = _stages(queues)
+    stages = _stages(queues, settings)
     with ends_as_interrupts(), running_servers(settings, only_looking=False) as servers:
         if servers.broker_url is None:
             raise ConfigurationError(
@@ -78,10 +86,10 @@ def _announce_when_ready(stages: tuple[str, ...]) -> None:
     worker_ready.connect(announce, weak=False)
 
 
-def _stages(queues: str | None) -> tuple[str, ...]:
+def _stages(queues: str | None, settings: Settings) -> tuple[str, ...]:
     """Stage names from ``extract,merge`` or ``strandline.extract,…``."""
     if queues is None:
-        return STAGES
+        return stage_names(settings)
     prefix = queue_name("")
     named = tuple(
         dict.fromkeys(part.strip().removeprefix(prefix) for part in queues.split(",") if part.strip())

@@ -68,12 +68,21 @@ def upgrade() -> None:
         schema=schema,
         postgresql_where=sa.text("state = 'open'"),
     )
+    op.create_index(
+        "batch_split",
+        "batch",
+        ["shard_key", "scope_key", "generation_id", "stage"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("state = 'split'"),
+    )
     op.create_table(
         "block_state",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("scope_key", sa.Uuid(), nullable=False),
         sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("through_seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("ordinal", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
         sa.Column("state", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.Column("batch_id", sa.Uuid(), nullable=False),
         sa.Column(
@@ -83,10 +92,13 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.PrimaryKeyConstraint(
-            "shard_key", "scope_key", "generation_id", "through_seq", name=op.f("block_state_pkey")
+            "shard_key", "scope_key", "generation_id", "ordinal", name=op.f("block_state_pkey")
         ),
         schema=schema,
-        comment="The state of a folding pipeline after each batch; the newest one serves",
+        comment="The state of an ordered lane after each batch, numbered; the newest one serves",
+    )
+    op.create_index(
+        "block_state_by_batch", "block_state", ["shard_key", "batch_id"], unique=True, schema=schema
     )
     op.create_table(
         "chunk",
@@ -108,6 +120,28 @@ def upgrade() -> None:
         comment="A searchable piece of conversation: its messages by range, its lexemes and its vector",
     )
     op.create_table(
+        "condensation",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("batch_id", sa.Uuid(), nullable=False),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("facts_before", sa.Integer(), nullable=False),
+        sa.Column("facts_after", sa.Integer(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('applied', 'unchanged', 'refused')", name=op.f("condensation_outcome_check")
+        ),
+        sa.PrimaryKeyConstraint("shard_key", "generation_id", "batch_id", name=op.f("condensation_pkey")),
+        schema=schema,
+        comment="Each attempt to condense an owner's facts, and what came of it",
+    )
+    op.create_table(
         "dead_letter",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("session_key", sa.Uuid(), nullable=False),
@@ -126,11 +160,12 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
+        sa.Column("dropped_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint(
             "shard_key", "session_key", "generation_id", "stage", "from_seq", name=op.f("dead_letter_pkey")
         ),
         schema=schema,
-        comment="A hole: an event that a lane went past, with the reason; its messages stay in the tail",
+        comment="A hole: an event that a lane went past, and why; it stays in the tail until it is dropped",
     )
     op.create_table(
         "due",
@@ -171,7 +206,7 @@ def upgrade() -> None:
         unique=False,
         schema=schema,
     )
-    op.create_index("due_by_ring", "due", ["ring_at"], unique=False, schema=schema)
+    op.create_index("due_by_ring", "due", ["stage", "ring_at"], unique=False, schema=schema)
     op.create_table(
         "fact",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
@@ -184,9 +219,21 @@ def upgrade() -> None:
         sa.Column("said_by", sa.Text(), nullable=True),
         sa.Column("about_date", sa.Date(), nullable=True),
         sa.Column("said_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column(
+            "valid_from",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("valid_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("live", sa.Boolean(), server_default=sa.text("true"), nullable=False),
         sa.Column("invalidated_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("invalidated_by", sa.Uuid(), nullable=True),
+        sa.Column("condensed_into", sa.Uuid(), nullable=True),
+        sa.Column("input", sa.Text(), nullable=True),
+        sa.Column("agent_id", sa.Text(), nullable=True),
+        sa.Column("team_id", sa.Text(), nullable=True),
+        sa.Column("feedback", sa.Text(), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -199,7 +246,9 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.CheckConstraint("live = (invalidated_at IS NULL)", name=op.f("fact_live_check")),
+        sa.CheckConstraint(
+            "live = (invalidated_at IS NULL AND condensed_into IS NULL)", name=op.f("fact_live_check")
+        ),
         sa.PrimaryKeyConstraint("shard_key", "generation_id", "fact_id", name=op.f("fact_pkey")),
         schema=schema,
         comment="What is known of an owner; an invalidated fact stays, with what took its place",
@@ -236,11 +285,40 @@ def upgrade() -> None:
         sa.Column("said_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("prompt_hash", sa.Text(), nullable=False),
+        sa.Column("dropped_by", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint(
             "shard_key", "generation_id", "event_id", "ordinal", name=op.f("fact_candidate_pkey")
         ),
         schema=schema,
-        comment="What extract found in one event; merge folds it into the owner's facts",
+        comment="What extract found in one event; merge folds it in, unless a person's event drops it",
+    )
+    op.create_table(
+        "fact_event",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("fact_id", sa.Uuid(), nullable=True),
+        sa.Column("payload", sa.JSON(), nullable=True),
+        sa.Column(
+            "traces",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'[]'::jsonb"),
+            nullable=False,
+        ),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "kind IN ('add', 'replace', 'delete', 'clear', 'feedback')", name=op.f("fact_event_kind_check")
+        ),
+        sa.CheckConstraint("(fact_id IS NULL) = (kind = 'clear')", name=op.f("fact_event_fact_check")),
+        sa.PrimaryKeyConstraint("shard_key", "number", name=op.f("fact_event_pkey")),
+        schema=schema,
+        comment="What people did to an owner's facts, in order; it outlives every derivation",
     )
     op.create_table(
         "fact_revision",
@@ -252,13 +330,15 @@ def upgrade() -> None:
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("fingerprint", sa.LargeBinary(), nullable=False),
         sa.Column("lexemes", sa.ARRAY(sa.Text()), nullable=False),
-        sa.Column("event_id", sa.Uuid(), nullable=False),
-        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("event_id", sa.Uuid(), nullable=True),
+        sa.Column("session_key", sa.Uuid(), nullable=True),
         sa.Column("seqs", sa.ARRAY(sa.BigInteger()), nullable=False),
-        sa.Column("extract_batch_id", sa.Uuid(), nullable=False),
-        sa.Column("merge_batch_id", sa.Uuid(), nullable=False),
-        sa.Column("model", sa.Text(), nullable=False),
-        sa.Column("prompt_hash", sa.Text(), nullable=False),
+        sa.Column("extract_batch_id", sa.Uuid(), nullable=True),
+        sa.Column("merge_batch_id", sa.Uuid(), nullable=True),
+        sa.Column("condense_batch_id", sa.Uuid(), nullable=True),
+        sa.Column("fact_event", sa.BigInteger(), nullable=True),
+        sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("prompt_hash", sa.Text(), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -266,14 +346,18 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.CheckConstraint(
-            "operation IN ('add', 'update', 'invalidate', 'duplicate')",
+            "operation IN ('add', 'update', 'invalidate', 'duplicate', 'replace', 'condense')",
             name=op.f("fact_revision_operation_check"),
+        ),
+        sa.CheckConstraint(
+            "num_nulls(event_id, session_key, extract_batch_id, merge_batch_id, model, prompt_hash) = CASE WHEN fact_event IS NULL THEN 0 ELSE 6 END AND (condense_batch_id IS NOT NULL) = (operation = 'condense')",
+            name=op.f("fact_revision_source_check"),
         ),
         sa.PrimaryKeyConstraint(
             "shard_key", "generation_id", "fact_id", "revision", name=op.f("fact_revision_pkey")
         ),
         schema=schema,
-        comment="A fact's history and provenance: which event and messages, prompt and model, did what",
+        comment="A fact's history and provenance: which messages, prompt and model, or which person, did what",
     )
     op.create_table(
         "flush_event",
@@ -309,6 +393,7 @@ def upgrade() -> None:
         sa.Column("version", sa.Text(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("entry_stage", sa.Text(), nullable=False),
+        sa.Column("entry_scope", sa.Text(), server_default="session", nullable=False),
         sa.Column(
             "config",
             postgresql.JSONB(astext_type=sa.Text()),
@@ -321,6 +406,7 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
+        sa.CheckConstraint("entry_scope IN ('session', 'owner')", name=op.f("generation_entry_scope_check")),
         sa.CheckConstraint("state IN ('serving', 'feeding', 'retired')", name=op.f("generation_state_check")),
         sa.PrimaryKeyConstraint("generation_id", name=op.f("generation_pkey")),
         schema=schema,
@@ -378,7 +464,7 @@ def upgrade() -> None:
         sa.Column("tokens", sa.Integer(), nullable=False),
         sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.Column("envelope", sa.JSON(), nullable=False),
-        sa.Column("metadata", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
+        sa.Column("metadata", postgresql.JSON(astext_type=sa.Text()), nullable=True),
         sa.Column("calls", sa.JSON(), nullable=True),
         sa.Column("answers", sa.Text(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
@@ -406,6 +492,7 @@ def upgrade() -> None:
         sa.Column("input_tokens", sa.BigInteger(), nullable=False),
         sa.Column("output_tokens", sa.BigInteger(), nullable=False),
         sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("cost_usd", sa.Numeric(), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -415,6 +502,22 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("shard_key", "call_id", name=op.f("model_call_pkey")),
         schema=schema,
         comment="The ledger of cost, without content",
+    )
+    op.create_table(
+        "popped",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("pop_id", sa.Uuid(), nullable=False),
+        sa.Column(
+            "popped_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "seq", name=op.f("popped_pkey")),
+        schema=schema,
+        comment="The numbers of messages that were taken out of the log again",
     )
     op.create_table(
         "receipt",
@@ -547,5 +650,5 @@ def upgrade() -> None:
 
     # A vector is read whole in a scan: out of line it would cost a second look-up per row (measured, 3x).
     op.execute(in_schema("ALTER TABLE strandline.chunk ALTER COLUMN embedding SET STORAGE PLAIN", schema))
-    for name in ("window_v1", "put_v1", "flush_v1", "reset_v1"):
+    for name in ("window_v1", "put_v1", "flush_v1", "unfold_v1", "reset_v1", "pop_v1", "search_v1"):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))

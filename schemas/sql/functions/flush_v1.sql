@@ -1,8 +1,8 @@
 -- flush_v1: move a session's marks by compare-and-set, record the events, and make the work due.
 --
 -- All or nothing, in one statement: the marks move only if they and the incarnation are still what the
--- plan was made from.  No row comes back when another flush, or a reset, was first.
--- Returns the lanes that now have work.
+-- plan was made from.  No row comes back when another flush, a reset, or a pop of what is planned was first.
+-- Returns the lanes that now have work: the session's, or the owner's, as the generation says.
 CREATE FUNCTION strandline.flush_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -19,22 +19,28 @@ CREATE FUNCTION strandline.flush_v1(
     p_tokens bigint[],
     p_messages integer[],
     p_version smallint
-) RETURNS TABLE (generation_id integer, stage text)
+) RETURNS TABLE (generation_id integer, stage text, scope_key uuid)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
     fed text[];
 BEGIN
+    PERFORM FROM strandline.session t
+        WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
+          AND t.incarnation = p_incarnation
+          AND t.window_from = p_old_window_from AND t.flushed_through = p_old_flushed_through
+        FOR NO KEY UPDATE;
+    -- A pop takes the newest message first, so if the last one planned is there, all of them are.
+    IF NOT FOUND OR (cardinality(p_event_ids) > 0 AND NOT EXISTS (
+        SELECT FROM strandline.message m WHERE m.shard_key = p_shard_key
+          AND m.session_key = p_session_key AND m.seq = p_flushed_through)) THEN
+        RETURN;
+    END IF;
     UPDATE strandline.session t SET
             window_from = p_window_from, flushed_through = p_flushed_through,
             window_tokens = t.window_tokens - p_tokens_out, replan_at_tokens = 0
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
-          AND t.incarnation = p_incarnation
-          AND t.window_from = p_old_window_from AND t.flushed_through = p_old_flushed_through
         RETURNING t.pipelines INTO fed;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
     INSERT INTO strandline.flush_event (
             shard_key, session_key, from_seq, through_seq, event_id, incarnation, cause,
             message_count, tokens, version)
@@ -46,18 +52,21 @@ BEGIN
             shard_key, session_key, generation_id, stage, from_seq, through_seq, scope_key, event_id,
             incarnation, tokens)
         SELECT p_shard_key, p_session_key, g.generation_id, g.entry_stage, e.from_seq, e.through_seq,
-            p_session_key, e.event_id, p_incarnation, e.tokens
+            CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END,
+            e.event_id, p_incarnation, e.tokens
         FROM unnest(p_event_ids, p_from_seqs, p_through_seqs, p_tokens)
             AS e (event_id, from_seq, through_seq, tokens)
         CROSS JOIN strandline.generation g
         WHERE g.pipeline = ANY (fed) AND g.state IN ('serving', 'feeding');
     RETURN QUERY
-        SELECT g.generation_id, g.entry_stage FROM strandline.generation g
+        SELECT g.generation_id, g.entry_stage,
+            CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END
+        FROM strandline.generation g
         WHERE g.pipeline = ANY (fed) AND g.state IN ('serving', 'feeding')
           AND cardinality(p_event_ids) > 0;
     IF NOT FOUND THEN
         -- Won, with nothing to ring: say so with one empty row.
-        RETURN QUERY SELECT NULL::integer, NULL::text;
+        RETURN QUERY SELECT NULL::integer, NULL::text, NULL::uuid;
     END IF;
 END
 $function$;

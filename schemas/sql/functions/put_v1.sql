@@ -83,7 +83,7 @@ BEGIN
             calls, answers, created_at)
         VALUES (
             p_shard_key, p_session_key, s.next_seq, s.incarnation, p_ids[1], p_roles[1], p_tokens[1],
-            p_digests[1], p_envelopes[1]::json, p_metadata[1]::jsonb, p_calls[1]::json, p_answers[1],
+            p_digests[1], p_envelopes[1]::json, p_metadata[1]::json, p_calls[1]::json, p_answers[1],
             coalesce(p_created_at[1], accepted_at));
         seqs := ARRAY[s.next_seq];
         added := 1;
@@ -121,7 +121,7 @@ BEGIN
                 shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata,
                 calls, answers, created_at)
             SELECT p_shard_key, p_session_key, f.seq, s.incarnation, f.id, f.role, f.tokens, f.digest,
-                f.envelope::json, f.metadata::jsonb, f.calls::json, f.answers,
+                f.envelope::json, f.metadata::json, f.calls::json, f.answers,
                 coalesce(f.created_at, accepted_at)
             FROM fresh f
         ), placed AS (

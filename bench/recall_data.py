@@ -1,0 +1,97 @@
+"""The conversations that recall is measured on, read from where whoever measures has put them.
+
+They may be run and measured with, and not passed on with the project, so they are not part of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LOCOMO = "LoCoMo"
+BEAM = "BEAM-100K"
+FOLDERS = {LOCOMO: "locomo", BEAM: "beam100k"}
+
+# LoCoMo names its kinds of questions by number.
+_LOCOMO_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
+
+WHERE = """\
+The conversations are not part of Strandline. Put them into one folder, and name it with --data:
+  locomo/conv-NN.jsonl             LoCoMo (github.com/snap-research/locomo, CC BY-NC 4.0), a message a line:
+                                   id, role, name, content, created_at, metadata.session
+  locomo/conv-NN.qa.json           its questions: question, category, evidence (ids of messages)
+  beam100k/N/chat.json             the 100K-token chats of BEAM (CC BY-SA 4.0), as they are published
+  beam100k/N/probing_questions.json
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, of which kind, and the ids of the messages that hold the answer."""
+
+    text: str
+    category: str
+    evidence: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One user's sessions, each a list of OpenAI messages with ids, and the questions about them."""
+
+    collection: str
+    name: str
+    sessions: Sequence[Sequence[dict[str, Any]]]
+    questions: Sequence[Question]
+
+
+def conversations(folder: Path) -> list[Conversation]:
+    """All that ``folder`` holds; empty if it holds none."""
+    return [*_locomo(folder / FOLDERS[LOCOMO]), *_beam(folder / FOLDERS[BEAM])]
+
+
+def _locomo(folder: Path) -> Iterator[Conversation]:
+    for file in sorted(folder.glob("conv-*.jsonl")):
+        sessions: dict[int, list[dict[str, Any]]] = {}
+        for line in file.read_text(encoding="utf-8").splitlines():
+            message = json.loads(line)
+            sessions.setdefault(message["metadata"]["session"], []).append(message)
+        asked = json.loads((folder / f"{file.stem}.qa.json").read_text(encoding="utf-8"))
+        questions = [
+            Question(one["question"], _LOCOMO_CATEGORIES[one["category"]], frozenset(one["evidence"]))
+            for one in asked
+            if one["evidence"]
+        ]
+        yield Conversation(LOCOMO, file.stem, list(sessions.values()), questions)
+
+
+def _beam(folder: Path) -> Iterator[Conversation]:
+    for file in sorted(folder.glob("*/chat.json"), key=lambda file: int(file.parent.name)):
+        batches = json.loads(file.read_text(encoding="utf-8"))
+        messages = [
+            {"id": str(message["id"]), "role": message["role"], "content": message["content"]}
+            for batch in batches
+            for turn in batch["turns"]
+            for message in turn
+        ]
+        asked = json.loads((file.parent / "probing_questions.json").read_text(encoding="utf-8"))
+        questions = [
+            Question(one["question"], kind.replace("_", " "), evidence)
+            for kind, several in asked.items()
+            for one in several
+            if (evidence := frozenset(_ids(one.get("source_chat_ids"))))
+        ]
+        yield Conversation(BEAM, f"beam-{file.parent.name}", [messages], questions)
+
+
+def _ids(named: object) -> Iterator[str]:
+    """The ids in BEAM's lists, or lists by role, of them."""
+    if isinstance(named, int):
+        yield str(named)
+    elif isinstance(named, dict):
+        yield from _ids(list(named.values()))
+    elif isinstance(named, list):
+        for one in named:
+            yield from _ids(one)

@@ -1,0 +1,146 @@
+"""Custom blocks: memory by code of the application's own.
+
+The code is three functions: ``initial()`` gives the state of a session (or of an owner) of which nothing is
+known, ``fold(state, messages)`` makes the next one of it in a worker, and ``render(state)`` shows it in a
+read.  The state is kept in Postgres; the object itself holds none.
+"""
+
+from __future__ import annotations
+
+import html
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, get_args
+
+from strandline.pipelines.blocks import (
+    BaseMemoryBlock,
+    CountText,
+    Material,
+    Rendered,
+    check_block_name,
+    split_content,
+)
+from strandline.pipelines.rendering import escaped
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.lanes import PIPELINE_STAGES, STAGES, Scope
+from strandline.schemas.messages import Message
+
+MAX_VERSION_CHARACTERS = 64
+
+# Names that queues of ours have already.
+_TAKEN = frozenset({*PIPELINE_STAGES, *STAGES, "default"})
+
+
+class CustomBlock(Protocol):
+    """What a custom block has to have.
+
+    May have besides: ``scope`` (``"session"``, the default, or ``"owner"``: one state for all sessions of a
+    user), ``priority`` (default 0: always kept), and ``truncate(content, tokens)``, which gives ``content``
+    made that many tokens shorter, or None to be left out whole (the default).
+
+    Attributes:
+        name: of the block, its pipeline, its queue and its section in the prompt.
+        version: to be changed with the meaning of the state.
+    """
+
+    name: str
+    version: str
+
+    def initial(self) -> Any:
+        """The state before the first message; any JSON value but null."""
+        ...
+
+    def fold(self, state: Any, messages: Sequence[Message]) -> Any:
+        """The state after the messages of one flush, all of one session, in order.
+
+        Runs in a worker, once per flush.  What it raises makes the flush a dead letter of this block.
+        """
+        ...
+
+    def render(self, state: Any) -> str | Sequence[Mapping[str, Any]] | None:
+        """What the prompt shows of a state: text, content parts, or None for nothing; escaped afterwards."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDefinition:
+    """A custom block that was checked: its code, and what it says of itself."""
+
+    name: str
+    version: str
+    scope: Scope
+    priority: int
+    code: CustomBlock
+
+    @classmethod
+    def check(cls, source: Any, *, where: str) -> BlockDefinition:
+        """Read a block from an object, or from a class that is made without arguments.
+
+        Raises:
+            ConfigurationError: something is missing or of the wrong kind; ``where`` names the object.
+        """
+        code = _made(source, where) if isinstance(source, type) else source
+        for method in ("initial", "fold", "render"):
+            if not callable(getattr(code, method, None)):
+                raise ConfigurationError(f"{where} is no memory block: it has no method {method}().")
+        name = getattr(code, "name", None)
+        check_block_name(name)
+        if name in _TAKEN:
+            raise ConfigurationError(f"{where} is called {name!r}, which is a name of Strandline's own.")
+        scope: Scope = getattr(code, "scope", "session")
+        if scope not in get_args(Scope):
+            raise ConfigurationError(f"{where}.scope is {scope!r}; it must be 'session' or 'owner'.")
+        version = _checked_version(getattr(code, "version", None), where)
+        return cls(str(name), version, scope, getattr(code, "priority", 0), code)
+
+
+@dataclass(frozen=True, init=False)
+class CustomMemoryBlock(BaseMemoryBlock):
+    """The read side of a custom block: shows its state by its own ``render``."""
+
+    definition: BlockDefinition
+
+    _keywords: ClassVar[tuple[str, ...]] = ("definition",)
+
+    def __init__(self, definition: BlockDefinition) -> None:
+        super().__init__(name=definition.name, priority=definition.priority)
+        self._set(definition=definition)
+
+    def render(self, material: Material) -> str | Rendered | None:
+        code = self.definition.code
+        state = material.states.get(self.definition.name)
+        shown = code.render(code.initial() if state is None else state)
+        return None if shown is None else split_content(shown, f"render() of block {self.name!r}")
+
+    def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
+        """``content`` as the block's own ``truncate`` shortens it, which is given it unescaped."""
+        shorten = getattr(self.definition.code, "truncate", None)
+        shorter = None if shorten is None else shorten(html.unescape(content), tokens_to_cut)
+        return escaped(shorter) if shorter else None
+
+
+def place_in(error: BaseException) -> str:
+    """The line of code that raised, without what it said."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
+
+
+def _made(source: type[Any], where: str) -> Any:
+    try:
+        return source()
+    except Exception as error:
+        raise ConfigurationError(
+            f"{where} cannot be made: {type(error).__name__} at {place_in(error)}. The class of a memory"
+            " block is called without arguments; name an instance instead if it needs some."
+        ) from error
+
+
+def _checked_version(version: object, where: str) -> str:
+    if not isinstance(version, str) or not 0 < len(version) <= MAX_VERSION_CHARACTERS:
+        raise ConfigurationError(
+            f"{where}.version is {version!r}; it must be text of at most {MAX_VERSION_CHARACTERS} characters,"
+            ' such as version = "1".'
+        )
+    return version

@@ -1,0 +1,80 @@
+"""Which blocks a memory has: what a caller names, turned into memory blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from strandline.pipelines.blocks import (
+    BaseMemoryBlock,
+    FactExtractionMemoryBlock,
+    SummaryMemoryBlock,
+    VectorMemoryBlock,
+)
+from strandline.pipelines.custom_block import BlockDefinition, CustomBlock, CustomMemoryBlock
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.lanes import FACTS, SUMMARY, VECTORS
+
+BlockSource = BaseMemoryBlock | CustomBlock | str
+Known = Callable[[], Mapping[str, BlockDefinition]]
+
+_OWN: Mapping[str, Callable[..., BaseMemoryBlock]] = {
+    FACTS: FactExtractionMemoryBlock,
+    SUMMARY: SummaryMemoryBlock,
+    VECTORS: VectorMemoryBlock,
+}
+
+
+def default_blocks() -> tuple[BaseMemoryBlock, ...]:
+    """The blocks of a ``Memory`` that names none: facts, the summary, and search."""
+    return FactExtractionMemoryBlock(), SummaryMemoryBlock(), VectorMemoryBlock()
+
+
+def declare_blocks(sources: Sequence[BlockSource] | None, known: Known = dict) -> tuple[BaseMemoryBlock, ...]:
+    """``memory_blocks`` as given by a caller: None means the default ones, a string a pipeline by name.
+
+    Args:
+        sources: memory blocks, custom blocks, or names of either.
+        known: gives the custom blocks that this process can load; asked only for a name that is no
+            pipeline of Strandline's own.
+
+    Raises:
+        ConfigurationError: something else stands among them, or two have one name.
+    """
+    if sources is None:
+        return default_blocks()
+    if isinstance(sources, (str, BaseMemoryBlock)) or not isinstance(sources, Sequence):
+        raise ConfigurationError("memory_blocks must be a list of memory blocks or names of pipelines.")
+    blocks = tuple(_block(source, known) for source in sources)
+    names = [block.name for block in blocks]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigurationError(
+            f"Two memory blocks are called {', '.join(map(repr, twice))}; give each a name= of its own."
+        )
+    return blocks
+
+
+def pipelines_of(blocks: Sequence[BaseMemoryBlock]) -> tuple[str, ...]:
+    """The pipelines that feed ``blocks``, sorted, each once."""
+    return tuple(sorted({block.pipeline for block in blocks if block.pipeline is not None}))
+
+
+def _block(source: object, known: Known) -> BaseMemoryBlock:
+    if isinstance(source, BaseMemoryBlock):
+        return source
+    if isinstance(source, str):
+        return _named(source, known)
+    if not isinstance(source, type) and callable(getattr(source, "fold", None)):
+        return CustomMemoryBlock(BlockDefinition.check(source, where=type(source).__qualname__))
+    raise ConfigurationError(
+        f"memory_blocks holds {source!r}; each must be a memory block (an instance, not its class) or the"
+        " name of a registered pipeline."
+    )
+
+
+def _named(name: str, known: Known) -> BaseMemoryBlock:
+    """A block by the name of its pipeline; one whose code is elsewhere shows its state's ``text``."""
+    if name in _OWN:
+        return _OWN[name](name=name)
+    definition = known().get(name)
+    return BaseMemoryBlock(name=name) if definition is None else CustomMemoryBlock(definition)

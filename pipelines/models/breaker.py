@@ -1,0 +1,157 @@
+"""The breaker of a provider: whether it may be asked, and whether a failure is its own or the input's.
+
+A model server that is down is down for everyone: nothing that fails meanwhile may count against the work,
+however long it lasts, and asking again for each lane would only add to the load.  One input that always
+fails must come to an end, though.  What tells the two apart is whether the provider answers others: a call
+that was answered since the failed one began, or else a probe, the least that can be asked for.
+
+Closed, calls pass.  A failure whose probe fails too opens it: nothing is asked until the next probe is
+due, after a growing, jittered wait; the first call by then probes, and closes it or waits again.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from strandline.schemas.errors import (
+    PermanentModelError,
+    ProviderDownError,
+    RateLimitError,
+    TransientModelError,
+)
+
+logger = logging.getLogger("strandline.models")
+
+# A provider that asks for more is asked again after this, by one probe.
+MAX_PAUSE_SECONDS = 60.0
+
+
+class Breaker:
+    """One per provider and process, shared by its threads.
+
+    Args:
+        name: the provider in logs.
+        probe: asks the provider for the least there is, and raises as a call does.  Without one, the first
+            call after the wait stands for it, and no failure is ever put down to the input.
+        first_wait_seconds: from the first failure to the next probe; doubles with each that fails.
+        longest_wait_seconds: between two probes, so also how long a provider that is back goes unnoticed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        probe: Callable[[], None] | None = None,
+        *,
+        first_wait_seconds: float = 1.0,
+        longest_wait_seconds: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._probe = probe
+        self._first_wait = first_wait_seconds
+        self._longest_wait = longest_wait_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._probing = threading.Lock()
+        self._failed_probes = 0
+        self._ask_at = self._answered_at = self._probed_at = float("-inf")
+
+    def wait_seconds(self) -> float:
+        """Seconds until the provider may be asked again; 0 when it may be now."""
+        with self._lock:
+            return max(0.0, self._ask_at - self._clock())
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Around one call: turns it away while the provider is down, and learns from how it ends.
+
+        Raises:
+            ProviderDownError: nothing was asked.
+            TransientModelError: of the call, with ``counts`` set where the input is to blame.
+        """
+        self._admit()
+        began = self._clock()
+        try:
+            yield
+        except RateLimitError as error:
+            self._pause(error.retry_after_seconds or 0.0)
+            raise
+        except TransientModelError as error:
+            error.counts = self._answers_others(began)
+            raise
+        except PermanentModelError:
+            self._note_answer()
+            raise
+        self._note_answer()
+
+    def _admit(self) -> None:
+        now = self._clock()
+        with self._lock:
+            waiting, is_down = self._ask_at > now, self._failed_probes > 0
+            if is_down and not waiting and self._probe is None:
+                # This call stands for the probe; the others go on waiting for what becomes of it.
+                self._ask_at = now + self._longest_wait
+                return
+        if waiting or (is_down and not self._probe_succeeds(now)):
+            raise ProviderDownError(
+                "The model server is down or asked for a pause; it will be asked again later.",
+                retry_after_seconds=self.wait_seconds(),
+            )
+
+    def _answers_others(self, since: float) -> bool:
+        with self._lock:
+            if self._answered_at > since:
+                return True
+        if self._probe is None:
+            self._note_failure()
+            return False
+        return self._probe_succeeds(self._clock())
+
+    def _probe_succeeds(self, since: float) -> bool:
+        """What the probe says; threads that come while one is under way share its result."""
+        with self._probing:
+            if self._probed_at < since:
+                self._run_probe()
+            with self._lock:
+                return self._failed_probes == 0
+
+    def _run_probe(self) -> None:
+        try:
+            if self._probe is not None:
+                self._probe()
+        except TransientModelError as error:
+            self._note_failure(error.retry_after_seconds or 0.0)
+        except PermanentModelError:
+            self._note_answer()
+        else:
+            self._note_answer()
+        self._probed_at = self._clock()
+
+    def _note_answer(self) -> None:
+        with self._lock:
+            was_down, self._failed_probes = self._failed_probes > 0, 0
+            self._answered_at = self._clock()
+            if was_down:
+                self._ask_at = self._answered_at
+        if was_down:
+            logger.info("provider answers again", extra={"action": "provider_up", "provider": self._name})
+
+    def _note_failure(self, asked_seconds: float = 0.0) -> None:
+        with self._lock:
+            self._failed_probes += 1
+            failures = self._failed_probes
+            wait = min(self._longest_wait, self._first_wait * 2.0 ** min(failures - 1, 30))
+            wait *= random.uniform(0.75, 1.0)  # noqa: S311
+            self._ask_at = self._clock() + max(wait, min(asked_seconds, MAX_PAUSE_SECONDS))
+        if failures == 1:
+            logger.warning("provider is down", extra={"action": "provider_down", "provider": self._name})
+
+    def _pause(self, asked_seconds: float) -> None:
+        until = self._clock() + min(asked_seconds, MAX_PAUSE_SECONDS)
+        with self._lock:
+            self._ask_at = max(self._ask_at, until)

@@ -1,0 +1,74 @@
+"""Models behind a breaker: what stages and reads are given where a provider can be down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from strandline.pipelines.models.breaker import Breaker
+from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task
+
+
+class ProvidedTextModel(Protocol):
+    """A text model of a provider, before it is guarded."""
+
+    @property
+    def model(self) -> str: ...
+
+    def answer(self, task: Task) -> ModelAnswer: ...
+
+
+class ProvidedEmbedder(Protocol):
+    """An embedder of a provider, before it is guarded."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def dimensions(self) -> int: ...
+
+    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer: ...
+
+
+class GuardedTextModel:
+    """A text model that is not asked while its provider is down."""
+
+    def __init__(self, model: ProvidedTextModel, breaker: Breaker) -> None:
+        self._model = model
+        self._breaker = breaker
+
+    @property
+    def model(self) -> str:
+        return self._model.model
+
+    def wait_seconds(self) -> float:
+        return self._breaker.wait_seconds()
+
+    def answer(self, task: Task) -> ModelAnswer:
+        """As the model's own; raises ProviderDownError, at once, while the provider is down."""
+        with self._breaker.guard():
+            return self._model.answer(task)
+
+
+class GuardedEmbedder:
+    """An embedder that is not asked while its provider is down."""
+
+    def __init__(self, embedder: ProvidedEmbedder, breaker: Breaker) -> None:
+        self._embedder = embedder
+        self._breaker = breaker
+
+    @property
+    def model(self) -> str:
+        return self._embedder.model
+
+    @property
+    def dimensions(self) -> int:
+        return self._embedder.dimensions
+
+    def wait_seconds(self) -> float:
+        return self._breaker.wait_seconds()
+
+    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
+        """As the embedder's own; raises ProviderDownError, at once, while the provider is down."""
+        with self._breaker.guard():
+            return self._embedder.embed(texts, timeout_seconds=timeout_seconds)

@@ -1,0 +1,66 @@
+"""The day that somebody speaks of, from what they said and when: "last Saturday", "yesterday", "3 days ago".
+
+Only what names one day is resolved; "last summer" or "in March" is left to a model.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_DAYS_PER = {"day": 1, "week": 7}
+
+_ISO_DATE = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
+_WEEKDAY = re.compile(rf"\b(last|this past|this coming|next) ({'|'.join(_WEEKDAYS)})\b")
+_AGO = re.compile(rf"\b(\d{{1,3}}|a|{'|'.join(_NUMBERS)}) (day|week)s? ago\b")
+_AHEAD = re.compile(rf"\bin (\d{{1,3}}|a|{'|'.join(_NUMBERS)}) (day|week)s?(?: time)?\b(?! of)")
+_OFFSETS = (
+    (re.compile(r"\bday before yesterday\b|前天|おととい|그저께"), -2),
+    (re.compile(r"\bday after tomorrow\b|后天|あさって|모레"), 2),
+    (re.compile(r"\b(yesterday|last night)\b|昨天|昨晚|昨日|어제"), -1),
+    (re.compile(r"\b(today|tonight|this (morning|afternoon|evening))\b|今天|今晚|今日|오늘"), 0),
+    (re.compile(r"\btomorrow\b|明天|明日|내일"), 1),
+    (re.compile(r"\blast week\b|上周|上星期|先週"), -7),
+    (re.compile(r"\bnext week\b|下周|下星期|来週"), 7),
+)
+
+
+def spoken_date(text: str, said_on: date) -> date | None:
+    """The day that ``text`` speaks of, if it names one that can be told from the day it was said on.
+
+    "Last Friday" is the latest one before that day, "next Friday" the first one after it.
+    """
+    folded = text.casefold()
+    if written := _ISO_DATE.search(folded):
+        return as_date(written.group(1))
+    if weekday := _WEEKDAY.search(folded):
+        return _weekday(weekday.group(1), _WEEKDAYS.index(weekday.group(2)), said_on)
+    for pattern, sign in ((_AGO, -1), (_AHEAD, 1)):
+        if found := pattern.search(folded):
+            return said_on + sign * timedelta(days=_count(found.group(1)) * _DAYS_PER[found.group(2)])
+    for phrase, days in _OFFSETS:
+        if phrase.search(folded):
+            return said_on + timedelta(days=days)
+    return None
+
+
+def as_date(text: str | None) -> date | None:
+    """A day from the beginning of an ISO text; None for what is none."""
+    try:
+        return date.fromisoformat((text or "")[:10])
+    except ValueError:
+        return None
+
+
+def _weekday(which: str, weekday: int, said_on: date) -> date:
+    if which in ("last", "this past"):
+        return said_on - timedelta(days=(said_on.weekday() - weekday) % 7 or 7)
+    return said_on + timedelta(days=(weekday - said_on.weekday()) % 7 or 7)
+
+
+def _count(word: str) -> int:
+    if word.isdigit():
+        return int(word)
+    return 1 if word == "a" else _NUMBERS.index(word) + 1

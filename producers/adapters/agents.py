@@ -1,0 +1,87 @@
+"""A ``Session`` of OpenAI's Agents SDK over a session's memory: what its runner calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from agents import SessionSettings, TResponseInputItem
+
+from strandline.producers.adapters.agents_items import Item, items_of, message_of
+from strandline.producers.memory import SessionMemory
+from strandline.schemas.messages import HEAD_ROLES
+
+
+class ItemSession:
+    """A session's memory as a ``Session`` of the Agents SDK.
+
+    Args:
+        memory: what is read and written.
+        bare: the same session without memory blocks, for reading its items alone.
+        session_settings: the SDK's own settings; a ``limit`` there is passed to ``get_items``.
+    """
+
+    def __init__(
+        self,
+        memory: SessionMemory,
+        bare: SessionMemory,
+        session_settings: SessionSettings | None = None,
+    ) -> None:
+        self.session_id = memory.session_id
+        self.session_settings = session_settings
+        self.memory = memory
+        self._bare = bare
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """The items for the next model call: memory as a system item, what it does not cover yet, the window.
+
+        Args:
+            limit: the latest so many items alone, without memory.  To bound a run's input leave it out:
+                the memory's ``token_limit`` does that.
+        """
+        if limit is None:
+            context = await self.memory.aget()
+            items = [item for message in context for item in items_of(message)]
+            return _typed(_without_lost_reasoning(items))
+        messages = (await self._bare.aget()).messages if limit > 0 else ()
+        return _typed([item for message in messages for item in items_of(message)][-limit:])
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Accept items in one round trip, all or none; an empty list does nothing."""
+        await self.memory.aput_messages([message_of(cast(Item, item)) for item in items])
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the newest item and return it; None if there is none.
+
+        Raises:
+            DeliveredError: it was delivered to the pipelines (an idle or manual flush); nothing was removed.
+        """
+        message = await self.memory.apop()
+        if message is None:
+            return None
+        *others, newest = items_of(message)
+        # Put by something else as one message, it is several items here: those before the newest stay.
+        await self.add_items(_typed(others))
+        return _typed([newest])[0]
+
+    async def clear_session(self) -> None:
+        """Begin the session anew; facts of its user stay (``memory.areset(derived=True)`` ends them)."""
+        await self.memory.areset()
+
+
+def _typed(items: Sequence[Item]) -> list[TResponseInputItem]:
+    return cast("list[TResponseInputItem]", list(items))
+
+
+def _without_lost_reasoning(items: Sequence[Item]) -> list[Item]:
+    """Without the ids of items whose reasoning has left the window: the provider asks for it by those ids.
+
+    That can be so only where the window begins inside a turn, before its next reasoning.
+    """
+    shown: list[Item] = []
+    inside = True
+    for item in items:
+        inside = inside and item.get("role") != "user" and item.get("type") != "reasoning"
+        lost = inside and item.get("role") not in HEAD_ROLES
+        shown.append({key: value for key, value in item.items() if key != "id"} if lost else item)
+    return shown

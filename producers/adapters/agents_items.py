@@ -1,0 +1,237 @@
+"""Items of OpenAI's Agents SDK (those of the Responses API) and our messages, mapped both ways without loss.
+
+One item is one message, so that the newest one can be popped.  Calls of every kind become tool calls and
+their outputs tool results, so that a flush keeps them together.  What has no place in a ``Message`` (ids,
+status, annotations) is kept beside it; it may change the form in which an item comes back, never what it
+says or who says it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from strandline.producers.adapters.leftovers import with_leftovers, without_leftovers
+from strandline.schemas.messages import Content, Message, Role
+
+LIBRARY = "openai_agents"
+Item = dict[str, Any]
+
+_SPEAKERS: Mapping[str, Role] = {role: role for role in get_args(Role) if role != "tool"}
+_TEXT_PARTS = frozenset({"input_text", "output_text"})
+_REASONING_TEXTS = {"summary": "summary_text", "content": "reasoning_text"}
+
+
+def message_of(item: Mapping[str, Any]) -> Message:
+    """The message that an item is stored as."""
+    for form in (_spoken, _call, _result, _reasoning):
+        message = form(item)
+        if message is not None and _item(message) == item:
+            return message
+    kind = item.get("type")
+    return Message(
+        "assistant", [{"type": kind if isinstance(kind, str) and kind else "item", "item": dict(item)}]
+    )
+
+
+def items_of(message: Message) -> list[Item]:
+    """The item that a message was stored from; of another origin, those that say the same."""
+    try:
+        item = _item(message)
+        if item is not None and message_of(item) == _said(message):
+            return [item]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass  # what is kept beside it is not ours
+    return _foreign(without_leftovers(message, LIBRARY)[0])
+
+
+def _said(message: Message) -> Message:
+    """The message as ``message_of`` makes it: without what only the log knows."""
+    return Message(
+        message.role,
+        message.content,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+        metadata=message.metadata,
+    )
+
+
+# From items.
+
+
+def _spoken(item: Mapping[str, Any]) -> Message | None:
+    role = _SPEAKERS.get(str(item.get("role")))
+    content: Any = item.get("content")
+    if item.get("type", "message") != "message" or role is None:
+        return None
+    left: dict[str, Any] = _rest(item, "role", "content")
+    if isinstance(content, str):
+        return _kept(Message(role, content), left)
+    if not _are_parts(content):
+        return None
+    if len(content) == 1 and content[0]["type"] in _TEXT_PARTS and isinstance(content[0].get("text"), str):
+        part = {key: value for key, value in content[0].items() if key != "text"}
+        return _kept(Message(role, content[0]["text"]), left, part=part)
+    return _kept(Message(role, list(content)), left, parts=True)
+
+
+def _call(item: Mapping[str, Any]) -> Message | None:
+    kind: Any = item.get("type")
+    call_id: Any = item.get("call_id")
+    if not isinstance(kind, str) or not kind.endswith("_call") or not _is_name(call_id):
+        return None
+    if kind == "function_call":
+        function = {"name": item.get("name"), "arguments": item.get("arguments")}
+        left = _rest(item, "type", "call_id", "name", "arguments")
+        return _kept(_calling(call_id, function), left)
+    arguments = json.dumps(_rest(item, "type", "call_id"), ensure_ascii=False, default=str)
+    return _kept(_calling(call_id, {"name": kind, "arguments": arguments}), {}, kind=kind)
+
+
+def _result(item: Mapping[str, Any]) -> Message | None:
+    kind, call_id, output = item.get("type"), item.get("call_id"), item.get("output")
+    if not isinstance(kind, str) or not kind.endswith("_call_output") or not _is_name(call_id):
+        return None
+    left = _rest(item, "type", "call_id", "output")
+    beside = {} if kind == "function_call_output" else {"kind": kind}
+    if isinstance(output, str) or _are_parts(output):
+        return _kept(Message("tool", output, tool_call_id=call_id), left, **beside)
+    part = {"type": kind, "output": output}
+    return _kept(Message("tool", [part], tool_call_id=call_id), left, **beside, opaque=True)
+
+
+def _reasoning(item: Mapping[str, Any]) -> Message | None:
+    """Its texts are parts of their own, since they cost tokens; the rest is one part, which does not."""
+    if item.get("type") != "reasoning":
+        return None
+    parts: list[Mapping[str, Any]] = []
+    rest = _rest(item, "type")
+    for field, kind in _REASONING_TEXTS.items():
+        texts = item.get(field)
+        if isinstance(texts, list) and texts and all(_is_text(text, kind) for text in texts):
+            parts += [{"type": "thinking", "thinking": text["text"], "of": field} for text in texts]
+            del rest[field]
+    return Message("assistant", [*parts, {"type": "reasoning", "item": rest}])
+
+
+def _calling(call_id: str, function: Mapping[str, Any]) -> Message:
+    return Message("assistant", None, tool_calls=[{"id": call_id, "type": "function", "function": function}])
+
+
+def _kept(message: Message, rest: Mapping[str, Any], **left: Any) -> Message:
+    return with_leftovers(message, LIBRARY, {**({"item": dict(rest)} if rest else {}), **left})
+
+
+# Back to items.
+
+
+def _item(message: Message) -> Item | None:
+    """The item that ``message_of`` made the message from; None if it cannot be one."""
+    plain, left = without_leftovers(message, LIBRARY)
+    rest = dict(left.get("item", {}))
+    if plain.tool_calls:
+        return _called(plain.tool_calls[0], rest, left.get("kind")) if len(plain.tool_calls) == 1 else None
+    if plain.role == "tool":
+        output = plain.content
+        if left.get("opaque"):
+            output = plain.content[0]["output"]  # type: ignore[index]  # a part, or this is not ours
+        kind = left.get("kind", "function_call_output")
+        return {**rest, "type": kind, "call_id": plain.tool_call_id, "output": output}
+    if isinstance(plain.content, str):
+        content: Any = plain.content
+        if "part" in left:
+            content = [{**left["part"], "text": content}]
+        return {**rest, "role": plain.role, "content": content}
+    if left.get("parts"):
+        return {**rest, "role": plain.role, "content": [dict(part) for part in plain.content or ()]}
+    return _opaque(plain.content)
+
+
+def _called(call: Mapping[str, Any], rest: Item, kind: str | None) -> Item:
+    function = call["function"]
+    if kind is not None:
+        return {"type": kind, "call_id": call["id"], **json.loads(function["arguments"])}
+    return {**rest, "type": "function_call", "call_id": call["id"], **function}
+
+
+def _opaque(content: Content) -> Item | None:
+    if not content or isinstance(content, str):
+        return None
+    *texts, last = content
+    if last["type"] != "reasoning":
+        return None if texts else dict(last["item"])
+    item: Item = {"type": "reasoning", **last["item"]}
+    for part in texts:
+        field = part["of"]
+        item.setdefault(field, []).append({"type": _REASONING_TEXTS[field], "text": part["thinking"]})
+    return item
+
+
+def _foreign(message: Message) -> list[Item]:
+    """A message that something else put, as items."""
+    if message.role == "tool":
+        output = message.content if isinstance(message.content, str) else message.text
+        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": output}]
+    if message.role == "assistant":
+        items: list[Item] = [{"role": "assistant", "content": message.text}] if message.text else []
+        return items + [_called_by_others(call) for call in message.tool_calls or ()]
+    content: Any = message.content
+    if content is not None and not isinstance(content, str):
+        content = [_input_part(part) for part in content]
+    return [{"role": message.role, "content": content}]
+
+
+def _called_by_others(call: Mapping[str, Any]) -> Item:
+    function = call.get("function")
+    named = function if isinstance(function, Mapping) else {}
+    arguments = named.get("arguments", "{}")
+    return {
+        "type": "function_call",
+        "call_id": call["id"],
+        "name": str(named.get("name", "")),
+        "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
+    }
+
+
+def _input_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part of OpenAI's chat API as the Responses API spells it; its own parts as they are."""
+    kind = part["type"]
+    if kind.startswith("input_") and kind != "input_audio":
+        return part
+    image, file = part.get("image_url"), part.get("file")
+    if kind == "image_url" and isinstance(image, Mapping):
+        return {"type": "input_image", "image_url": image.get("url"), "detail": image.get("detail", "auto")}
+    if kind == "file" and isinstance(file, Mapping):
+        return {"type": "input_file", **file}
+    text = part.get("text")
+    return {"type": "input_text", "text": text if isinstance(text, str) else f"[{kind}]"}
+
+
+def _rest(item: Mapping[str, Any], *taken: str) -> Item:
+    return {key: value for key, value in item.items() if key not in taken}
+
+
+def _are_parts(value: object) -> bool:
+    return (
+        isinstance(value, Sequence) and not isinstance(value, str) and all(_is_part(part) for part in value)
+    )
+
+
+def _is_part(part: object) -> bool:
+    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+        return False
+    return part["type"] != "text" or isinstance(part.get("text"), str)
+
+
+def _is_text(part: object, kind: str) -> bool:
+    return (
+        isinstance(part, Mapping)
+        and part.keys() == {"type", "text"}
+        and part["type"] == kind
+        and isinstance(part["text"], str)
+    )
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""

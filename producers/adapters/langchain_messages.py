@@ -1,0 +1,231 @@
+"""LangChain's messages and ours, mapped both ways without loss.
+
+Text, content parts, tool calls and results take their places in a ``Message``.  The rest (ids, usage,
+response metadata, artifacts, …) is kept beside it; it may change the form in which a message comes back,
+never what it says or who says it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    FunctionMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.messages.utils import message_chunk_to_message
+
+from strandline.producers.adapters.leftovers import with_leftovers, without_leftovers
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.messages import Content, Message, Role
+
+LIBRARY = "langchain"
+
+# What a call or its result goes by where the model gives no id.
+NO_ID = "no-id"
+
+_KINDS: Mapping[str, type[BaseMessage]] = {
+    "human": HumanMessage,
+    "ai": AIMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+    "function": FunctionMessage,
+    "chat": ChatMessage,
+}
+_ROLES: Mapping[str, Role] = {
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+_USUAL_KINDS: Mapping[Role, str] = {
+    "user": "human",
+    "assistant": "ai",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+}
+_SPEAKERS: Mapping[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "developer",
+}
+# Where langchain-openai notes that a system message is a developer's.
+_OPENAI_ROLE = "__openai_role__"
+
+# Kept as it was, since it is not of a form that a content part may have.
+_ODD_PART = "langchain_part"
+_IN_MESSAGE = frozenset({"content", "type", "name", "tool_calls", "tool_call_id"})
+
+
+def message_of(given: BaseMessage) -> Message:
+    """The message that one of LangChain's is stored as; a chunk as the message it is a part of.
+
+    Raises:
+        InvalidMessageError: it is no message of a conversation, or holds what JSON cannot.
+    """
+    source = message_chunk_to_message(given)
+    if _KINDS.get(source.type) is not type(source):
+        raise InvalidMessageError(
+            "message", f"{type(given).__name__} is no message of a conversation; leave it out of the history"
+        )
+    role = _role_of(source)
+    calls = [_call(call) for call in source.tool_calls] if isinstance(source, AIMessage) else []
+    call_id = getattr(source, "tool_call_id", None) or NO_ID
+    message = Message(
+        role,
+        None if calls and source.content == "" else _content(source.content),
+        name=source.name,
+        tool_calls=calls or None,
+        tool_call_id=call_id if role == "tool" else None,
+    )
+    return with_leftovers(message, LIBRARY, _leftovers(source, message))
+
+
+def langchain_message_of(message: Message) -> BaseMessage:
+    """The message that one was stored from, or, of another origin, the one that says the same."""
+    plain, left = without_leftovers(message, LIBRARY)
+    if left:
+        try:
+            restored = _restored(plain, left)
+            if message_of(restored) == _said(message):
+                return restored
+        except (AttributeError, InvalidMessageError, KeyError, TypeError, ValueError):
+            pass  # what is kept beside it is not ours
+    return _restored(plain, {"fields": {"additional_kwargs": dict(plain.extra)}} if plain.extra else {})
+
+
+def _said(message: Message) -> Message:
+    """The message as ``message_of`` makes it: without what only the log knows."""
+    return Message(
+        message.role,
+        message.content,
+        name=message.name,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+        metadata=message.metadata,
+    )
+
+
+def _restored(message: Message, left: Mapping[str, Any]) -> BaseMessage:
+    kind = left.get("kind", _USUAL_KINDS[message.role])
+    given: dict[str, Any] = dict(left.get("fields", {}))
+    given |= {"content": _given_content(message.content, left.get("texts", ()))}
+    if message.name is not None:
+        given["name"] = message.name
+    if message.role == "developer" and kind == "system":
+        given["additional_kwargs"] = {**given.get("additional_kwargs", {}), _OPENAI_ROLE: "developer"}
+    if kind == "tool":
+        given["tool_call_id"] = left.get("tool_call_id", message.tool_call_id)
+    if kind == "ai":
+        calls = [_given_call(call) for call in message.tool_calls or ()]
+        given["tool_calls"] = left.get("tool_calls", calls)
+    return _KINDS[kind](**given)
+
+
+def _leftovers(source: BaseMessage, message: Message) -> dict[str, Any]:
+    left: dict[str, Any] = {}
+    if source.type != _USUAL_KINDS[message.role]:
+        left["kind"] = source.type
+    if fields := _fields(source):
+        left["fields"] = fields
+    if not isinstance(source.content, str) and (texts := _places_of_texts(source.content)):
+        left["texts"] = texts
+    if isinstance(source, AIMessage):
+        given = [dict(call) for call in source.tool_calls]
+        if given != [_given_call(call) for call in message.tool_calls or ()]:
+            left["tool_calls"] = given
+    if isinstance(source, ToolMessage) and source.tool_call_id != message.tool_call_id:
+        left["tool_call_id"] = source.tool_call_id
+    return left
+
+
+def _fields(source: BaseMessage) -> dict[str, Any]:
+    """What it holds beyond a ``Message``, as far as that is not as usual."""
+    try:
+        fields = source.model_dump(mode="json", exclude=set(_IN_MESSAGE), exclude_defaults=True)
+    except (TypeError, ValueError) as error:
+        raise InvalidMessageError(
+            "message", f"{type(source).__name__} cannot be written as JSON: {error}"
+        ) from None
+    return fields
+
+
+def _role_of(source: BaseMessage) -> Role:
+    if isinstance(source, ChatMessage):
+        return _SPEAKERS.get(source.role, "assistant")
+    if source.type == "system" and source.additional_kwargs.get(_OPENAI_ROLE) == "developer":
+        return "developer"
+    return _ROLES[source.type]
+
+
+def _content(content: str | Sequence[str | Mapping[Any, Any]]) -> Content:
+    return content if isinstance(content, str) else [_part(part) for part in content]
+
+
+def _part(part: str | Mapping[Any, Any]) -> Mapping[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    kind = part.get("type")
+    if (
+        not isinstance(kind, str)
+        or kind == _ODD_PART
+        or (kind == "text" and not isinstance(part.get("text"), str))
+    ):
+        return {"type": _ODD_PART, "value": dict(part)}
+    return dict(part)
+
+
+def _given_content(content: Content, texts: Sequence[int]) -> str | list[str | dict[Any, Any]]:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return [_given_part(part, place in texts) for place, part in enumerate(content)]
+
+
+def _given_part(part: Mapping[str, Any], as_text: bool) -> str | dict[Any, Any]:
+    if part["type"] == _ODD_PART:
+        return dict(part["value"])
+    return str(part["text"]) if as_text else dict(part)
+
+
+def _places_of_texts(content: Sequence[object]) -> list[int]:
+    return [place for place, part in enumerate(content) if isinstance(part, str)]
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = json.dumps(call["args"], ensure_ascii=False, sort_keys=True, default=str)
+    return {
+        "id": call.get("id") or NO_ID,
+        "type": "function",
+        "function": {"name": call["name"], "arguments": arguments},
+    }
+
+
+def _given_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    named = function if isinstance(function, Mapping) else {}
+    return {
+        "name": str(named.get("name", "")),
+        "args": _arguments(named.get("arguments")),
+        "id": call.get("id"),
+        "type": "tool_call",
+    }
+
+
+def _arguments(text: object) -> dict[str, Any]:
+    if isinstance(text, Mapping):
+        return dict(text)
+    try:
+        parsed = json.loads(str(text))
+    except ValueError:
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {"arguments": text}

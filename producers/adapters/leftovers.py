@@ -1,0 +1,57 @@
+"""What a library's message says beyond a ``Message``: kept beside it, so that it comes back as it was.
+
+It goes into the message's metadata, which no model is sent.  What is too large for that goes into a content
+part of its own, which costs no tokens and holds no text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from strandline.schemas.messages import Content, Message
+
+MAX_METADATA_CHARACTERS = 4_000
+
+
+def with_leftovers(message: Message, library: str, leftovers: Mapping[str, Any]) -> Message:
+    """``message`` with what is left over of the library's own one; nothing is added where nothing is."""
+    if not leftovers:
+        return message
+    if len(json.dumps(leftovers, default=str)) <= MAX_METADATA_CHARACTERS:
+        return replace(message, metadata={**message.metadata, library: leftovers})
+    parts, form = _parts(message.content)
+    return replace(message, content=[*parts, {"type": library, library: leftovers, "content": form}])
+
+
+def without_leftovers(message: Message, library: str) -> tuple[Message, Mapping[str, Any]]:
+    """The message without what ``with_leftovers`` added, and that; empty where there is nothing."""
+    if isinstance(found := message.metadata.get(library), Mapping):
+        metadata = {key: value for key, value in message.metadata.items() if key != library}
+        return replace(message, metadata=metadata), found
+    if message.content is None or isinstance(message.content, str):
+        return message, {}
+    added = [part for part in message.content if part.get("type") == library]
+    if not added or not isinstance(added[0].get(library), Mapping):
+        return message, {}
+    parts = [part for part in message.content if part is not added[0]]
+    return replace(message, content=_content(parts, added[0].get("content"))), added[0][library]
+
+
+def _parts(content: Content) -> tuple[Sequence[Mapping[str, Any]], str]:
+    if content is None:
+        return (), "none"
+    if isinstance(content, str):
+        return ({"type": "text", "text": content},), "text"
+    return content, "parts"
+
+
+def _content(parts: list[Mapping[str, Any]], form: object) -> Content:
+    """The content as it was; where memory was inserted since, there is more of it, and it stays parts."""
+    if form == "none" and not parts:
+        return None
+    if form == "text" and len(parts) == 1:
+        return str(parts[0].get("text", ""))
+    return parts

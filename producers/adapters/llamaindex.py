@@ -1,0 +1,137 @@
+"""LlamaIndex's ``BaseMemory`` over a session's memory: what agents and chat engines call."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.memory import BaseMemory
+
+from strandline.producers.adapters.llamaindex_messages import chat_message_of, message_of, plain_of
+from strandline.producers.context import MemoryContext
+from strandline.producers.memory import SessionMemory
+from strandline.schemas.messages import HEAD_ROLES, Message
+
+
+class ChatMemory(BaseMemory):
+    """A session's memory as LlamaIndex's agents, workflows and chat engines use one.
+
+    The async methods are really async; the sync ones may be called from any thread.
+    """
+
+    # The messages of the last read into which memory was, or may have been, inserted, and their ``seq``.
+    _inserted: list[tuple[Message, int | None]] = PrivateAttr(default_factory=list)
+
+    @property
+    @abstractmethod
+    def session_memory(self) -> SessionMemory:
+        """The memory itself, for what LlamaIndex has no method for: ``flush``, ``facts``, ``pop``, …"""
+
+    def put(self, message: ChatMessage) -> None:
+        """Accept one message: one round trip to Postgres, and no model call."""
+        self.session_memory.put(message_of(message))
+
+    async def aput(self, message: ChatMessage) -> None:
+        """Async twin of ``put``."""
+        await self.session_memory.aput(message_of(message))
+
+    def put_messages(self, messages: list[ChatMessage]) -> None:
+        """Accept several messages in one round trip, all or none; an empty list does nothing."""
+        self.session_memory.put_messages([message_of(message) for message in messages])
+
+    async def aput_messages(self, messages: list[ChatMessage]) -> None:
+        """Async twin of ``put_messages``."""
+        await self.session_memory.aput_messages([message_of(message) for message in messages])
+
+    def get(self, input: str | ChatMessage | None = None, **kwargs: Any) -> list[ChatMessage]:
+        """The messages for the next model call, memory inserted, within the token limit.
+
+        Args:
+            input: what memory is searched for; default: the latest messages.
+            kwargs: ``messages`` (the same as a list), ``wait_for`` and ``timeout`` as in
+                ``Memory.get``.  Others, which engines pass to memories of their own, are ignored.
+        """
+        return self._shown(self.session_memory.get(_query(input), **_reading(kwargs)))
+
+    async def aget(self, input: str | ChatMessage | None = None, **kwargs: Any) -> list[ChatMessage]:
+        """Async twin of ``get``."""
+        return self._shown(await self.session_memory.aget(_query(input), **_reading(kwargs)))
+
+    def get_all(self) -> list[ChatMessage]:
+        """The whole history, what has left the window included."""
+        return [chat_message_of(message) for message in self.session_memory.get_all()]
+
+    async def aget_all(self) -> list[ChatMessage]:
+        """Async twin of ``get_all``."""
+        return [chat_message_of(message) for message in await self.session_memory.aget_all()]
+
+    def set(self, messages: list[ChatMessage]) -> None:
+        """Replace the history; what the last ``get`` inserted into these messages is not stored with them."""
+        given = [message_of(message) for message in messages]
+        originals = [
+            next(self.session_memory.iterate(after_seq=seq - 1, page_size=1), None)
+            for seq in self._seqs_of_inserted(given)
+        ]
+        self.session_memory.set(self._as_said(given, originals))
+
+    async def aset(self, messages: list[ChatMessage]) -> None:
+        """Async twin of ``set``."""
+        given = [message_of(message) for message in messages]
+        originals = [
+            await anext(self.session_memory.aiterate(after_seq=seq - 1, page_size=1), None)
+            for seq in self._seqs_of_inserted(given)
+        ]
+        await self.session_memory.aset(self._as_said(given, originals))
+
+    def reset(self) -> None:
+        """Begin the history anew; facts stay (``session_memory.reset(derived=True)`` ends them)."""
+        self.session_memory.reset()
+
+    async def areset(self) -> None:
+        """Async twin of ``reset``."""
+        await self.session_memory.areset()
+
+    def _shown(self, context: MemoryContext) -> list[ChatMessage]:
+        shown = [chat_message_of(message) for message in context]
+        self._inserted = [
+            (message_of(shown[place]), context[place].seq) for place in _places_of_memory(context)
+        ]
+        return shown
+
+    def _seqs_of_inserted(self, given: Sequence[Message]) -> list[int]:
+        """Which stored messages stand among ``given`` as a read showed them, memory and all."""
+        return [seq for message, seq in self._inserted if seq is not None and message in given]
+
+    def _as_said(self, given: Sequence[Message], originals: Sequence[Message | None]) -> list[Message]:
+        """``given`` without memory: what is nothing else is left out, the rest is as it was put."""
+        stored = {message.seq: plain_of(message) for message in originals if message is not None}
+        said: list[Message] = []
+        for message in given:
+            seqs = [seq for shown, seq in self._inserted if shown == message]
+            if not seqs:
+                said.append(message)
+            elif seqs[0] is not None:
+                said.append(stored.get(seqs[0], message))
+        return said
+
+
+def _places_of_memory(context: Sequence[Message]) -> list[int]:
+    """Where memory can be: a message of its own, the first of the head, or the latest of a user."""
+    own = [place for place, message in enumerate(context) if message.seq is None]
+    head = [place for place, message in enumerate(context) if message.role in HEAD_ROLES and message.seq]
+    users = [place for place, message in enumerate(context) if message.role == "user"]
+    return [*own, *head[:1], *users[-1:]]
+
+
+def _query(given: str | ChatMessage | None) -> str | Message | None:
+    return message_of(given) if isinstance(given, ChatMessage) else given
+
+
+def _reading(kwargs: dict[str, Any]) -> dict[str, Any]:
+    reading: dict[str, Any] = {key: kwargs[key] for key in ("wait_for", "timeout") if key in kwargs}
+    if (messages := kwargs.get("messages")) is not None:
+        reading["messages"] = [message_of(message) for message in messages]
+    return reading

@@ -1,0 +1,220 @@
+"""LlamaIndex's content blocks and our content parts, mapped both ways without loss.
+
+A block takes the form of OpenAI's chat API where that says all of it, so that the log reads the same for
+everybody; otherwise a form of its own, with the block's fields.  What lies in a file is stored with the
+message, since its path means nothing on another machine, and no path is ever read from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from llama_index.core.base.llms.types import (
+    AudioBlock,
+    BaseContentBlock,
+    CachePoint,
+    CitableBlock,
+    CitationBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    VideoBlock,
+)
+
+from strandline.schemas.errors import InvalidMessageError
+
+Part = Mapping[str, Any]
+MediaBlock = ImageBlock | AudioBlock | VideoBlock | DocumentBlock
+
+# The field that holds the bytes (as base64), and the one that says of what kind they are.
+_DATA = {
+    ImageBlock: ("image", "image_mimetype"),
+    AudioBlock: ("audio", "format"),
+    VideoBlock: ("video", "video_mimetype"),
+    DocumentBlock: ("data", "document_mimetype"),
+}
+_OWN: Mapping[str, type[BaseContentBlock]] = {
+    "image": ImageBlock,
+    "audio": AudioBlock,
+    "video": VideoBlock,
+    "document": DocumentBlock,
+    "cache": CachePoint,
+}
+
+
+def part_of(block: BaseContentBlock) -> dict[str, Any]:
+    """The content part that a block is stored as.
+
+    Raises:
+        InvalidMessageError: its file or stream cannot be read.
+    """
+    if isinstance(block, TextBlock):
+        return {"type": "text", "text": block.text}
+    if isinstance(block, (CitableBlock, CitationBlock)):
+        return _quoting_part(block)
+    if isinstance(block, ThinkingBlock):
+        fields = block.model_dump(exclude={"block_type", "content"}, exclude_defaults=True)
+        return {"type": "thinking", "thinking": block.content, **fields}
+    if isinstance(block, (ImageBlock, AudioBlock, VideoBlock, DocumentBlock)):
+        settled = _with_its_bytes(block)
+        common = _openai_part(settled)
+        if common is not None and block_of(common) == settled:
+            return common
+        block = settled
+    return {"type": getattr(block, "block_type", "unknown"), **_fields(block)}
+
+
+def block_of(part: Part) -> BaseContentBlock:
+    """The block that a stored part stands for, whoever stored it; text that names it where none fits."""
+    kind: Any = part.get("type")
+    try:
+        if kind in _READERS:
+            return _READERS[kind](part)
+        if kind in _OWN:
+            fields = {key: value for key, value in part.items() if key not in ("type", "path")}
+            return _OWN[kind](**_with_bytes(_OWN[kind], fields))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass  # not of the form that its type promises: shown by its name, so that the read goes on
+    text = next((part[key] for key in ("text", "refusal") if isinstance(part.get(key), str)), None)
+    return TextBlock(text=f"[{kind}]" if text is None else text)
+
+
+def _quoting_part(block: CitableBlock | CitationBlock) -> dict[str, Any]:
+    nested = [part_of(one) for one in block.nested_blocks]
+    fields = block.model_dump(exclude={"block_type", block.nested_blocks_field_name()}, exclude_none=True)
+    if len(nested) == 1 and nested[0]["type"] == "text":
+        return {"type": block.block_type, "text": nested[0]["text"], **fields}
+    texts = "\n".join(one["text"] for one in nested if one["type"] == "text")
+    return {"type": block.block_type, "text": texts, "content": nested, **fields}
+
+
+def _quoted(part: Part) -> tuple[list[Any], dict[str, Any]]:
+    fields = {key: value for key, value in part.items() if key not in ("type", "text", "content")}
+    nested = part.get("content")
+    if nested is None:
+        return [TextBlock(text=part["text"])], fields
+    return [block_of(one) for one in nested], fields
+
+
+def _citable(part: Part) -> BaseContentBlock:
+    nested, fields = _quoted(part)
+    return CitableBlock(content=nested, **fields)
+
+
+def _citation(part: Part) -> BaseContentBlock:
+    nested, fields = _quoted(part)
+    return CitationBlock(cited_content=nested[0], **fields)
+
+
+def _thinking(part: Part) -> BaseContentBlock:
+    fields = {key: value for key, value in part.items() if key not in ("type", "thinking")}
+    return ThinkingBlock(content=part.get("thinking"), **fields)
+
+
+def _image_url(part: Part) -> BaseContentBlock:
+    image = part["image_url"]
+    url, detail = (image, None) if isinstance(image, str) else (image["url"], image.get("detail"))
+    if inline := _inline(url):
+        return ImageBlock(image=inline[1], image_mimetype=inline[0], detail=detail)
+    return ImageBlock(url=url, detail=detail)
+
+
+def _input_audio(part: Part) -> BaseContentBlock:
+    audio = part["input_audio"]
+    return AudioBlock(audio=audio["data"].encode("ascii"), format=audio["format"])
+
+
+def _video_url(part: Part) -> BaseContentBlock:
+    video = part["video_url"]
+    url = video if isinstance(video, str) else video["url"]
+    if inline := _inline(url):
+        return VideoBlock(video=inline[1], video_mimetype=inline[0])
+    return VideoBlock(url=url)
+
+
+def _file(part: Part) -> BaseContentBlock:
+    inline = _inline(part["file"]["file_data"])
+    if inline is None:
+        raise ValueError("a file is stored as a data: URL")
+    return DocumentBlock(data=inline[1], document_mimetype=inline[0], title=part["file"].get("filename"))
+
+
+_READERS: Mapping[str, Callable[[Part], BaseContentBlock]] = {
+    "text": lambda part: TextBlock(text=part["text"]),
+    "thinking": _thinking,
+    "citable": _citable,
+    "citation": _citation,
+    "image_url": _image_url,
+    "input_audio": _input_audio,
+    "video_url": _video_url,
+    "file": _file,
+}
+
+
+def _openai_part(block: MediaBlock) -> dict[str, Any] | None:
+    """The part as OpenAI's chat API spells it; None where that has no place for what the block holds."""
+    data_field, kind_field = _DATA[type(block)]
+    data, kind = getattr(block, data_field), getattr(block, kind_field)
+    url = f"data:{kind};base64,{data.decode('ascii')}" if data and kind else str(block.url or "")
+    if isinstance(block, ImageBlock) and url:
+        detail = {} if block.detail is None else {"detail": block.detail}
+        return {"type": "image_url", "image_url": {"url": url, **detail}}
+    if isinstance(block, VideoBlock) and url:
+        return {"type": "video_url", "video_url": {"url": url}}
+    if isinstance(block, AudioBlock) and data and kind:
+        return {"type": "input_audio", "input_audio": {"data": data.decode("ascii"), "format": kind}}
+    if isinstance(block, DocumentBlock) and data and kind:
+        return {"type": "file", "file": {"filename": block.title, "file_data": url}}
+    return None
+
+
+def _with_its_bytes(block: MediaBlock) -> MediaBlock:
+    """The block with what its path or stream holds as its data; the caller's own block stays as it is."""
+    data_field, _kind = _DATA[type(block)]
+    data = getattr(block, data_field)
+    if isinstance(data, bytes) or (data is None and block.path is None):
+        return block
+    try:
+        if data is None:
+            read = Path(str(block.path)).read_bytes()
+        else:
+            data.seek(0)
+            read = data.read()
+    except (OSError, ValueError) as error:
+        raise InvalidMessageError(
+            "message.blocks", f"{type(block).__name__} cannot be read: {error}; give its bytes or a URL"
+        ) from None
+    fields: dict[str, Any] = block.model_dump(exclude={"block_type", "path", data_field})
+    fields[data_field] = read
+    return type(block)(**fields)
+
+
+def _fields(block: BaseContentBlock) -> dict[str, Any]:
+    """A block's own fields as JSON holds them: base64 as text, URLs as text."""
+    plain: dict[str, Any] = {}
+    for key, value in block.model_dump(exclude={"block_type", "path"}, exclude_none=True).items():
+        if isinstance(value, bytes):
+            plain[key] = value.decode("ascii")
+        else:
+            plain[key] = str(value) if key == "url" else value
+    return plain
+
+
+def _with_bytes(kind: type[BaseContentBlock], fields: dict[str, Any]) -> dict[str, Any]:
+    data_field = next((names[0] for owner, names in _DATA.items() if owner is kind), None)
+    if data_field is None or data_field not in fields:
+        return fields
+    return {**fields, data_field: fields[data_field].encode("ascii")}
+
+
+def _inline(url: object) -> tuple[str, bytes] | None:
+    """Media type and base64 of a ``data:`` URL; None for another one."""
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return None
+    head, comma, data = url.partition(";base64,")
+    if not comma:
+        return None
+    return head.removeprefix("data:"), data.encode("ascii")

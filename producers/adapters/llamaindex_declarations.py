@@ -1,0 +1,116 @@
+"""Memory blocks as LlamaIndex code declares them, as ours; and ours as a context may carry them.
+
+LlamaIndex's blocks hold live objects (a model, a vector store).  Here models run in the workers, so those
+are not taken over; what a block shows, how much of it and with which priority, is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from llama_index.core.base.llms.types import TextBlock
+from llama_index.core.memory import FactExtractionMemoryBlock as TheirFacts
+from llama_index.core.memory import StaticMemoryBlock as TheirStatic
+from llama_index.core.memory import VectorMemoryBlock as TheirVectors
+from llama_index.core.memory.memory import BaseMemoryBlock as TheirBlock
+from llama_index.core.postprocessor import SimilarityPostprocessor
+
+from strandline.pipelines.blocks import (
+    BaseMemoryBlock,
+    FactExtractionMemoryBlock,
+    StaticMemoryBlock,
+    SummaryMemoryBlock,
+    VectorMemoryBlock,
+)
+from strandline.producers.adapters.llamaindex_blocks import part_of
+from strandline.schemas.errors import ConfigurationError
+
+# Blocks that say nothing but names and numbers.
+_CARRIED: Mapping[str, type[BaseMemoryBlock]] = {
+    "block": BaseMemoryBlock,
+    "facts": FactExtractionMemoryBlock,
+    "summary": SummaryMemoryBlock,
+    "vectors": VectorMemoryBlock,
+}
+_JSON = (str, int, float, bool, type(None))
+
+
+def own_block(block: object) -> Any:
+    """One of LlamaIndex's blocks as the block of ours that shows the same; anything else as it is.
+
+    Raises:
+        ConfigurationError: it runs code of its own, which a worker would have to run here.
+    """
+    if not isinstance(block, TheirBlock):
+        return block
+    if isinstance(block, TheirStatic):
+        return StaticMemoryBlock(name=block.name, priority=block.priority, static_content=_static(block))
+    if isinstance(block, TheirFacts):
+        return FactExtractionMemoryBlock(name=block.name, priority=block.priority, max_facts=block.max_facts)
+    if isinstance(block, TheirVectors):
+        return VectorMemoryBlock(
+            name=block.name,
+            priority=block.priority,
+            similarity_top_k=block.similarity_top_k,
+            retrieval_context_window=block.retrieval_context_window,
+            similarity_cutoff=_cutoff(block),
+        )
+    raise ConfigurationError(
+        f"The memory block {block.name!r} ({type(block).__name__}) runs in the agent's process; here blocks"
+        " are fed by workers. Leave it out, or register a custom block there and name it in memory_blocks."
+    )
+
+
+def carried_blocks(blocks: Sequence[BaseMemoryBlock]) -> list[dict[str, Any]] | None:
+    """The declarations of ``blocks`` as JSON; None where one holds content or code, which no context gets."""
+    carried = []
+    for block in blocks:
+        kind = next((name for name, one in _CARRIED.items() if one is type(block)), None)
+        declared = {one.name: getattr(block, one.name) for one in fields(block)}
+        if kind is None or not all(isinstance(value, _JSON) for value in declared.values()):
+            return None
+        if kind != "block":
+            del declared["pipeline"]
+        carried.append({"kind": kind, **declared})
+    return carried
+
+
+def restored_blocks(carried: Sequence[Mapping[str, Any]]) -> list[BaseMemoryBlock]:
+    """The blocks that ``carried_blocks`` declared.
+
+    Raises:
+        ConfigurationError: a declaration names no block of ours, or does not fit it.
+    """
+    blocks = []
+    for one in carried:
+        declared = dict(one)
+        kind = declared.pop("kind", None)
+        if kind not in _CARRIED:
+            raise ConfigurationError(
+                f"The context names a memory block of kind {kind!r}, which there is not."
+            )
+        blocks.append(_CARRIED[kind](**declared))
+    return blocks
+
+
+def _static(block: TheirStatic) -> Any:
+    content = block.static_content
+    if isinstance(content, str):
+        return content
+    if all(isinstance(one, TextBlock) for one in content):
+        return "\n".join(one.text for one in content if isinstance(one, TextBlock))
+    return [part_of(one) for one in content]
+
+
+def _cutoff(block: TheirVectors) -> float:
+    cutoff = 0.0
+    for postprocessor in block.node_postprocessors:
+        if not isinstance(postprocessor, SimilarityPostprocessor):
+            raise ConfigurationError(
+                f"The memory block {block.name!r} has a {type(postprocessor).__name__}; of LlamaIndex's"
+                " postprocessors only SimilarityPostprocessor can be taken over."
+            )
+        cutoff = max(cutoff, postprocessor.similarity_cutoff or 0.0)
+    return cutoff

@@ -1,0 +1,46 @@
+"""Calling a block's own code in a read, which it can neither fail nor keep waiting."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from strandline.pipelines.blocks import BaseMemoryBlock, Rendered
+from strandline.pipelines.custom_block import CustomMemoryBlock
+from strandline.producers.context import Omission
+from strandline.producers.time_limit import TimeLimitError, call_within
+
+logger = logging.getLogger("strandline.producers")
+
+# As long as the embedding of a query may take by default.
+BLOCK_SECONDS = 0.5
+
+
+def is_foreign(block: BaseMemoryBlock) -> bool:
+    """Whether showing the block runs code that is not Strandline's."""
+    return isinstance(block, CustomMemoryBlock) or not type(block).__module__.startswith("strandline.")
+
+
+def attempt(
+    what: str, block: BaseMemoryBlock, call: Callable[[], object]
+) -> tuple[str | Rendered | None, Omission | None]:
+    """Call a block's own code: what it shows, or None with what went wrong.
+
+    A block may be anybody's code, and one that fails must not fail the read.  So this is the one place
+    that catches everything; the error's message is not logged, since it may hold what was said.
+    """
+    try:
+        result = call_within(BLOCK_SECONDS, call) if is_foreign(block) else call()
+    except TimeLimitError:
+        problem = f"took longer than {BLOCK_SECONDS} s"
+    except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
+        problem = f"raised {type(error).__name__}"
+    else:
+        if result is None or isinstance(result, (str, Rendered)):
+            return result, None
+        problem = f"returned {type(result).__name__} instead of text"
+    logger.warning(
+        "memory block failed",
+        extra={"action": "block_failed", "block": block.name, "reason": f"{what} {problem}"},
+    )
+    return None, Omission("block_failed", block.name, f"Its {what}() {problem}; the block is left out.")

@@ -1,0 +1,58 @@
+"""Carrying operations out with a process's resources: sync and async, alone or in a caller's transaction."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import psycopg
+
+from strandline.producers.resources import Resources
+from strandline.schemas.async_database import AsyncTransaction
+from strandline.schemas.database import Transaction
+from strandline.schemas.joining import driver_connection
+from strandline.schemas.operations import Operation
+
+T = TypeVar("T")
+
+
+class Carrier:
+    """Carries operations out; safe to share between threads and tasks.
+
+    ``connection`` is the caller's, inside a transaction that the caller ends.  ``atomic`` operations run in
+    one transaction, others each statement in its own.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    def run(self, operation: Operation[T], connection: object | None = None, *, atomic: bool = False) -> T:
+        """Carry an operation out in this thread.
+
+        Raises:
+            ConfigurationError: ``connection`` holds no synchronous psycopg connection.
+        """
+        if connection is not None:
+            joined = driver_connection(connection, psycopg.Connection)
+            return Transaction(joined, self._schema).run(operation)
+        database = self._resources.database()
+        if not atomic:
+            return database.run(operation)
+        with database.transaction() as transaction:
+            return transaction.run(operation)
+
+    async def arun(
+        self, operation: Operation[T], connection: object | None = None, *, atomic: bool = False
+    ) -> T:
+        """Async twin of ``run``."""
+        if connection is not None:
+            joined = driver_connection(connection, psycopg.AsyncConnection)
+            return await AsyncTransaction(joined, self._schema).run(operation)
+        database = await self._resources.async_database()
+        if not atomic:
+            return await database.run(operation)
+        async with database.transaction() as transaction:
+            return await transaction.run(operation)
+
+    @property
+    def _schema(self) -> str:
+        return self._resources.settings.database_schema

@@ -1,0 +1,247 @@
+"""Edits: what people do to facts, checked, recorded and applied in one transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
+from uuid import UUID, uuid4
+
+from strandline.pipelines.fact_events import (
+    Derivation,
+    FactEvent,
+    FactEventKind,
+    apply_fact_event,
+    fact_like,
+    hold_facts,
+    traces_of,
+)
+from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
+from strandline.pipelines.tombstones import Trace, write_traces
+from strandline.schemas.errors import InvalidMessageError, UnknownPipelineError
+from strandline.schemas.identity import check_name
+from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.text import check_text
+
+MAX_INPUT_CHARACTERS = 8_000
+MAX_FEEDBACK_CHARACTERS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A fact as a person gives it; ``topics`` None keeps those that the fact has."""
+
+    text: str
+    topics: tuple[str, ...] | None = None
+    about_date: date | None = None
+    input: str | None = None
+    agent_id: str | None = None
+    team_id: str | None = None
+
+    @classmethod
+    def check(
+        cls,
+        text: object,
+        *,
+        topics: Sequence[str] | None = None,
+        about_date: date | None = None,
+        input: str | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+    ) -> Wording:
+        """Check what a caller gives.
+
+        Raises:
+            InvalidMessageError: naming the argument that cannot be stored, and why.
+        """
+        return cls(
+            text=_checked_text("text", text, MAX_FACT_CHARACTERS),
+            topics=None if topics is None else checked_topics(topics),
+            about_date=_checked_date(about_date),
+            input=None if input is None else _checked_text("input", input, MAX_INPUT_CHARACTERS),
+            agent_id=None if agent_id is None else check_name("agent_id", agent_id),
+            team_id=None if team_id is None else check_name("team_id", team_id),
+        )
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """As the event keeps it."""
+        given = asdict(self) | {"about_date": self.about_date.isoformat() if self.about_date else None}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def add_fact(shard_key: UUID, wording: Wording, actor: str | None) -> Operation[UUID]:
+    """Add a fact; gives its id, or that of the one that says the same already.
+
+    Raises:
+        UnknownPipelineError: no worker has registered facts in this database.
+    """
+    derivations, serving = yield from _held(shard_key)
+    like = yield from fact_like(serving, wording.text)
+    fact_id = uuid4() if like is None else like
+    event = yield from _recorded(shard_key, "add", fact_id, payload=wording.payload, actor=actor)
+    yield from _applied(derivations, event)
+    return fact_id
+
+
+def replace_fact(
+    shard_key: UUID, fact_id: UUID, wording: Wording, actor: str | None
+) -> Operation[UUID | None]:
+    """Give a live fact other words; gives the id it has then, or None if there is no such fact."""
+    derivations, serving = yield from _held(shard_key)
+    rows: list[Row] = yield Fetch("find_fact", serving.keys | {"fact_id": fact_id})
+    if not rows or not rows[0][2]:
+        return None
+    _fact_id, _text, _live, created_at, valid_from, topics, about_date, _worded_by = rows[0]
+    kept = {
+        "created_at": created_at.isoformat(),
+        "valid_from": valid_from.isoformat(),
+        "topics": topics,
+        "about_date": about_date.isoformat() if about_date else None,
+    }
+    event = yield from _recorded(
+        shard_key,
+        "replace",
+        fact_id,
+        payload=kept | wording.payload,
+        traces=(yield from _traces(serving, fact_id)),
+        actor=actor,
+    )
+    like = yield from fact_like(serving, wording.text)
+    yield from _applied(derivations, event)
+    return like if like is not None else fact_id
+
+
+def delete_fact(shard_key: UUID, fact_id: UUID, actor: str | None) -> Operation[bool]:
+    """Take a fact away for good; False if there is no such fact."""
+    derivations, serving = yield from _held(shard_key)
+    if not (yield Fetch("find_fact", serving.keys | {"fact_id": fact_id})):
+        return False
+    traces = yield from _traces(serving, fact_id)
+    event = yield from _recorded(shard_key, "delete", fact_id, traces=traces, actor=actor)
+    gone = yield from _applied(derivations, event)
+    yield Fetch(
+        "blank_fact_events",
+        {
+            "shard_key": shard_key,
+            "number": event.number,
+            "fact_ids": [row[0] for row in gone],
+            "numbers": sorted({number for row in gone for number in row[2]}),
+        },
+    )
+    return True
+
+
+def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
+    """Take all of an owner's facts away for good; gives how many of them were live."""
+    derivations, serving = yield from _held(shard_key)
+    event = yield from _recorded(shard_key, "clear", None, actor=actor)
+    cleared = 0
+    for derivation in derivations:
+        gone = yield from apply_fact_event(derivation, event)
+        cleared += sum(row[1] for row in gone) if derivation == serving else 0
+    everything = {"shard_key": shard_key, "number": event.number, "fact_ids": None, "numbers": []}
+    yield Fetch("blank_fact_events", everything)
+    return cleared
+
+
+def judge_fact(
+    shard_key: UUID, fact_id: UUID, feedback: str | None, actor: str | None
+) -> Operation[UUID | None]:
+    """Note what people think of a fact; gives its id, or None if there is no such fact."""
+    derivations, serving = yield from _held(shard_key)
+    if not (yield Fetch("find_fact", serving.keys | {"fact_id": fact_id})):
+        return None
+    event = yield from _recorded(
+        shard_key,
+        "feedback",
+        fact_id,
+        payload={"feedback": feedback},
+        traces=(yield from _traces(serving, fact_id)),
+        actor=actor,
+    )
+    yield from _applied(derivations, event)
+    return fact_id
+
+
+def checked_feedback(feedback: object) -> str | None:
+    """Feedback as it is stored; None takes it back."""
+    return None if feedback is None else _checked_text("feedback", feedback, MAX_FEEDBACK_CHARACTERS)
+
+
+def checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
+    """Topics in the form that extraction gives them: lower case, each once.
+
+    Raises:
+        InvalidMessageError: one is empty or too long, or there are too many.
+    """
+    if isinstance(topics, str) or len(topics) > MAX_TOPICS:
+        raise InvalidMessageError("topics", f"must be a list of at most {MAX_TOPICS} short texts")
+    cleaned = (_checked_text("topics", topic, MAX_TOPIC_CHARACTERS).casefold() for topic in topics)
+    return tuple(dict.fromkeys(cleaned))
+
+
+def _held(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation]]:
+    derivations, serving = yield from hold_facts(shard_key)
+    if serving is None:
+        raise UnknownPipelineError(
+            "No worker has registered the pipeline 'facts' in this database, so there is nowhere to keep"
+            " facts; start a worker once."
+        )
+    return derivations, serving
+
+
+def _traces(derivation: Derivation, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
+    return (yield from traces_of(derivation, [fact_id])).get(fact_id, ())
+
+
+def _recorded(
+    shard_key: UUID,
+    kind: FactEventKind,
+    fact_id: UUID | None,
+    *,
+    payload: Mapping[str, Any] | None = None,
+    traces: tuple[Trace, ...] = (),
+    actor: str | None,
+) -> Operation[FactEvent]:
+    rows: list[Row] = yield Fetch(
+        "record_fact_event",
+        {
+            "shard_key": shard_key,
+            "kind": kind,
+            "fact_id": fact_id,
+            "payload": None if payload is None else json.dumps(payload),
+            "traces": write_traces(traces),
+            "actor": None if actor is None else check_name("actor", actor),
+        },
+        repeatable=False,
+    )
+    number, at = rows[0]
+    return FactEvent(number, kind, fact_id, payload, traces, at)
+
+
+def _applied(derivations: Sequence[Derivation], event: FactEvent) -> Operation[list[Row]]:
+    gone: list[Row] = []
+    for derivation in derivations:
+        gone += yield from apply_fact_event(derivation, event)
+    return gone
+
+
+def _checked_text(field: str, value: object, limit: int) -> str:
+    if not isinstance(value, str):
+        raise InvalidMessageError(field, f"must be text, not {type(value).__name__}")
+    check_text(field, value)
+    text = value.strip()
+    if not text:
+        raise InvalidMessageError(field, "is empty; give at least a word")
+    if len(text) > limit:
+        raise InvalidMessageError(field, f"is longer than {limit} characters; make it shorter")
+    return text
+
+
+def _checked_date(value: object) -> date | None:
+    if value is not None and not isinstance(value, date):
+        raise InvalidMessageError("about_date", f"must be a date, not {type(value).__name__}")
+    return value

@@ -1,0 +1,266 @@
+"""Facts as people see them: one, or a page of them, with where each came from."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from strandline.producers.facts_editing import checked_topics
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.identity import Owner, check_name
+from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.text import check_text
+
+Sort = Literal["newest", "oldest", "updated"]
+
+MAX_LIMIT = 1_000
+# A substring is looked for in this many facts of an owner at most.
+MAX_SCANNED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class FactRevision:
+    """One thing that was done to a fact, and its provenance.
+
+    ``operation`` is ``add``, ``update``, ``invalidate``, ``duplicate`` (said again), ``replace`` (corrected
+    by a person) or ``condense``.  What was derived names its messages (``message_ids``, ``seqs``), the flush
+    that delivered them (``event_id``), model and prompt; what a person did, the person's event
+    (``fact_event``) and the ``actor``, if one was given.
+    """
+
+    operation: str
+    text: str
+    event_id: UUID | None
+    message_ids: tuple[str, ...]
+    seqs: tuple[int, ...]
+    model: str | None
+    prompt_hash: str | None
+    fact_event: int | None
+    actor: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something known of an owner.
+
+    Attributes:
+        said_by: who said it: a name, or a role.
+        about_date: the day it speaks of, where that is one day.
+        said_at: when it was last said; ``valid_from`` when first.
+        valid_until: when something was said that ended it; ``invalidated_by`` is that fact, and
+            ``invalidated_at`` the moment at which this was found out.
+        condensed_into: the fact that says this and more since then.
+        input, agent_id, team_id: as given by who added it.
+        feedback: what people think of it.
+        created_at: when it was written first; an edit changes ``updated_at`` alone.
+    """
+
+    fact_id: UUID
+    text: str
+    topics: tuple[str, ...]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    valid_from: datetime
+    valid_until: datetime | None
+    invalidated_at: datetime | None
+    invalidated_by: UUID | None
+    condensed_into: UUID | None
+    input: str | None
+    agent_id: str | None
+    team_id: str | None
+    feedback: str | None
+    created_at: datetime
+    updated_at: datetime
+    namespace: str
+    user_id: str | None
+    revisions: tuple[FactRevision, ...]
+
+    @property
+    def is_live(self) -> bool:
+        return self.invalidated_at is None and self.condensed_into is None
+
+    @property
+    def message_ids(self) -> tuple[str, ...]:
+        """All messages that this fact comes from, in the order in which they were taken in."""
+        return tuple(dict.fromkeys(i for revision in self.revisions for i in revision.message_ids))
+
+
+class FactPage(list[Fact]):
+    """Some facts in order, and in ``total`` how many there are in all."""
+
+    def __init__(self, facts: Sequence[Fact], total: int) -> None:
+        super().__init__(facts)
+        self.total = total
+
+
+@dataclass(frozen=True, slots=True)
+class FactFilter:
+    """Which facts are meant: live ones of any of these topics, and of this agent and team."""
+
+    topics: tuple[str, ...] | None = None
+    agent_id: str | None = None
+    team_id: str | None = None
+    with_invalidated: bool = False
+
+    @classmethod
+    def check(
+        cls,
+        topics: Sequence[str] | None,
+        agent_id: str | None,
+        team_id: str | None,
+        with_invalidated: bool = False,
+    ) -> FactFilter:
+        """Check what a caller gives.
+
+        Raises:
+            InvalidMessageError: naming the argument.
+        """
+        return cls(
+            topics=None if topics is None else checked_topics(topics),
+            agent_id=None if agent_id is None else check_name("agent_id", agent_id),
+            team_id=None if team_id is None else check_name("team_id", team_id),
+            with_invalidated=with_invalidated,
+        )
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {
+            "topics": None if self.topics is None else list(self.topics),
+            "agent_id": self.agent_id,
+            "team_id": self.team_id,
+            "with_invalidated": self.with_invalidated,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """Which part of the facts: by number, in an order, and with a substring."""
+
+    limit: int
+    offset: int = 0
+    sort: Sort = "newest"
+    contains: str | None = None
+
+    @classmethod
+    def check(
+        cls, limit: int, offset: int = 0, sort: Sort = "newest", contains: str | None = None
+    ) -> PageRequest:
+        """Check what a caller gives.
+
+        Raises:
+            InvalidMessageError: naming the argument.
+        """
+        if sort not in ("newest", "oldest", "updated"):
+            raise InvalidMessageError("sort", "must be 'newest', 'oldest' or 'updated'")
+        if contains is not None:
+            check_text("contains", contains)
+        return cls(_count("limit", limit, MAX_LIMIT), _count("offset", offset, None), sort, contains)
+
+
+def list_facts(
+    owner: Owner, page: PageRequest, wanted: FactFilter, fact_ids: Sequence[UUID] | None = None
+) -> Operation[FactPage]:
+    """A page of the facts that are meant, and how many there are in all."""
+    if page.contains:
+        fact_ids = yield from _containing(owner, page.contains, wanted)
+        page = replace(page, contains=None)
+    rows: list[Row] = yield Fetch(
+        "list_facts",
+        wanted.params
+        | {
+            "shard_key": owner.shard_key,
+            "fact_ids": None if fact_ids is None else list(fact_ids),
+            "limit": page.limit,
+            "offset": page.offset,
+            "sort": page.sort,
+        },
+    )
+    return FactPage([_fact(row[1:], owner) for row in rows if row[1] is not None], rows[0][0])
+
+
+def get_fact(owner: Owner, fact_id: UUID | str) -> Operation[Fact | None]:
+    """One fact of this owner, ended ones too; None if there is none of this id."""
+    wanted = as_fact_id(fact_id)
+    if wanted is None:
+        return None
+    page = yield from list_facts(owner, PageRequest(1), FactFilter(with_invalidated=True), [wanted])
+    return page[0] if page else None
+
+
+def as_fact_id(fact_id: UUID | str) -> UUID | None:
+    """An id as a UUID; None for what can be none."""
+    if isinstance(fact_id, UUID):
+        return fact_id
+    try:
+        return UUID(fact_id)
+    except (ValueError, AttributeError, TypeError):
+        return None
+
+
+def checked_limit(limit: int) -> int:
+    """How many to give at most.
+
+    Raises:
+        InvalidMessageError: it is below 0 or above 1,000.
+    """
+    return _count("limit", limit, MAX_LIMIT)
+
+
+def _containing(owner: Owner, contains: str, wanted: FactFilter) -> Operation[list[UUID]]:
+    """Looked for here and not by SQL, which does not read content."""
+    rows: list[Row] = yield Fetch(
+        "fact_texts",
+        {"shard_key": owner.shard_key, "with_invalidated": wanted.with_invalidated, "limit": MAX_SCANNED},
+    )
+    needle = _folded(contains)
+    return [fact_id for fact_id, text in rows if needle in _folded(text)]
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _count(field: str, value: object, most: int | None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidMessageError(field, "must be a whole number, 0 or above")
+    if most is not None and value > most:
+        raise InvalidMessageError(field, f"is above {most:,}; ask for fewer, page by page")
+    return value
+
+
+def _fact(row: Row, owner: Owner) -> Fact:
+    *columns, revisions = row
+    names = (
+        "fact_id", "text", "topics", "said_by", "about_date", "said_at", "valid_from", "valid_until",
+        "invalidated_at", "invalidated_by", "condensed_into", "input", "agent_id", "team_id", "feedback",
+        "created_at", "updated_at",
+    )  # fmt: skip
+    values = dict(zip(names, columns, strict=True))
+    return Fact(
+        **values | {"topics": tuple(values["topics"])},
+        namespace=owner.namespace,
+        user_id=owner.user_id,
+        revisions=tuple(_revision(item) for item in json.loads(revisions or "[]")),
+    )
+
+
+def _revision(item: Mapping[str, Any]) -> FactRevision:
+    return FactRevision(
+        operation=item["operation"],
+        text=item["text"],
+        event_id=None if item["event_id"] is None else UUID(item["event_id"]),
+        message_ids=tuple(item["message_ids"] or ()),
+        seqs=tuple(item["seqs"] or ()),
+        model=item["model"],
+        prompt_hash=item["prompt_hash"],
+        fact_event=item["fact_event"],
+        actor=item["actor"],
+        created_at=datetime.fromisoformat(item["created_at"]),
+    )

@@ -1,0 +1,149 @@
+"""Publishing hints: a connection to the broker, on which every wait is bounded.
+
+Waiting for RabbitMQ's confirms tells whether the broker takes hints at all: one that is blocked by an alarm,
+or hangs, reads nothing and says nothing.  They are waited for per batch, not per hint: one round trip, and
+one write to the broker's disk, for many.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+from uuid import uuid4
+
+from celery import Celery
+from kombu import Connection, Producer
+
+from strandline.schemas.broker import (
+    EXPIRY_SECONDS,
+    HEARTBEAT_SECONDS,
+    broker_kind,
+    celery_settings,
+    hint_properties,
+)
+from strandline.schemas.lanes import Lane, queue_name
+from strandline.schemas.settings import Settings
+
+# The longest wait for an answer of RabbitMQ.
+ANSWER_SECONDS = 3.0
+
+# So many hints may be on their way, not yet confirmed.
+MAX_UNCONFIRMED = 500
+
+
+class HintPublisher:
+    """Publishes for one thread, on a connection that is opened with the first hint.
+
+    A queue that no worker has declared yet takes nothing on RabbitMQ, and the hint is gone; the sweep of
+    the worker that declares it rings again.
+    """
+
+    def __init__(self, settings: Settings, broker_url: str) -> None:
+        self._app = Celery("strandline-doorbell", broker=broker_url, set_as_current=False)
+        self._app.conf.update(celery_settings(settings, broker_url))
+        self._properties = hint_properties(broker_url)
+        self._confirmed = broker_kind(broker_url) == "rabbitmq"
+        self._hosts = len(broker_url.split(";"))
+        self._connection: Connection | None = None
+        self._confirms: _Confirms | None = None
+
+    def publish(self, lanes: Iterable[Lane]) -> None:
+        """Publish one hint per lane, and wait until the broker has them.
+
+        Raises:
+            Exception: whatever the transport raises; some hints may have passed, and the connection is gone.
+        """
+        try:
+            connection = self._connection or self._connect()
+            waiting = iter(lanes)
+            while batch := list(islice(waiting, MAX_UNCONFIRMED)):
+                self._send(connection, batch)
+                if self._confirms is not None:
+                    self._confirms.wait(connection)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def close(self) -> None:
+        """Take leave of the broker, if it listens; the next hint opens another connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.release()
+
+    def _connect(self) -> Connection:
+        # A connection of the thread's own: Celery's pools are kept by URL, also across a fork.
+        connection: Connection = self._app.connection_for_write(heartbeat=HEARTBEAT_SECONDS)
+        self._connection = connection
+        # Each host of the URL once.
+        connection.ensure_connection(max_retries=self._hosts - 1)
+        if self._confirmed:
+            # Only some of the library's waits can be bounded one by one.
+            connection.connection.sock.settimeout(ANSWER_SECONDS)
+            self._confirms = _Confirms(connection.default_channel)
+        return connection
+
+    def _abandon(self) -> None:
+        """Drop a connection that may be broken, without the farewell that a hung broker never answers."""
+        connection, self._connection = self._connection, None
+        self._confirms = None
+        if connection is not None:
+            with suppress(Exception):
+                connection.collect()
+
+    def _send(self, connection: Connection, lanes: Iterable[Lane]) -> None:
+        producer = Producer(connection.default_channel)
+        for lane in lanes:
+            name = queue_name(lane.stage)
+            # What Celery's send_task makes as well, without what it looks up for each message.
+            message = self._app.amqp.as_task_v2(
+                uuid4().hex, name, lane.to_args(), {}, expires=EXPIRY_SECONDS, argsrepr="", kwargsrepr=""
+            )
+            producer.publish(
+                message.body,
+                headers=message.headers,
+                routing_key=name,
+                serializer="json",
+                delivery_mode="transient",
+                **message.properties,
+                **self._properties,
+            )
+            if self._confirms is not None:
+                self._confirms.expect()
+
+
+class _Confirms:
+    """Which messages of a channel the broker has not yet taken, by their number."""
+
+    def __init__(self, channel: Any) -> None:
+        self._sent = 0
+        self._open: set[int] = set()
+        channel.events["basic_ack"].add(self._settle)
+        # Refused, as by a queue at its limit: as good as lost, and the sweep rings again.
+        channel.events["basic_nack"].add(self._settle)
+        channel.confirm_select()
+
+    def expect(self) -> None:
+        """One more message was sent."""
+        self._sent += 1
+        self._open.add(self._sent)
+
+    def wait(self, connection: Connection) -> None:
+        """Wait until nothing is open.
+
+        Raises:
+            TimeoutError: the broker did not answer in time.
+        """
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while self._open:
+            connection.drain_events(timeout=max(0.0, deadline - time.monotonic()))
+
+    def _settle(self, number: int, multiple: bool) -> None:
+        """The broker's answer to one message, or to all up to it."""
+        if multiple:
+            self._open = {sent for sent in self._open if sent > number}
+        else:
+            self._open.discard(number)

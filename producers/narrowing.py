@@ -1,0 +1,89 @@
+"""What a read does without: blocks that cannot be shown here, and messages that a caller has no room for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from strandline.pipelines.blocks import BaseMemoryBlock
+from strandline.pipelines.custom_block import CustomMemoryBlock
+from strandline.producers.budget import Tail, newest_that_fit
+from strandline.producers.context import Omission
+from strandline.producers.snapshot import Snapshot
+from strandline.schemas.messages import Message
+
+
+def readable_blocks(
+    blocks: Sequence[BaseMemoryBlock], snapshot: Snapshot
+) -> tuple[tuple[BaseMemoryBlock, ...], list[Omission]]:
+    """The blocks whose states this process can show, and what keeps the others, or their work, away."""
+    readable, said = [], []
+    for block in blocks:
+        if (reason := _unreadable(block, snapshot)) is not None:
+            said.append(Omission("block_failed", block.name, reason))
+            continue
+        readable.append(block)
+        if (reason := _not_fed(block, snapshot)) is not None:
+            said.append(Omission("not_fed", block.name, reason))
+    return tuple(readable), said
+
+
+def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list[Omission]]:
+    """The snapshot with the newest of its window that fit beside the pinned head; at least the last turn."""
+    pinned_tokens = _tokens(snapshot.pinned)
+    if pinned_tokens + _tokens(snapshot.window) <= token_limit:
+        return snapshot, []
+    kept = newest_that_fit(Tail(snapshot.window), token_limit - pinned_tokens)
+    first = max(len(snapshot.window) - len(kept), 0)
+    first = min(first, _last_turn(snapshot.window))
+    if first == 0:
+        return snapshot, []
+    cut, kept = snapshot.window[:first], tuple(snapshot.window[first:])
+    reason = "The tokens that are taken already leave no room for it."
+    omission = Omission("window", "window", reason, cut[0].seq, cut[-1].seq)
+    shorter = replace(
+        snapshot,
+        window=kept,
+        window_from=kept[0].seq or snapshot.window_from,
+        fixed_tokens=pinned_tokens + _tokens(kept),
+    )
+    return shorter, [omission]
+
+
+def _unreadable(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
+    serving = snapshot.serving.get(block.pipeline or "")
+    if isinstance(block, CustomMemoryBlock) and serving is not None:
+        made, here = serving["version"], block.definition.version
+        if made != here:
+            return (
+                f"Its state was folded by version {made!r} of the block; the code here is version {here!r}."
+            )
+    if type(block) is BaseMemoryBlock and (block.pipeline or "") in snapshot.states:
+        state = snapshot.states[block.pipeline or ""]
+        if not isinstance(state, Mapping) or not isinstance(state.get("text"), str):
+            return (
+                "This process does not know how to show its state: name the block's class in"
+                " STRANDLINE_BLOCKS, or pass an instance of it in memory_blocks."
+            )
+    return None
+
+
+def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
+    """Why nothing is derived for the block from this session's messages, if so."""
+    if block.pipeline is None:
+        return None
+    if block.pipeline not in snapshot.serving:
+        return f"No worker has registered the pipeline {block.pipeline!r} in this database."
+    if snapshot.exists and block.pipeline not in snapshot.fed:
+        return f"The session was begun without {block.pipeline!r}: its messages are not given to it."
+    return None
+
+
+def _last_turn(window: Sequence[Message]) -> int:
+    """Where the last turn begins: at the last user message, or at the beginning where there is none."""
+    places = (place for place in range(len(window) - 1, -1, -1) if window[place].role == "user")
+    return next(places, 0)
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    return sum(message.tokens or 0 for message in messages)

@@ -1,0 +1,53 @@
+"""Popping: take the newest message back out of a session's log, before anything was derived from it.
+
+The log is append-only for everybody else: a popped message's number is not used again, and is kept, so
+that ``verify`` can tell a gap that was made from one that happened.  What was delivered stays, since facts,
+summary and vectors may have come from it by then.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from strandline.producers.reading import history_page
+from strandline.producers.snapshot import read_message
+from strandline.schemas.errors import ConflictError, DeliveredError
+from strandline.schemas.identity import SessionIdentity
+from strandline.schemas.messages import Message
+from strandline.schemas.operations import Fetch, Operation, Row
+
+# Each lost race means that somebody else put or popped in between.
+ATTEMPTS = 20
+
+
+def pop(identity: SessionIdentity) -> Operation[Message | None]:
+    """Remove the newest message and return it; None if there is none.
+
+    It is read first and taken only if it is still the newest, so that no two callers get the same one,
+    and an answer that is lost on the way costs nothing: the same attempt is repeated.
+
+    Raises:
+        DeliveredError: the newest message was delivered to the pipelines; nothing was removed.
+        OwnerError: the session belongs to another owner.
+        ConflictError: the session is so busy that another message was always newer.
+    """
+    keys = {"shard_key": identity.shard_key, "session_key": identity.session_key}
+    for _attempt in range(ATTEMPTS):
+        rows: list[Row] = yield Fetch("newest_message", keys)
+        if not rows:
+            yield from history_page(identity, 0, 1)  # no such session, or somebody else's
+            return None
+        message = read_message(rows[0])
+        taken: list[Row] = yield Fetch("pop", {**keys, "seq": message.seq, "pop_id": uuid4()})
+        status = taken[0][0]
+        if status == "ok":
+            return message
+        if status == "delivered":
+            raise DeliveredError(
+                f"Message {message.seq} of session {identity.session_id!r} was delivered to the pipelines and"
+                " cannot be popped; put what corrects it, or reset(derived=True) to forget the session."
+            )
+    raise ConflictError(
+        f"Session {identity.session_id!r} changed {ATTEMPTS} times while its newest message was to be popped;"
+        " nothing was removed. Try again when others do not put to it."
+    )

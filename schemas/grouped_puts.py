@@ -1,0 +1,136 @@
+"""Group commit: puts of one message that wait at the same time are accepted by one statement and one commit.
+
+Nobody waits for a timer: a put that finds a turn free is sent at once, alone; while statements are under
+way, what arrives gathers, and goes with the next one.  Each caller returns after the commit of its own
+message, and has its own result or error: what the common statement leaves out or could not do is put
+alone.  Puts of one session keep their order, since the later one waits for the earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.operations import Row
+from strandline.schemas.quick_puts import group_params, quick_params, quick_rows
+
+# One is being carried out by Postgres while the process prepares the next; more only makes groups smaller.
+STATEMENTS_AT_ONCE = 2
+MOST_IN_A_GROUP = 64
+
+SendPut = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A put and whoever awaits it; the parameters are those of the statement ``put``."""
+
+    params: Mapping[str, Any]
+    done: asyncio.Future[list[Row]]
+
+
+class GroupedPuts:
+    """The puts of one event loop on one database.
+
+    Args:
+        send: runs a named statement (``put_one``, ``put_many``, ``put``) in a transaction of its own.
+    """
+
+    def __init__(self, send: SendPut) -> None:
+        self._send = send
+        self._queues: dict[UUID, deque[_Waiting]] = {}
+        self._ready: deque[UUID] = deque()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._statements = 0
+        self._is_called_soon = False
+
+    async def put(self, params: Mapping[str, Any]) -> list[Row]:
+        """The rows that the statement ``put`` gives for these parameters, once it is committed."""
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(params, loop.create_future())
+        session_key: UUID = params["session_key"]
+        queue = self._queues.get(session_key)
+        if queue is None:
+            self._queues[session_key] = deque((waiting,))
+            self._ready.append(session_key)
+            self._call_soon(loop)
+        else:
+            queue.append(waiting)
+        return await waiting.done
+
+    def _call_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start once everything that is ready now has had its turn to put."""
+        if not self._is_called_soon and self._statements < STATEMENTS_AT_ONCE:
+            self._is_called_soon = True
+            loop.call_soon(self._start)
+
+    def _start(self) -> None:
+        self._is_called_soon = False
+        while self._ready and self._statements < STATEMENTS_AT_ONCE:
+            group = [self._queues[self._ready.popleft()][0] for _ in range(self._size_of_next())]
+            self._statements += 1
+            self._spawn(self._put_together(group))
+
+    def _size_of_next(self) -> int:
+        """An even share, so that one statement does not take all and leave the other turn without any."""
+        turns = STATEMENTS_AT_ONCE - self._statements
+        return min(MOST_IN_A_GROUP, -(-len(self._ready) // turns))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _put_together(self, group: Sequence[_Waiting]) -> None:
+        try:
+            taken = await self._short_way(group)
+        except StrandlineError:
+            taken = {}  # one of them is to blame, or the connection broke: alone each learns its own
+        finally:
+            self._free_turn()
+        for place, waiting in enumerate(group, start=1):
+            if place in taken:
+                self._end(waiting, quick_rows([(taken[place],)]))
+            else:
+                self._spawn(self._put_alone(waiting))
+
+    async def _short_way(self, group: Sequence[_Waiting]) -> dict[int, int]:
+        """The seqs of what was taken, by place in the group, counted from 1."""
+        if len(group) == 1:
+            rows = await self._send("put_one", quick_params(group[0].params))
+            return {1: rows[0][0]} if rows else {}
+        rows = await self._send("put_many", group_params([waiting.params for waiting in group]))
+        return dict(rows)
+
+    async def _put_alone(self, waiting: _Waiting) -> None:
+        rows: list[Row] | BaseException
+        try:
+            rows = await self._send("put", waiting.params)
+        except BaseException as error:  # noqa: BLE001
+            rows = error  # whatever it is, it is the caller's
+        self._end(waiting, rows)
+
+    def _free_turn(self) -> None:
+        self._statements -= 1
+        if self._ready:
+            self._call_soon(asyncio.get_running_loop())
+
+    def _end(self, waiting: _Waiting, rows: list[Row] | BaseException) -> None:
+        if not waiting.done.done():
+            if isinstance(rows, BaseException):
+                waiting.done.set_exception(rows)
+            else:
+                waiting.done.set_result(rows)
+        session_key = waiting.params["session_key"]
+        queue = self._queues[session_key]
+        queue.popleft()
+        if queue:
+            self._ready.append(session_key)
+            self._call_soon(asyncio.get_running_loop())
+        else:
+            del self._queues[session_key]

@@ -1,0 +1,56 @@
+"""What model calls cost: prices per model, as settings give them, and the cost of one call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MILLION = 1_000_000
+
+Price = Annotated[Decimal, Field(ge=0, allow_inf_nan=False)]
+
+
+class ModelPrice(BaseModel):
+    """US dollars per million tokens that go into a model and come out of it; an embedder has no output."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = Field(min_length=1)
+    input: Price
+    output: Price = Decimal(0)
+
+
+def read_prices(given: object) -> object:
+    """The JSON object of ``STRANDLINE_MODEL_PRICES`` (model → {input, output}) as a list of prices.
+
+    Raises:
+        ValueError: it is text that is no JSON object of objects.
+    """
+    if isinstance(given, str):
+        # As they are written: 0.1 dollars are not the binary fraction next to it.
+        given = json.loads(given, parse_float=Decimal)
+    if isinstance(given, Mapping):
+        return [_named(model, price) for model, price in given.items()]
+    if isinstance(given, tuple):
+        return given
+    raise ValueError('it must be a JSON object, such as {"gpt-4.1-mini": {"input": 0.4, "output": 1.6}}')
+
+
+def cost_usd(
+    prices: Iterable[ModelPrice], model: str, *, input_tokens: int, output_tokens: int
+) -> Decimal | None:
+    """What a call cost in US dollars; None for a model without a price."""
+    for price in prices:
+        if price.model == model:
+            return (price.input * input_tokens + price.output * output_tokens) / MILLION
+    return None
+
+
+def _named(model: object, price: object) -> dict[str, Any]:
+    if not isinstance(price, Mapping):
+        raise ValueError(f"the price of {model!r} must be an object with 'input' and 'output'")
+    return {**price, "model": model}

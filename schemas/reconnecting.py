@@ -1,0 +1,27 @@
+"""Connecting again after Postgres was away.
+
+Left to itself, psycopg's pool waits twice as long after each try to connect that failed, up to minutes, and
+tries with one connection at a time: puts would fail for as long again as the outage lasted.  So a pool gives
+up soon, and begins anew while somebody waits for a connection.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+# Seconds after which a pool gives up connecting, which is also the time between its tries.
+RECONNECT_SECONDS = 1.0
+
+
+def reconnect(pool: ConnectionPool[Any]) -> None:
+    """Try again if somebody waits; a pool calls this when it has given up."""
+    if pool.get_stats().get("requests_waiting"):
+        pool.check()  # which lets an empty pool grow
+
+
+async def reconnect_async(pool: AsyncConnectionPool[Any]) -> None:
+    """Twin of ``reconnect`` for the pool of an event loop."""
+    if pool.get_stats().get("requests_waiting"):
+        await pool.check()

@@ -1,0 +1,337 @@
+-- An owner's facts as people see and correct them, and what people did, which outlives every derivation.
+-- Edits hold the owner's merge lanes first, as a merge that writes does, and rows of facts after them.
+
+-- name: open_fact_lanes
+-- Make the rows of the owner's merge lanes, of every derivation that is kept, so that they can be held.
+INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
+SELECT %(shard_key)s, %(shard_key)s, g.generation_id, %(stage)s
+FROM strandline.generation g WHERE g.pipeline = 'facts' AND g.state <> 'retired'
+ORDER BY g.generation_id
+ON CONFLICT DO NOTHING
+
+-- name: hold_fact_lanes
+-- Keep merges of this owner, and other edits, from writing until this transaction ends.
+SELECT l.generation_id, g.state = 'serving' AS serving
+FROM strandline.lane l JOIN strandline.generation g ON g.generation_id = l.generation_id
+WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(shard_key)s AND l.stage = %(stage)s
+    AND g.pipeline = 'facts' AND g.state <> 'retired'
+ORDER BY l.generation_id FOR UPDATE OF l
+
+-- name: record_fact_event
+-- What a person did, as the owner's next event.
+INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id, payload, traces, actor)
+SELECT %(shard_key)s, coalesce(max(e.number), 0) + 1, %(kind)s, %(fact_id)s::uuid, %(payload)s::json,
+    %(traces)s::jsonb, %(actor)s
+FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s
+RETURNING number, created_at
+
+-- name: fact_events
+-- All that people did to an owner's facts, in order.
+SELECT e.number, e.kind, e.fact_id, e.payload::text, e.traces::text, e.created_at
+FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s ORDER BY e.number
+
+-- name: deciding_fact_events
+-- The deletions, corrections and clearings that may speak of some candidates: by words or by session.
+SELECT e.number, e.kind, e.fact_id, e.traces::text, e.created_at
+FROM strandline.fact_event e
+WHERE e.shard_key = %(shard_key)s AND e.kind IN ('delete', 'replace', 'clear')
+    AND (e.kind = 'clear' OR e.fact_id = ANY (%(fact_ids)s::uuid[]) OR EXISTS (
+        SELECT FROM jsonb_array_elements(e.traces) AS t (trace)
+        WHERE t.trace->>'fingerprint' = ANY (%(fingerprints)s::text[])
+            OR (t.trace->>'session_key')::uuid = ANY (%(session_keys)s::uuid[])))
+ORDER BY e.number
+
+-- name: blank_fact_events
+-- Take the text out of earlier events of facts that were deleted (NULL: of all): by their ids, or by the
+-- numbers of the events that worded them.
+UPDATE strandline.fact_event e SET payload = NULL,
+    traces = CASE WHEN %(fact_ids)s::uuid[] IS NULL THEN '[]'::jsonb ELSE e.traces END
+WHERE e.shard_key = %(shard_key)s AND e.number < %(number)s
+    AND (%(fact_ids)s::uuid[] IS NULL OR e.fact_id = ANY (%(fact_ids)s::uuid[])
+        OR e.number = ANY (%(numbers)s::bigint[]))
+
+-- name: fact_traces
+-- By what facts can be recognised: each wording with its messages, those of facts condensed into them too.
+WITH RECURSIVE part AS (
+    SELECT wanted.fact_id AS root, wanted.fact_id FROM unnest(%(fact_ids)s::uuid[]) AS wanted (fact_id)
+    UNION
+    SELECT p.root, f.fact_id FROM part p JOIN strandline.fact f ON f.shard_key = %(shard_key)s
+        AND f.generation_id = %(generation_id)s AND f.condensed_into = p.fact_id
+)
+SELECT p.root, json_agg(json_build_object('fingerprint', encode(r.fingerprint, 'hex'),
+    'session_key', r.session_key, 'seqs', r.seqs, 'lexemes', r.lexemes, 'said_by', f.said_by))::text
+FROM part p
+JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
+    AND f.fact_id = p.fact_id
+JOIN strandline.fact_revision r ON r.shard_key = f.shard_key AND r.generation_id = f.generation_id
+    AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
+GROUP BY p.root
+
+-- name: facts_of_traces
+-- Facts of one derivation that were once worded so, or come from these sessions; not those that were said
+-- again, or worded by a person, since then.
+SELECT f.fact_id, f.text, f.live FROM strandline.fact f
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.condensed_into IS NULL
+    AND EXISTS (
+        SELECT FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
+            AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
+            AND (encode(r.fingerprint, 'hex') = ANY (%(fingerprints)s::text[])
+                OR r.session_key = ANY (%(session_keys)s::uuid[])))
+    AND NOT EXISTS (
+        SELECT FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
+            AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
+            AND (r.fact_event > %(number)s OR EXISTS (
+                SELECT FROM strandline.flush_event e CROSS JOIN unnest(r.seqs) AS cited (seq)
+                WHERE e.shard_key = r.shard_key AND e.session_key = r.session_key
+                    AND e.created_at > %(at)s::timestamptz
+                    AND cited.seq BETWEEN e.from_seq AND e.through_seq)))
+ORDER BY f.live DESC, f.created_at, f.fact_id
+
+-- name: live_fact_like
+-- The live fact that says the same words.
+SELECT f.fact_id FROM strandline.fact f
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
+    AND f.fingerprint = %(fingerprint)s
+
+-- name: find_fact
+-- One fact of one derivation, and by which event people last worded it.
+SELECT f.fact_id, f.text, f.live, f.created_at, f.valid_from, f.topics, f.about_date,
+    (SELECT max(r.fact_event) FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
+        AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id) AS worded_by
+FROM strandline.fact f
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+
+-- name: facts_until
+-- All facts that were there, or were said, up to a moment.
+SELECT f.fact_id FROM strandline.fact f
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
+    AND (f.created_at <= %(until)s::timestamptz OR f.said_at <= %(until)s::timestamptz)
+
+-- name: write_fact
+-- A fact as a person worded it; no row if it is there already.
+INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
+    about_date, said_at, valid_from, created_at, updated_at, input, agent_id, team_id)
+VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
+    %(topics)s::text[], %(about_date)s::date, %(at)s, %(valid_from)s, %(created_at)s, %(at)s, %(input)s,
+    %(agent_id)s, %(team_id)s)
+ON CONFLICT (shard_key, generation_id, fact_id) DO NOTHING
+RETURNING fact_id
+
+-- name: reword_fact
+-- A fact in a person's words; since when it holds, and when it was made, stay.
+UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
+    topics = %(topics)s::text[], about_date = coalesce(%(about_date)s::date, f.about_date),
+    said_at = greatest(f.said_at, %(at)s), updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+    AND f.live
+RETURNING f.fact_id
+
+-- name: repeat_fact
+-- A person says what is known already: it gets what else the person gave.
+UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(at)s), updated_at = clock_timestamp(),
+    topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
+    about_date = coalesce(%(about_date)s::date, f.about_date), input = coalesce(%(input)s, f.input),
+    agent_id = coalesce(%(agent_id)s, f.agent_id), team_id = coalesce(%(team_id)s, f.team_id)
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+
+-- name: revise_by_person
+-- The person's event in the fact's history.
+INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
+    fingerprint, lexemes, seqs, fact_event)
+SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, coalesce(max(r.revision), 0) + 1, %(operation)s,
+    %(text)s, %(fingerprint)s, %(lexemes)s::text[], '{}', %(number)s
+FROM strandline.fact_revision r
+WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
+
+-- name: set_feedback
+-- What people think of a fact.
+UPDATE strandline.fact f SET feedback = %(feedback)s, updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
+    AND f.fact_id = ANY (%(fact_ids)s::uuid[])
+
+-- name: remove_facts
+-- Facts go with their history and with what was condensed into them.  What they once took the place of
+-- stays ended; the candidates they came from count as dropped by the person's event.
+WITH RECURSIVE part AS (
+    SELECT wanted.fact_id FROM unnest(%(fact_ids)s::uuid[]) AS wanted (fact_id)
+    UNION
+    SELECT f.fact_id FROM part p JOIN strandline.fact f ON f.shard_key = %(shard_key)s
+        AND f.generation_id = %(generation_id)s AND f.condensed_into = p.fact_id
+), gone AS (
+    DELETE FROM strandline.fact f USING part p
+    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = p.fact_id
+    RETURNING f.fact_id, f.live
+), revised AS (
+    DELETE FROM strandline.fact_revision r USING part p
+    WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = p.fact_id
+    RETURNING r.event_id, r.extract_batch_id, r.seqs, r.fact_event
+), succeeded AS (
+    UPDATE strandline.fact f SET invalidated_by = NULL FROM part p
+    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
+        AND f.invalidated_by = p.fact_id AND NOT f.fact_id IN (SELECT o.fact_id FROM part o)
+), dropped AS (
+    UPDATE strandline.fact_candidate c SET dropped_by = %(number)s
+    FROM (SELECT DISTINCT event_id, extract_batch_id, seqs FROM revised) AS r
+    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s
+        AND c.event_id = r.event_id AND c.batch_id = r.extract_batch_id AND c.seqs = r.seqs
+)
+SELECT fact_id, live, coalesce((SELECT array_agg(DISTINCT r.fact_event) FROM revised r
+    WHERE r.fact_event IS NOT NULL), '{}') AS worded_by
+FROM gone
+
+-- name: list_facts
+-- A page of an owner's facts with where each came from, and how many there are in all; always one row.
+WITH found AS MATERIALIZED (
+    SELECT f.fact_id, f.generation_id, f.said_at, f.updated_at FROM strandline.fact f
+    JOIN strandline.generation g ON g.generation_id = f.generation_id AND g.state = 'serving'
+        AND g.pipeline = 'facts'
+    WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s)
+        AND (%(fact_ids)s::uuid[] IS NULL OR f.fact_id = ANY (%(fact_ids)s::uuid[]))
+        AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
+        AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
+        AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s::text)
+), page AS (
+    SELECT f.*, row_number() OVER (ORDER BY CASE WHEN %(sort)s = 'newest' THEN f.said_at
+            WHEN %(sort)s = 'updated' THEN f.updated_at END DESC,
+        CASE WHEN %(sort)s = 'oldest' THEN f.said_at END, f.fact_id) AS place
+    FROM found f ORDER BY place LIMIT %(limit)s OFFSET %(offset)s
+)
+SELECT t.total, f.fact_id, f.text, f.topics, f.said_by, f.about_date, f.said_at, f.valid_from, f.valid_until,
+    f.invalidated_at, f.invalidated_by, f.condensed_into, f.input, f.agent_id, f.team_id, f.feedback,
+    f.created_at, f.updated_at,
+    (SELECT json_agg(json_build_object(
+        'operation', r.operation, 'text', r.text, 'event_id', r.event_id,
+        'message_ids', (SELECT json_agg(m.id ORDER BY m.seq) FROM strandline.message m
+            WHERE m.shard_key = r.shard_key AND m.session_key = r.session_key AND m.seq = ANY (r.seqs)),
+        'seqs', r.seqs, 'model', r.model, 'prompt_hash', r.prompt_hash, 'fact_event', r.fact_event,
+        'actor', e.actor, 'created_at', r.created_at) ORDER BY r.revision)
+     FROM strandline.fact_revision r
+     LEFT JOIN strandline.fact_event e ON e.shard_key = r.shard_key AND e.number = r.fact_event
+     WHERE r.shard_key = f.shard_key AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
+    )::text AS revisions
+FROM (SELECT count(*) AS total FROM found) AS t
+LEFT JOIN page p ON true
+LEFT JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = p.generation_id
+    AND f.fact_id = p.fact_id
+ORDER BY p.place
+
+-- name: fact_texts
+-- The texts of an owner's facts, for a search by substring.
+SELECT f.fact_id, f.text FROM strandline.fact f
+JOIN strandline.generation g ON g.generation_id = f.generation_id AND g.state = 'serving'
+    AND g.pipeline = 'facts'
+WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s) LIMIT %(limit)s
+
+-- name: search_facts
+-- The live facts that fit a query best: BM25 over their words, fused with how near the query comes to the
+-- conversation that they were taken from.  Without a vector the words alone decide.
+WITH scope AS MATERIALIZED (
+    SELECT f.fact_id, f.generation_id, f.lexemes, cardinality(f.lexemes)::float8 AS length
+    FROM strandline.fact f
+    JOIN strandline.generation g ON g.generation_id = f.generation_id AND g.state = 'serving'
+        AND g.pipeline = 'facts'
+    WHERE f.shard_key = %(shard_key)s AND f.live
+        AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
+        AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
+        AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s::text)
+), extent AS (
+    SELECT count(*)::float8 AS facts, greatest(avg(length), 1)::float8 AS average FROM scope
+), hit AS (
+    SELECT s.fact_id, s.length, u.lexeme FROM scope s CROSS JOIN LATERAL unnest(s.lexemes) AS u (lexeme)
+    WHERE u.lexeme = ANY (%(lexemes)s::text[])
+), rarity AS (
+    SELECT h.lexeme, ln(1 + (e.facts - count(*) + 0.5::float8) / (count(*) + 0.5::float8)) AS weight
+    FROM hit h CROSS JOIN extent e GROUP BY h.lexeme, e.facts
+), worded AS (
+    SELECT h.fact_id, sum(r.weight * 2.2::float8
+        / (1 + 1.2::float8 * (0.25::float8 + 0.75::float8 * h.length / e.average))) AS score
+    FROM hit h JOIN rarity r USING (lexeme) CROSS JOIN extent e GROUP BY h.fact_id
+), meant AS (
+    SELECT s.fact_id, max(greatest(0, 1 - (c.embedding <=> %(embedding)s::halfvec))) AS score
+    FROM scope s
+    JOIN strandline.fact_revision r ON r.shard_key = %(shard_key)s AND r.generation_id = s.generation_id
+        AND r.fact_id = s.fact_id AND r.operation <> 'invalidate'
+    CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
+    JOIN strandline.chunk c ON c.shard_key = r.shard_key AND c.generation_id = %(vectors_generation)s::integer
+        AND c.session_key = r.session_key AND cited.seq BETWEEN c.from_seq AND c.through_seq
+    WHERE %(embedding)s::text IS NOT NULL AND c.embedding IS NOT NULL
+    GROUP BY s.fact_id
+), scored AS (
+    SELECT s.fact_id, coalesce(m.score, 0) * %(vector_weight)s::float8
+        + coalesce(w.score / nullif((SELECT max(score) FROM worded), 0), 0) * (1 - %(vector_weight)s::float8)
+        AS score
+    FROM scope s LEFT JOIN worded w USING (fact_id) LEFT JOIN meant m USING (fact_id)
+)
+SELECT fact_id, score FROM scored WHERE score > 0 ORDER BY score DESC, fact_id LIMIT %(limit)s
+
+-- name: facts_as_they_are
+-- The words of facts that a merge was planned with, as they are now.
+SELECT f.fact_id, f.fingerprint FROM strandline.fact f
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
+    AND f.fact_id = ANY (%(fact_ids)s::uuid[])
+
+-- name: drop_candidate
+-- A person's event speaks against what extract found.
+UPDATE strandline.fact_candidate SET dropped_by = %(number)s
+WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_id = %(event_id)s
+    AND ordinal = %(ordinal)s
+
+-- name: condensing
+-- How many live facts an owner has, and how many the last attempt to condense them left.
+SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
+        AND f.generation_id = %(generation_id)s AND f.live) AS live,
+    coalesce((SELECT c.facts_after FROM strandline.condensation c WHERE c.shard_key = %(shard_key)s
+        AND c.generation_id = %(generation_id)s ORDER BY c.created_at DESC LIMIT 1), 0) AS left_by_last
+
+-- name: condensable_facts
+-- The live facts that nobody has worded or judged by hand, longest known first.
+SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes FROM strandline.fact f
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live AND f.feedback IS NULL
+    AND NOT EXISTS (
+        SELECT FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
+            AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id AND r.fact_event IS NOT NULL)
+ORDER BY f.said_at, f.fact_id LIMIT %(limit)s
+
+-- name: end_condensed
+-- Facts that one sentence says from now on: they stay, and name it.
+UPDATE strandline.fact f SET live = false, condensed_into = %(fact_id)s, updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
+    AND f.fact_id = ANY (%(parts)s::uuid[])
+RETURNING f.fact_id
+
+-- name: add_condensed
+-- The sentence, with the time, topics and speaker of what it holds, and every source of it.
+WITH part AS (
+    SELECT f.* FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
+        AND f.generation_id = %(generation_id)s AND f.fact_id = ANY (%(parts)s::uuid[])
+), made AS (
+    INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
+        said_by, about_date, said_at, valid_from)
+    SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
+        CASE WHEN cardinality(%(topics)s::text[]) > 0 THEN %(topics)s::text[] ELSE (
+            SELECT coalesce(array_agg(DISTINCT t.topic), '{}') FROM part o CROSS JOIN unnest(o.topics) AS t (topic))
+        END, CASE WHEN count(DISTINCT coalesce(said_by, '')) = 1 THEN min(said_by) END,
+        CASE WHEN count(DISTINCT coalesce(about_date, '-infinity')) = 1 THEN min(about_date) END,
+        max(said_at), min(valid_from)
+    FROM part
+), source AS (
+    SELECT DISTINCT ON (r.event_id, r.extract_batch_id, r.seqs) r.* FROM strandline.fact_revision r
+    WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s
+        AND r.fact_id = ANY (%(parts)s::uuid[]) AND r.operation <> 'invalidate'
+    ORDER BY r.event_id, r.extract_batch_id, r.seqs, r.created_at
+)
+INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
+    fingerprint, lexemes, event_id, session_key, seqs, extract_batch_id, merge_batch_id, condense_batch_id,
+    model, prompt_hash)
+SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, row_number() OVER (ORDER BY s.created_at, s.event_id,
+    s.seqs), 'condense', %(text)s, %(fingerprint)s, %(lexemes)s::text[], s.event_id, s.session_key, s.seqs,
+    s.extract_batch_id, s.merge_batch_id, %(batch_id)s, %(model)s, %(prompt_hash)s
+FROM source s
+
+-- name: record_condensation
+-- What came of an attempt to condense.
+INSERT INTO strandline.condensation (shard_key, generation_id, batch_id, outcome, facts_before, facts_after,
+    reason)
+VALUES (%(shard_key)s, %(generation_id)s, %(batch_id)s, %(outcome)s, %(facts_before)s, %(facts_after)s,
+    %(reason)s)
+ON CONFLICT DO NOTHING

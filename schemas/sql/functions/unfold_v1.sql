@@ -1,0 +1,35 @@
+-- unfold_v1: take an ordered lane back to before its fold number p_ordinal (NULL: to where it is).
+--
+-- The states from there on go, and what they were made of is due again, with the time of its flush, so that
+-- a lane of several sessions takes it up in that order.  The batches are void: their answers, and those of a
+-- batch that is open, spoke of a state that is no more.  Dead letters stay what they are.
+-- The caller has locked the lane and taken it from its holder.  Returns the events that are due again.
+CREATE FUNCTION strandline.unfold_v1(
+    p_shard_key uuid, p_scope_key uuid, p_generation_id integer, p_stage text, p_ordinal bigint
+) RETURNS SETOF uuid
+LANGUAGE sql AS $function$
+    WITH unfolded AS (
+        DELETE FROM strandline.block_state t
+        WHERE t.shard_key = p_shard_key AND t.scope_key = p_scope_key
+            AND t.generation_id = p_generation_id AND t.ordinal >= p_ordinal
+        RETURNING t.batch_id
+    ), voided AS (
+        UPDATE strandline.batch b SET state = 'void', closed_at = coalesce(b.closed_at, clock_timestamp())
+        WHERE b.shard_key = p_shard_key AND b.scope_key = p_scope_key
+            AND b.generation_id = p_generation_id AND b.stage = p_stage
+            AND (b.state = 'open' OR b.batch_id IN (SELECT u.batch_id FROM unfolded u))
+        RETURNING b.batch_id, b.event_ids
+    ), gone AS (
+        DELETE FROM strandline.receipt r USING voided v
+        WHERE r.shard_key = p_shard_key AND r.event_id = ANY (v.event_ids)
+            AND r.generation_id = p_generation_id AND r.stage = p_stage
+            AND r.outcome = 'applied' AND r.batch_id = v.batch_id
+        RETURNING r.event_id
+    )
+    INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
+        scope_key, event_id, incarnation, tokens, created_at, ring_at)
+    SELECT e.shard_key, e.session_key, p_generation_id, p_stage, e.from_seq, e.through_seq, p_scope_key,
+        e.event_id, e.incarnation, e.tokens, e.created_at, clock_timestamp()
+    FROM gone JOIN strandline.flush_event e ON e.shard_key = p_shard_key AND e.event_id = gone.event_id
+    RETURNING event_id
+$function$;

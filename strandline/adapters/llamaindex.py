@@ -1,0 +1,153 @@
+"""LlamaIndex: ``StrandlineMemory``, for agents, workflows and chat engines.
+
+pip install 'strandline[llamaindex]'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import Field, PrivateAttr
+
+from strandline.memory import Memory
+from strandline.producers.adapters.llamaindex import ChatMemory
+from strandline.producers.adapters.llamaindex_declarations import (
+    carried_blocks,
+    own_block,
+    restored_blocks,
+)
+from strandline.producers.memory import new_session_id
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.identity import DEFAULT_NAMESPACE
+from strandline.schemas.policy import (
+    DEFAULT_FLUSH_SIZE,
+    DEFAULT_HISTORY_RATIO,
+    DEFAULT_IDLE_SECONDS,
+    DEFAULT_TOKEN_LIMIT,
+)
+
+__all__ = ["StrandlineMemory"]
+
+
+class StrandlineMemory(ChatMemory):
+    """LlamaIndex's memory interface over a session's memory; make one with ``from_defaults``.
+
+    A context that holds one carries a reference: names and limits, never messages, URLs or code.  What it
+    cannot carry is named in ``not_carried``; a memory restored without it says so when it is first used.
+    """
+
+    session_id: str
+    user_id: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    token_limit: int = DEFAULT_TOKEN_LIMIT
+    chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO
+    token_flush_size: int = DEFAULT_FLUSH_SIZE
+    insert_method: str = "system"
+    idle_seconds: int | None = DEFAULT_IDLE_SECONDS
+    database_schema: str | None = None
+    declared_blocks: list[dict[str, Any]] = Field(default_factory=list)
+    not_carried: list[str] = Field(default_factory=list)
+
+    _memory: Memory | None = PrivateAttr(default=None)
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "StrandlineMemory"
+
+    @classmethod
+    def from_defaults(
+        cls,
+        session_id: str | None = None,
+        chat_history: list[ChatMessage] | None = None,
+        llm: Any = None,
+        *,
+        user_id: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        token_limit: int | None = None,
+        chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
+        token_flush_size: int = DEFAULT_FLUSH_SIZE,
+        memory_blocks: Sequence[Any] | None = None,
+        insert_method: Any = "system",
+        idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
+        schema: str | None = None,
+        db_schema: str | None = None,
+        async_database_uri: str | None = None,
+        **given: Any,
+    ) -> StrandlineMemory:
+        """Make a memory; no I/O unless ``chat_history`` is given.
+
+        Takes what LlamaIndex's ``Memory.from_defaults`` takes, and what ``strandline.Memory.from_defaults``
+        takes beyond it (``database_url``, ``pool``, ``broker_url``, ``consume``, ``tokenizer_fn``, …).
+
+        Args:
+            chat_history: replaces what the session holds, if it is not empty.
+            llm: only its context window counts, and only where no ``token_limit`` is given.
+            memory_blocks: blocks of ours, or LlamaIndex's own static, fact and vector blocks, whose models
+                and stores are left aside; None, as in LlamaIndex: none, flushed messages are only archived.
+            async_database_uri: LlamaIndex's name for ``database_url``.
+
+        Raises: as ``strandline.Memory.from_defaults``.
+        """
+        blocks = [own_block(block) for block in memory_blocks or ()]
+        if async_database_uri is not None:
+            given.setdefault("database_url", async_database_uri)
+        settled: dict[str, Any] = {
+            "session_id": session_id or new_session_id(),
+            "user_id": user_id,
+            "namespace": namespace,
+            "token_limit": token_limit or _room_of(llm),
+            "chat_history_token_ratio": chat_history_token_ratio,
+            "token_flush_size": token_flush_size,
+            "insert_method": str(getattr(insert_method, "value", insert_method)),
+            "idle_seconds": idle_seconds,
+        }
+        schema = schema or db_schema
+        session_memory = Memory.from_defaults(**settled, memory_blocks=blocks, schema=schema, **given)
+        carried = carried_blocks(session_memory.memory_blocks)
+        not_carried = [name for name, value in given.items() if value is not None]
+        memory = cls(
+            **settled,
+            database_schema=schema,
+            declared_blocks=carried or [],
+            not_carried=not_carried if carried is not None else [*not_carried, "memory_blocks"],
+        )
+        memory._memory = session_memory
+        if chat_history:
+            memory.set(chat_history)
+        return memory
+
+    @property
+    def session_memory(self) -> Memory:
+        """The memory itself, for what LlamaIndex has no method for: ``flush``, ``facts``, ``pop``, …
+
+        Raises:
+            ConfigurationError: restored from a context that does not carry what it was made with.
+        """
+        if self._memory is None:
+            if self.not_carried:
+                raise ConfigurationError(
+                    f"The memory of session {self.session_id!r} was made with {', '.join(self.not_carried)},"
+                    " which a context does not carry. Put a memory that has it into the context:"
+                    " await ctx.store.set('memory', memory); or configure it in the environment."
+                )
+            self._memory = Memory.from_defaults(
+                self.session_id,
+                user_id=self.user_id,
+                namespace=self.namespace,
+                token_limit=self.token_limit,
+                chat_history_token_ratio=self.chat_history_token_ratio,
+                token_flush_size=self.token_flush_size,
+                insert_method=self.insert_method,
+                idle_seconds=self.idle_seconds,
+                schema=self.database_schema,
+                memory_blocks=restored_blocks(self.declared_blocks),
+            )
+        return self._memory
+
+
+def _room_of(llm: Any) -> int:
+    """The token limit for a model whose context window is known; some of that is left for its answer."""
+    window = getattr(getattr(llm, "metadata", None), "context_window", None)
+    return DEFAULT_TOKEN_LIMIT if not isinstance(window, int) else max(1, window * 3 // 4)

@@ -1,0 +1,34 @@
+"""The settings of this process: its environment, with what a call gives on top."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+from strandline.schemas.settings import Settings, load_settings
+
+_VARIABLE_PREFIXES = ("STRANDLINE_", "OPENAI_")
+
+
+def settings_with(**overrides: str | None) -> Settings:
+    """The settings of the environment as it is, with the ``overrides`` that are not None.
+
+    Raises:
+        ConfigurationError: naming each variable or argument that cannot be used, and why.
+    """
+    settings = _settings_of(
+        tuple((name, os.environ[name]) for name in os.environ if name.startswith(_VARIABLE_PREFIXES))
+    )
+    given = tuple((name, value) for name, value in overrides.items() if value is not None)
+    return _overridden(settings, given) if given else settings
+
+
+@lru_cache(maxsize=16)
+def _settings_of(_environment: tuple[tuple[str, str], ...]) -> Settings:
+    """Read again only when the environment changed."""
+    return load_settings()
+
+
+@lru_cache(maxsize=64)
+def _overridden(settings: Settings, given: tuple[tuple[str, str], ...]) -> Settings:
+    return load_settings(**dict(given))

@@ -1,0 +1,54 @@
+"""``Facts``: an owner's facts without a session, wired to this process's settings and resources."""
+
+from __future__ import annotations
+
+from strandline.environment import settings_with
+from strandline.producers.facts import OwnerFacts
+from strandline.runtime import Pool, runtime_for
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session, identify_user
+
+
+class Facts(OwnerFacts):
+    """The facts of one owner; see ``OwnerFacts`` for what it can do."""
+
+    @classmethod
+    def for_owner(
+        cls,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        database_url: str | None = None,
+        pool: Pool | None = None,
+        schema: str | None = None,
+    ) -> Facts:
+        """The facts of a user, or of a session that has none; no I/O.
+
+        Args:
+            user_id: whose facts; or ``session_id``, of a session that was begun without a user.
+            namespace: the tenant; nothing is shared between namespaces.
+            database_url, pool, schema: as for ``Memory.from_defaults``.
+
+        Raises:
+            ConfigurationError: not exactly one of the two is given, or a setting cannot be used.
+            InvalidMessageError: one of the names cannot name anything.
+        """
+        if user_id is not None and session_id is None:
+            owner = identify_user(namespace, user_id)
+        elif session_id is not None and user_id is None:
+            owner = identify_session(namespace, session_id, None).owner
+        else:
+            raise ConfigurationError(
+                "Facts.for_owner needs user_id=, or session_id= of a session without a user; not both."
+            )
+        settings = settings_with(database_url=database_url, database_schema=schema)
+        return cls(runtime_for(settings, pool=pool, consume=None), owner)
+
+    def close(self) -> None:
+        """End what this process shares: pools, threads, the embedded servers; all memories of it are done."""
+        self._resources.close()
+
+    async def aclose(self) -> None:
+        """Async twin of ``close``; to be called on the event loop that used the facts."""
+        await self._resources.aclose()

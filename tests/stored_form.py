@@ -1,0 +1,38 @@
+"""A message as it comes back from the log, without a database: checked, encoded, and read again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import strategies as st
+
+from strandline.schemas.messages import Message, PutLimits, prepare, read_stored
+
+LIMITS = PutLimits(max_content_bytes=1_000_000, max_metadata_bytes=16_384)
+
+# What Postgres can hold.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=8)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def stored_form(message: Message) -> Message:
+    """What a put of ``message`` stores, as a read gives it.
+
+    Raises:
+        InvalidMessageError: as a put would.
+    """
+    prepared = prepare(message, "message", LIMITS)
+    return read_stored(
+        seq=1,
+        id=prepared.id,
+        role=prepared.role,
+        tokens=1,
+        created_at=datetime(2026, 1, 31, tzinfo=UTC),
+        envelope=prepared.envelope,
+        metadata=prepared.metadata,
+    )

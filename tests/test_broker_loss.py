@@ -1,0 +1,53 @@
+"""The broker goes away while a worker's hands are full, and comes back: the worker goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from strandline import Memory
+from tests.broker_proxy import BrokerProxy
+from tests.conftest import StartWorker, rows_of, wait_until
+from tests.model_server import ModelServer
+
+MakeMemory = Callable[..., Memory]
+
+
+def test_a_worker_whose_every_acknowledgement_failed_goes_on(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """One thread, so one failed acknowledgement is all that the worker may have in hand."""
+    model_server.behave(latency=1.5)
+    with BrokerProxy(broker_url) as broker:
+        worker = start_worker(
+            "--concurrency=1",
+            "--queues=extract",
+            STRANDLINE_BROKER_URL=broker.url,
+            OPENAI_BASE_URL=model_server.base_url,
+            STRANDLINE_EMBEDDING_BACKEND="local",
+        )
+        memory = make_memory(broker_url=broker_url)
+        _say(memory, "I sail in spring.")
+        wait_until(lambda: model_server.requests, timeout=20, what="the model to be asked")
+        broker.down()
+        wait_until(
+            lambda: "Couldn't ack" in "".join(worker.output), timeout=20, what="its acknowledgement to fail"
+        )
+        assert _applied(database_url) == 1, "the work is done all the same"
+        broker.up()
+        _say(memory, "I moor in autumn.")
+        wait_until(lambda: _applied(database_url) == 2, timeout=25, what="the worker to go on")
+
+
+def _say(memory: Memory, text: str) -> None:
+    memory.put({"role": "user", "content": text})
+    memory.flush(all=True)
+
+
+def _applied(url: str) -> int:
+    sql = "SELECT count(*) FROM strandline.receipt WHERE stage = 'extract' AND outcome = 'applied'"
+    count: int = rows_of(url, sql)[0][0]
+    return count

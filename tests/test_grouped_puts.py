@@ -1,0 +1,224 @@
+"""Group commit: concurrent puts of one process share statements, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline import ConflictError, Memory
+from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError
+from strandline.schemas.grouped_puts import MOST_IN_A_GROUP, STATEMENTS_AT_ONCE, GroupedPuts
+from strandline.schemas.operations import Row
+from tests.conftest import rows_of
+
+MakeMemory = Callable[..., Memory]
+
+KEYS = [UUID(int=number) for number in range(1, 6)]
+
+
+class Log:
+    """A log in memory that answers the two statements; ``refused`` ids fail, ``left_out`` ones go alone."""
+
+    def __init__(self, refused: frozenset[str] = frozenset(), left_out: frozenset[str] = frozenset()) -> None:
+        self.refused, self.left_out = refused, left_out
+        self.stored: dict[UUID, list[str]] = {}
+        self.groups: list[int] = []
+        self.at_once = self.most_at_once = 0
+
+    async def send(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+        self.at_once += 1
+        self.most_at_once = max(self.at_once, self.most_at_once)
+        try:
+            await asyncio.sleep(0)
+            return {"put": self._put, "put_one": self._put_one, "put_many": self._put_many}[name](params)
+        finally:
+            self.at_once -= 1
+
+    def _put(self, params: Mapping[str, Any]) -> list[Row]:
+        (message_id,) = params["ids"]
+        if message_id in self.refused:
+            raise DatabaseError(message_id)
+        return [("ok", None, [self._store(params["session_key"], message_id)], None)]
+
+    def _put_one(self, params: Mapping[str, Any]) -> list[Row]:
+        if params["id"] in self.refused:
+            raise DatabaseError("refused")
+        if params["id"] in self.left_out:
+            return []
+        return [(self._store(params["session_key"], params["id"]),)]
+
+    def _put_many(self, params: Mapping[str, Any]) -> list[Row]:
+        self.groups.append(len(params["ids"]))
+        assert len(set(params["session_keys"])) == len(params["session_keys"])
+        if self.refused & set(params["ids"]):
+            raise DatabaseError("one of them")
+        pairs = zip(params["session_keys"], params["ids"], strict=True)
+        return [
+            (place, self._store(key, message_id))
+            for place, (key, message_id) in enumerate(pairs, start=1)
+            if message_id not in self.left_out
+        ]
+
+    def _store(self, key: UUID, message_id: str) -> int:
+        self.stored.setdefault(key, []).append(message_id)
+        return len(self.stored[key])
+
+
+def put_of(key: UUID, message_id: str) -> dict[str, Any]:
+    names = ("roles", "tokens", "digests", "envelopes", "metadata", "created_at", "calls", "answers")
+    return {"shard_key": key, "session_key": key, "ids": [message_id], **{name: [None] for name in names}}
+
+
+@given(
+    puts=st.lists(
+        st.tuples(st.sampled_from(KEYS), st.sampled_from(["ok", "refused", "left out"])), max_size=40
+    )
+)
+def test_each_put_has_its_own_result_in_the_order_of_its_session(puts: list[tuple[UUID, str]]) -> None:
+    ids = [f"{number}" for number in range(len(puts))]
+    named = {kind: frozenset(i for i, (_, k) in zip(ids, puts, strict=True) if k == kind) for _, kind in puts}
+    log = Log(named.get("refused", frozenset()), named.get("left out", frozenset()))
+
+    async def put_all() -> list[list[Row] | BaseException]:
+        grouped = GroupedPuts(log.send)
+        work = (grouped.put(put_of(key, i)) for i, (key, _) in zip(ids, puts, strict=True))
+        return await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 10)
+
+    results = asyncio.run(put_all())
+    for message_id, (key, kind), result in zip(ids, puts, results, strict=True):
+        if kind == "refused":
+            assert isinstance(result, DatabaseError) and str(result) == message_id
+        else:
+            assert result == [("ok", None, [log.stored[key].index(message_id) + 1], None)]
+    for stored in log.stored.values():
+        assert stored == sorted(stored, key=int), "in the order in which they were put"
+        assert len(set(stored)) == len(stored)
+
+
+def test_puts_that_wait_together_go_together_and_a_lone_one_goes_at_once() -> None:
+    log = Log()
+
+    async def put_all() -> None:
+        grouped = GroupedPuts(log.send)
+        await grouped.put(put_of(UUID(int=1), "alone"))
+        assert log.groups == []
+        await asyncio.gather(*(grouped.put(put_of(UUID(int=n), "x")) for n in range(1, 301)))
+
+    asyncio.run(put_all())
+    assert sum(log.groups) == 300
+    assert max(log.groups) == MOST_IN_A_GROUP
+    assert log.most_at_once == STATEMENTS_AT_ONCE
+
+
+def test_a_put_that_nobody_awaits_any_more_holds_up_nothing() -> None:
+    log = Log()
+
+    async def put_all() -> list[Row]:
+        grouped = GroupedPuts(log.send)
+        first = asyncio.create_task(grouped.put(put_of(KEYS[0], "first")))
+        second = asyncio.create_task(grouped.put(put_of(KEYS[0], "second")))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await asyncio.wait_for(second, 10)
+
+    assert asyncio.run(put_all()) == [("ok", None, [2], None)]
+
+
+@asynccontextmanager
+async def closing(*memories: Memory) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        for memory in memories:
+            await memory.aclose()
+
+
+def test_sessions_that_begin_and_cross_at_once_are_all_as_they_should_be(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    memories = [
+        make_memory(f"s{n}", user_id=f"u{n}", token_limit=200, token_flush_size=30) for n in range(40)
+    ]
+
+    async def put_all() -> list[list[int]]:
+        async def talk(memory: Memory) -> list[int]:
+            return [
+                await memory.aput({"role": "user", "content": f"harbour number {turn} in a list of them"})
+                for turn in range(30)
+            ]
+
+        async with closing(*memories):
+            return list(await asyncio.gather(*map(talk, memories)))
+
+    assert asyncio.run(put_all()) == [list(range(1, 31))] * 40
+    # No session is over its mark, each seq was delivered once, and the tokens add up.
+    marks = rows_of(
+        database_url,
+        "SELECT count(*) FILTER (WHERE window_tokens > flush_at_tokens), min(next_seq), max(next_seq),"
+        " bool_and(window_tokens = (SELECT sum(tokens) FROM strandline.message m"
+        "   WHERE m.shard_key = s.shard_key AND m.session_key = s.session_key AND m.seq >= s.window_from)),"
+        " bool_and(flushed_through = (SELECT sum(message_count) FROM strandline.flush_event e"
+        "   WHERE e.shard_key = s.shard_key AND e.session_key = s.session_key))"
+        " FROM strandline.session s",
+    )
+    assert marks == [(0, 31, 31, True, True)]
+
+
+def test_a_conflict_and_a_repeated_put_are_told_to_their_callers_alone(make_memory: MakeMemory) -> None:
+    memories = [make_memory(f"s{n}") for n in range(20)]
+
+    async def put_all(content: str) -> list[int | BaseException]:
+        async with closing(*memories):
+            work = (
+                memory.aput({"role": "user", "content": content if n % 2 else "the same", "id": "a"})
+                for n, memory in enumerate(memories)
+            )
+            return await asyncio.gather(*work, return_exceptions=True)
+
+    assert asyncio.run(put_all("first")) == [1] * 20
+    again = asyncio.run(put_all("other"))
+    assert [type(result) for result in again] == [int, ConflictError] * 10
+    assert again[::2] == [1] * 10
+
+
+def test_a_session_that_is_locked_keeps_no_other_waiting(make_memory: MakeMemory, database_url: str) -> None:
+    memories = [make_memory(f"s{n}") for n in range(20)]
+    for memory in memories:
+        memory.put({"role": "user", "content": "first"})
+
+    async def put_all() -> list[int]:
+        async with closing(*memories):
+            tasks = [
+                asyncio.create_task(memory.aput({"role": "user", "content": "second"})) for memory in memories
+            ]
+            locked = tasks[7]
+            await asyncio.wait_for(asyncio.gather(*(task for task in tasks if task is not locked)), 5)
+            assert not locked.done()
+            holder.rollback()
+            return [await task for task in tasks]
+
+    with psycopg.connect(database_url) as holder:
+        holder.execute("SELECT FROM strandline.session WHERE session_id = 's7' FOR UPDATE")
+        assert asyncio.run(put_all()) == [2] * 20
+
+
+def test_without_postgres_each_caller_is_told(
+    make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "0.5")
+    memories = [make_memory(f"s{n}", database_url="postgresql://127.0.0.1:1/none") for n in range(5)]
+
+    async def put_all() -> list[int | BaseException]:
+        async with closing(*memories):
+            work = (memory.aput({"role": "user", "content": "x"}) for memory in memories)
+            return await asyncio.gather(*work, return_exceptions=True)
+
+    assert all(isinstance(result, DatabaseUnavailableError) for result in asyncio.run(put_all()))

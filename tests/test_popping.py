@@ -1,0 +1,249 @@
+"""Taking the newest message back: what may be popped, what follows, and that everything still adds up."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from strandline import DeliveredError, Memory, OwnerError
+from strandline.pipelines.verification import verify
+from strandline.schemas.database import Database
+from strandline.schemas.flushing import read_window
+from strandline.schemas.identity import identify_session
+from tests.conftest import MakeMemory, rows_of
+
+SYSTEM = {"role": "system", "content": "Answer in short sentences."}
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def texts(memory: Memory) -> list[str]:
+    return [message.text for message in memory.get_all()]
+
+
+def marks(database_url: str) -> tuple[int, ...]:
+    """next_seq, pinned_through, flushed_through, window_from, pinned_tokens, window_tokens."""
+    columns = "next_seq, pinned_through, flushed_through, window_from, pinned_tokens, window_tokens"
+    (row,) = rows_of(database_url, f"SELECT {columns} FROM strandline.session")
+    return tuple(row)
+
+
+def assert_sound(database: Database) -> None:
+    assert verify(database).violations == ()
+
+
+def test_the_newest_message_comes_back_and_is_gone(make_memory: MakeMemory, database: Database) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put_messages([user("one"), {"id": "m2", **user("two"), "metadata": {"mood": "glad"}}])
+    popped = memory.pop()
+    assert popped is not None
+    assert (popped.id, popped.seq, popped.text, popped.metadata) == ("m2", 2, "two", {"mood": "glad"})
+    assert texts(memory) == [message.text for message in memory.get()] == ["one"]
+    assert_sound(database)
+
+
+def test_a_number_is_not_used_again_but_an_id_may_be(make_memory: MakeMemory, database: Database) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put(user("one"))
+    assert memory.put({"id": "again", **user("two")}) == 2
+    memory.pop()
+    assert memory.put({"id": "again", **user("two, said better")}) == 3
+    assert_sound(database)
+
+
+def test_an_empty_session_has_nothing_to_pop(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[])
+    assert memory.pop() is None
+    memory.put(user("one"))
+    assert memory.pop() is not None
+    assert memory.pop() is None
+    memory.put(user("before the reset"))
+    memory.reset()
+    assert memory.pop() is None
+
+
+def test_what_was_delivered_stays(make_memory: MakeMemory, database: Database) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put_messages([user("one"), user("two")])
+    memory.flush(all=True)
+    with pytest.raises(DeliveredError, match=r"Message 2 .* was delivered"):
+        memory.pop()
+    assert texts(memory) == ["one", "two"]
+    memory.put(user("three"))
+    popped = memory.pop()
+    assert popped is not None
+    assert popped.text == "three"
+    assert_sound(database)
+
+
+def test_nobody_pops_from_another_owner(make_memory: MakeMemory) -> None:
+    make_memory("shared-name", user_id="ana", memory_blocks=[]).put(user("mine"))
+    with pytest.raises(OwnerError):
+        make_memory("shared-name", user_id="bo", memory_blocks=[]).pop()
+
+
+def test_a_head_that_is_popped_can_be_given_anew(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put_messages([SYSTEM, user("hello")])
+    assert [memory.pop(), memory.pop()] != [None, None]
+    assert marks(database_url) == (3, 2, 2, 3, 0, 0)
+    memory.put({"role": "system", "content": "Answer at length."})
+    assert marks(database_url)[:2] == (4, 3)
+    assert_sound(database)
+
+
+def test_ranges_stay_contiguous_over_what_was_popped(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put_messages([user(f"message {n}") for n in range(1, 4)])
+    memory.pop()
+    memory.flush(all=True)
+    memory.put(user("a slip"))
+    memory.pop()
+    memory.put_messages([user("five"), user("six")])
+    memory.flush(all=True)
+    events = rows_of(
+        database_url,
+        "SELECT from_seq, through_seq, message_count FROM strandline.flush_event ORDER BY from_seq",
+    )
+    assert events == [(1, 2, 2), (3, 6, 2)]
+    assert_sound(database)
+
+
+def test_a_flush_that_was_planned_before_a_pop_does_nothing(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """The plan names what is gone by then; delivered, it would claim messages that are not there."""
+    memory = make_memory("raced", memory_blocks=[])
+    memory.put_messages([user("one"), user("two")])
+    identity = identify_session("default", "raced", None)
+    seen, entries = database.run(read_window(identity.shard_key, identity.session_key))
+    assert seen is not None
+    memory.pop()
+    flush = {
+        "shard_key": identity.shard_key,
+        "session_key": identity.session_key,
+        "incarnation": seen.incarnation,
+        "old_window_from": 1,
+        "old_flushed_through": 0,
+        "window_from": 3,
+        "flushed_through": 2,
+        "tokens_out": seen.window_tokens,
+        "cause": "manual",
+        "event_ids": [uuid4()],
+        "from_seqs": [1],
+        "through_seqs": [2],
+        "tokens": [seen.window_tokens],
+        "messages": [len(entries)],
+        "version": 1,
+    }
+    assert database.fetch("flush", flush) == []
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
+    assert memory.flush(all=True) != []
+    assert_sound(database)
+
+
+def test_an_attempt_that_is_sent_again_takes_nothing_more(
+    make_memory: MakeMemory, database: Database
+) -> None:
+    memory = make_memory("repeated", memory_blocks=[])
+    memory.put_messages([user("one"), user("two"), user("three")])
+    identity = identify_session("default", "repeated", None)
+    attempt = {
+        "shard_key": identity.shard_key,
+        "session_key": identity.session_key,
+        "seq": 3,
+        "pop_id": UUID(int=7),
+    }
+    assert [database.fetch("pop", attempt), database.fetch("pop", attempt)] == [[("ok",)], [("ok",)]]
+    assert database.fetch("pop", {**attempt, "pop_id": UUID(int=8)}) == [("changed",)]
+    assert texts(memory) == ["one", "two"]
+
+
+def test_many_threads_pop_each_message_once(make_memory: MakeMemory, database: Database) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put_messages([user(f"message {n}") for n in range(12)])
+    with ThreadPoolExecutor(4) as threads:
+        popped = [message for message in threads.map(lambda _: memory.pop(), range(14)) if message]
+    assert sorted(message.seq or 0 for message in popped) == list(range(1, 13))
+    assert texts(memory) == []
+    assert_sound(database)
+
+
+def test_a_pop_joins_the_callers_transaction(make_memory: MakeMemory, database_url: str) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put_messages([user("one"), user("two")])
+    with psycopg.connect(database_url) as connection:
+        assert memory.pop(connection=connection) is not None
+        connection.rollback()
+    assert texts(memory) == ["one", "two"]
+
+
+@pytest.mark.parametrize("derived", [False, True])
+def test_a_reset_counts_nothing_popped_before(
+    make_memory: MakeMemory, database: Database, database_url: str, derived: bool
+) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put_messages([user("one"), user("two")])
+    memory.pop()
+    memory.reset(derived=derived)
+    memory.put(user("anew"))
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.popped") == [(0 if derived else 1,)]
+    assert_sound(database)
+
+
+def test_a_loss_beside_a_pop_is_still_named(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory("lossy", memory_blocks=[])
+    memory.put_messages([user("one"), user("two"), user("three")])
+    memory.pop()
+    with psycopg.connect(database_url) as connection:
+        connection.execute("DELETE FROM strandline.message WHERE seq = 1")
+    missing = [found for found in verify(database).violations if found.kind == "message_missing"]
+    assert [str(found.sentence) for found in missing] == [
+        "Messages 1 to 1 of session 'lossy' are missing from the log."
+    ]
+
+
+STEPS = st.lists(
+    st.sampled_from(["put", "put", "put", "head", "pop", "flush", "flush_all", "reset"]), max_size=25
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_whatever_happens_everything_adds_up(
+    make_memory: MakeMemory, database: Database, steps: list[str]
+) -> None:
+    """Beside a plain list as the model of what the log holds."""
+    memory = make_memory(memory_blocks=[], token_limit=60, token_flush_size=12)
+    model: list[str] = []
+    for number, step in enumerate(steps):
+        if step in ("put", "head"):
+            text = f"This is message number {number}."
+            memory.put({"role": "user" if step == "put" else "system", "content": text})
+            model.append(text)
+        elif step == "pop":
+            try:
+                popped = memory.pop()
+            except DeliveredError:
+                continue
+            assert (popped.text if popped else None) == (model.pop() if model else None)
+        elif step == "reset":
+            memory.reset()
+            model.clear()
+        else:
+            memory.flush(all=step == "flush_all")
+    assert texts(memory) == model
+    assert_sound(database)

@@ -1,0 +1,97 @@
+"""What searches find of real conversations: a floor under the figures of docs/performance.md."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from bench.recall import ALL, Found, as_json, as_text, measure, table
+from bench.recall_data import BEAM, LOCOMO, Conversation, Question, conversations
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+
+def recalled(database_url: str, conversation: Conversation) -> tuple[float, float]:
+    """R@10 in per cent, by words alone and with the local embedder."""
+    found = list(measure(database_url, conversation))
+    assert len(found) == len(conversation.questions)
+    return 100 * mean(one.words for one in found), 100 * mean(one.embedder for one in found)
+
+
+def sample() -> Conversation:
+    folder = resources.files("strandline") / "samples"
+    lines = (folder / "conversation.jsonl").read_text(encoding="utf-8").splitlines()
+    sessions: dict[int, list[dict[str, object]]] = {}
+    for line in map(json.loads, lines):
+        sessions.setdefault(line["metadata"]["session"], []).append(line)
+    asked = json.loads((folder / "conversation.qa.json").read_text(encoding="utf-8"))
+    questions = [Question(one["question"], str(one["category"]), frozenset(one["evidence"])) for one in asked]
+    return Conversation(
+        "sample", "sample", list(sessions.values()), [one for one in questions if one.evidence]
+    )
+
+
+def test_the_sample_conversation_is_recalled(database_url: str) -> None:
+    words, embedder = recalled(database_url, sample())
+    assert words >= 65
+    assert embedder >= 72
+
+
+def test_a_conversation_of_friends_is_recalled(database_url: str) -> None:
+    given = [one for one in conversations(SHARED) if one.collection == LOCOMO and one.name == "conv-30"]
+    if not given:
+        pytest.skip(
+            "the conversations of LoCoMo are not there; python -m bench.recall says where to put them"
+        )
+    words, embedder = recalled(database_url, given[0])
+    assert words >= 74
+    assert embedder >= 74
+
+
+def test_the_table_averages_over_questions() -> None:
+    found = [
+        Found(LOCOMO, "a", "temporal", 1.0, 0.5),
+        Found(LOCOMO, "a", "multi-hop", 0.0, 1.0),
+        Found(LOCOMO, "b", "temporal", 0.5, 0.5),
+        Found(BEAM, "c", "summarization", 0.25, 1.0),
+    ]
+    lines = table(found)
+    assert [(one.collection, one.category, one.questions, one.words, one.embedder) for one in lines] == [
+        (LOCOMO, "multi-hop", 1, 0.0, 100.0),
+        (LOCOMO, "temporal", 2, 75.0, 50.0),
+        (LOCOMO, ALL, 3, 50.0, 66.7),
+        (BEAM, "summarization", 1, 25.0, 100.0),
+        (BEAM, ALL, 1, 25.0, 100.0),
+    ]
+    assert as_text(lines).splitlines()[3].split() == [LOCOMO, "all", "questions", "3", "50.0", "66.7"]
+    written = json.loads(as_json(lines, found))
+    assert [one["conversation"] for one in written["conversations"]] == ["a", "b", "c"]
+
+
+def test_conversations_are_read_as_they_are_published(tmp_path: Path) -> None:
+    chat = [
+        {
+            "turns": [
+                [
+                    {"role": "user", "id": 0, "content": "Hello"},
+                    {"role": "assistant", "id": 1, "content": "Hi"},
+                ]
+            ]
+        }
+    ]
+    asked = {
+        "event_ordering": [{"question": "Who?", "source_chat_ids": {"first": [0], "second": [[1]]}}],
+        "abstention": [{"question": "What?"}],
+    }
+    (tmp_path / "beam100k" / "7").mkdir(parents=True)
+    (tmp_path / "beam100k" / "7" / "chat.json").write_text(json.dumps(chat))
+    (tmp_path / "beam100k" / "7" / "probing_questions.json").write_text(json.dumps(asked))
+    (one,) = conversations(tmp_path)
+    assert (one.collection, one.name) == (BEAM, "beam-7")
+    assert [message["id"] for message in one.sessions[0]] == ["0", "1"]
+    assert one.questions == [Question("Who?", "event ordering", frozenset({"0", "1"}))]
+    assert conversations(tmp_path / "nowhere") == []

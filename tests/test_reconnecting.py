@@ -1,0 +1,118 @@
+"""Postgres ends and comes back: whoever waits goes on at once, however long it was away."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from strandline.schemas.async_database import AsyncDatabase
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.errors import DatabaseUnavailableError
+from strandline.schemas.migrate import migrate
+from strandline.schemas.settings import load_settings
+from tests.chaos.servers import PostgresServer
+
+CONNECTIONS = 8
+LOOK, NOBODY = "serving_generations", dict[str, object]()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A Postgres that these tests may end."""
+    running = PostgresServer(tmp_path_factory.mktemp("reconnecting"))
+    running.start()
+    migrate(running.url, "strandline")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def options(server: PostgresServer) -> ConnectionOptions:
+    return ConnectionOptions.from_settings(server.url, load_settings(), pool_size=CONNECTIONS)
+
+
+@pytest.fixture
+def database(options: ConnectionOptions) -> Iterator[Database]:
+    opened = Database.connect(options)
+    yield opened
+    opened.close()
+
+
+def fill_pool(database: Database) -> None:
+    """Have it open all the connections that it may."""
+    together = threading.Barrier(CONNECTIONS)
+
+    def hold() -> None:
+        with database.transaction() as tx:
+            tx.fetch(LOOK, NOBODY)
+            together.wait(10)
+
+    with ThreadPoolExecutor(CONNECTIONS) as threads:
+        for done in [threads.submit(hold) for _ in range(CONNECTIONS)]:
+            done.result()
+
+
+def test_one_statement_at_most_meets_a_dead_connection(server: PostgresServer, database: Database) -> None:
+    for attempt in (_fetch_once, _use_transaction):
+        fill_pool(database)
+        server.crash()
+        server.start()
+        with pytest.raises(DatabaseUnavailableError):
+            attempt(database)
+        for _ in range(CONNECTIONS):
+            attempt(database)
+
+
+def test_a_statement_that_may_be_repeated_meets_none(server: PostgresServer, database: Database) -> None:
+    fill_pool(database)
+    server.crash()
+    server.start()
+    for _ in range(CONNECTIONS):
+        database.fetch(LOOK, NOBODY, repeatable=True)
+
+
+@pytest.mark.alone
+def test_who_waits_goes_on_at_once_when_postgres_is_back(
+    server: PostgresServer, options: ConnectionOptions, database: Database
+) -> None:
+    fill_pool(database)
+    returned: dict[str, float] = {}
+
+    def wait_sync() -> None:
+        database.fetch(LOOK, NOBODY, repeatable=True)
+        returned["sync"] = time.monotonic()
+
+    async def wait_async() -> None:
+        opened = AsyncDatabase.connect(options)
+        await opened.fetch(LOOK, NOBODY, repeatable=True)
+        returned["async"] = time.monotonic()
+        await opened.close()
+
+    server.crash()
+    calls: list[Callable[[], None]] = [wait_sync, lambda: asyncio.run(wait_async())]
+    waiting = [threading.Thread(target=call) for call in calls]
+    for thread in waiting:
+        thread.start()
+    # Long enough for waits that double to have grown well beyond what is allowed below.
+    time.sleep(3.3)
+    server.start()
+    back = time.monotonic()
+    for thread in waiting:
+        thread.join(20)
+    assert set(returned) == {"sync", "async"}
+    assert max(returned.values()) - back < 1.5
+
+
+def _fetch_once(database: Database) -> None:
+    database.fetch(LOOK, NOBODY)
+
+
+def _use_transaction(database: Database) -> None:
+    with database.transaction() as tx:
+        tx.fetch(LOOK, NOBODY)

@@ -1,0 +1,167 @@
+"""How workers end: within their grace time, with nothing lost, nothing held, and nothing paid for twice."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from strandline import Memory
+from strandline.schemas.database import Database
+from strandline.workers.shutdown import HAND_BACK_SECONDS
+from tests.broker_proxy import BrokerProxy
+from tests.conftest import StartWorker, WorkerProcess, nothing_due, rows_of, wait_until
+from tests.model_server import ModelServer
+from tests.test_workers import check_done_once, converse, environment
+
+MakeMemory = Callable[..., Memory]
+
+# What a busy machine, and Celery's loop, which looks about once a second whether it is to stop, may add.
+SLACK_SECONDS = 6.0
+
+
+def send(worker: WorkerProcess, *numbers: signal.Signals) -> None:
+    """Send signals, the second one only when the first has been taken."""
+    for place, number in enumerate(numbers):
+        if place:
+            wait_until(
+                lambda: any("worker is stopping" in line for line in worker.output),
+                timeout=5,
+                what="the first signal to be taken",
+            )
+        worker.process.send_signal(number)
+
+
+def in_flight(server: ModelServer, calls: int) -> None:
+    wait_until(lambda: len(server.requests) >= calls, timeout=15, what=f"{calls} calls to be in flight")
+
+
+def check_nothing_is_held(url: str) -> None:
+    """The worker is gone, no lane has a holder, and none counts its end as a crash."""
+    assert rows_of(url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    lanes = "SELECT count(*) FILTER (WHERE holder IS NOT NULL), max(crashes) FROM strandline.lane"
+    assert rows_of(url, lanes) == [(0, 0)]
+
+
+def test_calls_that_end_within_the_grace_time_are_stored_and_applied(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    model_server.behave(latency=1.0)
+    worker = start_worker(**environment(model_server))
+    converse(make_memory, 4, 1, broker_url=broker_url)
+    in_flight(model_server, 4)
+    assert worker.stop() == 0, "".join(worker.output)
+    check_nothing_is_held(database_url)
+    paid = rows_of(database_url, "SELECT count(*) FROM strandline.model_call WHERE model = 'gpt-4.1-mini'")
+    assert paid == [(len(model_server.requests),)]
+    applied = rows_of(database_url, "SELECT count(*) FROM strandline.batch WHERE state = 'applied'")[0][0]
+    assert applied >= 4
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.batch WHERE state = 'open'") == [(0,)]
+    model_server.behave()
+    start_worker(**environment(model_server))
+    wait_until(lambda: nothing_due(database_url), timeout=15, what="the next worker to do the rest")
+    check_done_once(database, database_url, 4)
+    twice = "SELECT batch_id FROM strandline.model_call GROUP BY batch_id, step HAVING count(*) > 1"
+    assert rows_of(database_url, twice) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_what_outlasts_the_grace_time_is_handed_back_and_taken_up_at_once(
+    number: signal.Signals,
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    model_server.behave(hang=True)
+    settings = environment(model_server, STRANDLINE_SHUTDOWN_GRACE_SECONDS="0.5")
+    # Its end has to free the lanes, not its silence.
+    settings |= {"STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "60"}
+    worker = start_worker(**settings)
+    converse(make_memory, 3, 1, broker_url=broker_url)
+    in_flight(model_server, 6)
+    began = time.monotonic()
+    send(worker, number)
+    assert worker.process.wait(15) == 0, "".join(worker.output)
+    assert time.monotonic() - began < 0.5 + HAND_BACK_SECONDS + SLACK_SECONDS
+    check_nothing_is_held(database_url)
+    model_server.behave()
+    start_worker(**settings)
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="the other worker to finish")
+    check_done_once(database, database_url, 3)
+
+
+@pytest.mark.parametrize(
+    "numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT), (signal.SIGINT,) * 2]
+)
+def test_a_second_signal_ends_a_worker_at_once(
+    numbers: tuple[signal.Signals, ...],
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    model_server.behave(hang=True)
+    worker = start_worker("--log-level", "info", **environment(model_server))
+    converse(make_memory, 3, 1, broker_url=broker_url)
+    in_flight(model_server, 3)
+    send(worker, *numbers)
+    began = time.monotonic()
+    assert worker.process.wait(15) == 128 + numbers[-1], "".join(worker.output)
+    assert time.monotonic() - began < HAND_BACK_SECONDS + SLACK_SECONDS
+    check_nothing_is_held(database_url)
+
+
+def test_a_second_signal_ends_a_worker_that_cannot_hand_back_and_others_take_over(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """Postgres answers nothing about workers: the hand-back hangs, and so does each heartbeat."""
+    model_server.behave(hang=True)
+    worker = start_worker("--log-level", "info", **environment(model_server))
+    converse(make_memory, 3, 1, broker_url=broker_url)
+    in_flight(model_server, 3)
+    with psycopg.connect(database_url) as blocker:
+        blocker.execute("LOCK TABLE strandline.worker")
+        send(worker, signal.SIGTERM, signal.SIGTERM)
+        began = time.monotonic()
+        assert worker.process.wait(15) == 128 + signal.SIGTERM, "".join(worker.output)
+        assert time.monotonic() - began < HAND_BACK_SECONDS + SLACK_SECONDS
+    model_server.behave()
+    start_worker(**environment(model_server))
+    began = time.monotonic()
+    wait_until(lambda: nothing_due(database_url), timeout=25, what="the other worker to finish")
+    assert time.monotonic() - began < 10, "what it could not hand back is free with its heartbeat's end"
+    check_done_once(database, database_url, 3)
+
+
+def test_a_worker_without_its_broker_ends_within_the_grace_time(
+    make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, broker_url: str
+) -> None:
+    """Also one that has only just registered, and whose Celery has not begun to consume."""
+    with BrokerProxy(broker_url) as proxy:
+        worker = start_worker(
+            **environment(
+                model_server, STRANDLINE_BROKER_URL=proxy.url, STRANDLINE_SHUTDOWN_GRACE_SECONDS="3"
+            )
+        )
+        proxy.down()
+        began = time.monotonic()
+        send(worker, signal.SIGTERM)
+        assert worker.process.wait(15) == 0, "".join(worker.output)
+        assert time.monotonic() - began < 3 + HAND_BACK_SECONDS + SLACK_SECONDS
