@@ -18,7 +18,7 @@ class ForgettingQoS(redis.QoS):
 
     def ack(self, delivery_tag: Any) -> None:
         try:
-            super().ack(delivery_tag)
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call]
         except self.channel.connection_errors:
             virtual.QoS.ack(self, delivery_tag)
             raise
