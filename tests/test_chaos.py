@@ -139,6 +139,7 @@ TAMPERINGS = {
     "UPDATE strandline.message SET id = 'other' WHERE seq = 3": "messages that nobody acknowledged",
     "DELETE FROM strandline.receipt WHERE stage = 'merge'": "events that did not reach a stage's end",
     "UPDATE strandline.batch SET state = 'open'": "batches that were never closed",
+    "DELETE FROM strandline.batch WHERE stage = 'summary'": "receipts of something else than the batch",
     "UPDATE strandline.batch SET state = 'dead'": "receipts of something else than the batch",
     "UPDATE strandline.fact SET text = 'made up'": "facts that nobody said",
     "DELETE FROM strandline.chunk WHERE from_seq = 1": "not each in one searchable piece",

@@ -36,6 +36,17 @@ def test_a_stored_answer_does(connection: psycopg.Connection[Any]) -> None:
     answer = {"step": "s", "model": "m", "prompt_hash": "h", "body": b"", "seconds": 0.1, "cost_usd": None}
     lane = {"generation_id": 1, "stage": "summary", "lease_epoch": 1, "input_tokens": 1, "output_tokens": 1}
     with connection.transaction():
+        connection.execute(
+            "INSERT INTO strandline.batch (shard_key, batch_id, scope_key, generation_id, stage, lease_epoch,"
+            " event_ids) VALUES (%(shard_key)s, %(batch_id)s, %(scope_key)s, 1, 'summary', 1,"
+            " ARRAY[%(batch_id)s::uuid])",
+            keys,
+        )
+        connection.execute(
+            "INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage, lease_epoch, holder)"
+            " VALUES (%(shard_key)s, %(scope_key)s, 1, 'summary', 1, %(worker_id)s)",
+            keys,
+        )
         connection.execute(statements("strandline")["store_answer"].encode(), keys | answer | lane)
         assert setting(connection) == "on", "until the end of its transaction"
     assert setting(connection) == "off"

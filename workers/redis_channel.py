@@ -18,7 +18,7 @@ class ForgettingQoS(redis.QoS):
 
     def ack(self, delivery_tag: Any) -> None:
         try:
-            super().ack(delivery_tag)  # type: ignore[no-untyped-call]
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call]  # Kombu carries no types
         except self.channel.connection_errors:
             virtual.QoS.ack(self, delivery_tag)
             raise

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 from strandline.pipelines.engine.lease import Lease, hold, lane_params
 from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.database import Database, Fetcher
+from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.events import FlushEvent, decode_event
 from strandline.schemas.operations import Row
 
@@ -54,10 +55,15 @@ def hold_events(fetcher: Fetcher, batch: Batch) -> int:
 
 
 def close(fetcher: Fetcher, batch: Batch, state: str) -> None:
-    """End an open batch as ``applied``, ``void``, ``split`` or ``dead``."""
-    fetcher.fetch(
-        "close_batch", {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id, "state": state}
-    )
+    """End an open batch as ``applied``, ``void``, ``split`` or ``dead``.
+
+    Raises:
+        LeaseLostError: there is no such open batch.  A worker's commits do not wait for the disk, so a crash
+            of Postgres may have taken the batch's row from under a worker that lives; it is formed anew.
+    """
+    params = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id, "state": state}
+    if not fetcher.fetch("close_batch", params):
+        raise LeaseLostError(f"Batch {batch.batch_id} is gone or ended; what was prepared is dropped.")
 
 
 def _reopen(fetcher: Fetcher, lease: Lease) -> Batch | None:

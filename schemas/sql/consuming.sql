@@ -172,6 +172,9 @@ WITH durably AS MATERIALIZED (
     SELECT 1 FROM durably, strandline.lane
     WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
         AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
+        AND EXISTS (
+            SELECT FROM strandline.batch b
+            WHERE b.shard_key = %(shard_key)s AND b.batch_id = %(batch_id)s AND b.state = 'open')
     FOR UPDATE OF lane
 ), stored AS (
     INSERT INTO strandline.answer (shard_key, batch_id, step, model, prompt_hash, body)

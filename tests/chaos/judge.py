@@ -47,8 +47,8 @@ CHECKS = {
         WHERE b.state = 'applied' GROUP BY e.event_id, b.generation_id, b.stage HAVING count(*) > 1""",
     "receipts of something else than the batch that was applied": """
         SELECT r.event_id || ' in ' || r.stage FROM strandline.receipt r
-        JOIN strandline.batch b ON b.shard_key = r.shard_key AND b.batch_id = r.batch_id
-        WHERE r.outcome = 'applied' AND b.state <> 'applied'""",
+        LEFT JOIN strandline.batch b ON b.shard_key = r.shard_key AND b.batch_id = r.batch_id
+        WHERE r.outcome = 'applied' AND b.state IS DISTINCT FROM 'applied'""",
     "batches that were never closed": "SELECT batch_id::text FROM strandline.batch WHERE state = 'open'",
     "model answers that were paid for twice": """
         SELECT batch_id || '/' || step FROM strandline.model_call
