@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 
+from strandline import Memory
+from strandline.assembly import prepare_stages
+from strandline.pipelines.engine.stage import Batch
+from strandline.pipelines.verification import verify
 from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.settings import Settings
+from strandline.schemas.database import Database
+from strandline.schemas.migrate import migrate
+from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.statements import statements
+from tests.chaos.servers import PostgresServer
+from tests.conftest import rows_of
+from tests.consuming import CountingStage, HandWorker, counting, folded, say, summary_lane
 
 SETTING = "SELECT current_setting('synchronous_commit')"
 
@@ -56,3 +67,57 @@ def test_producers_wait_for_the_disk(database_url: str, settings: Settings) -> N
     options = ConnectionOptions.from_settings(database_url, settings)
     with psycopg.connect(options.url, **options.connect_arguments()) as connection:
         assert setting(connection) == "on"
+
+
+@pytest.fixture
+def postgres(tmp_path: Path) -> Iterator[PostgresServer]:
+    """A Postgres of the test's own, that writes to the disk only what somebody waits for."""
+    server = PostgresServer(tmp_path)
+    server.start()
+    try:
+        migrate(server.url, "strandline")
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+            connection.execute("SELECT pg_reload_conf()")
+        yield server
+    finally:
+        server.stop()
+
+
+def test_a_batch_that_a_crash_of_postgres_took_writes_nothing(postgres: PostgresServer) -> None:
+    """Its worker lives on, with a lease that is on the disk and a batch that is not."""
+    settings = load_settings(database_url=postgres.url, text_backend="local", embedding_backend="local")
+    made: list[Batch] = []
+
+    def crash(batch: Batch) -> None:
+        made.append(batch)
+        if len(made) == 2:
+            postgres.crash()
+            postgres.start()
+
+    options = ConnectionOptions.from_settings(postgres.url, settings, durable=False)
+    with (
+        closing(Database.connect(options)) as database,
+        closing(Memory.from_defaults("s", database_url=postgres.url)) as memory,
+    ):
+        prepare_stages(database, settings)
+        say(memory, "one", "two", "three")
+        stage = CountingStage(crash)
+        worker = HandWorker(database, counting(stage), budget=1)
+        lane = summary_lane(postgres.url, "s")
+        assert worker.drain(lane) == "lost"
+
+        batches = "SELECT batch_id FROM strandline.batch WHERE stage = 'summary'"
+        assert rows_of(postgres.url, batches) == [(made[0].batch_id,)], "the second one's row is gone"
+        assert rows_of(postgres.url, "SELECT batch_id FROM strandline.answer") == [(made[0].batch_id,)]
+
+        worker.die(postgres.url)
+        heir = HandWorker(database, counting(stage), budget=1)
+        assert heir.drain(lane) == "drained"
+        assert folded(postgres.url) == [1, 2, 3]
+        assert stage.calls_made == 4, "the first one's answer was kept; the second one's named no batch"
+        orphans = "SELECT count(*) FROM strandline.receipt r WHERE stage = 'summary' AND NOT EXISTS"
+        assert rows_of(
+            postgres.url, f"{orphans} (SELECT FROM strandline.batch b WHERE b.batch_id = r.batch_id)"
+        ) == [(0,)]
+        assert not [found for found in verify(database).violations if "batch" in found.sentence]

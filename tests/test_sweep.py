@@ -30,7 +30,14 @@ MakeMemory = Callable[..., Memory]
 def sweep_of(
     database: Database, rung: list[Lane], *, stages: Sequence[str] = STAGES, batch_size: int = 200
 ) -> Sweep:
-    return Sweep(database, ring=rung.extend, stages=stages, batch_size=batch_size, dead_after_seconds=5.0)
+    return Sweep(
+        database,
+        ring=rung.extend,
+        take_over=rung.extend,
+        stages=stages,
+        batch_size=batch_size,
+        dead_after_seconds=5.0,
+    )
 
 
 def make_ripe(url: str) -> None:

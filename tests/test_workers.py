@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -145,6 +146,44 @@ def test_the_others_take_over_from_a_killed_worker_within_seconds(
     wait_until(lambda: nothing_due(database_url), timeout=25, what="the heir to finish")
     assert time.monotonic() - began < 15, "1.5 s until it counts as dead, and some seconds of sweeping"
     check_done_once(database, database_url, 12)
+
+
+def test_what_a_killed_worker_held_does_not_wait_behind_others(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """The only thread of the heir waits for a model all the time; the lane is taken over beside it."""
+    freed = threading.Event()
+    asked: list[str] = []
+
+    def respond(request: RecordedRequest) -> None:
+        asked.append(request.authorization)
+        if asked.count("Bearer heir") < 2:
+            freed.wait(60)
+
+    def has_asked(key: str) -> bool:
+        return f"Bearer {key}" in asked
+
+    model_server.behave(responder=respond)
+    for number, key in enumerate(("heir", "doomed")):
+        worker = start_worker("--queues", "summary", "--concurrency", "1", **environment(model_server, key))
+        memory = make_memory(f"s{number}", broker_url=broker_url)
+        memory.put({"role": "user", "content": "Good morning."})
+        memory.flush(all=True)
+        wait_until(partial(has_asked, key), timeout=20, what=f"the call of the {key}")
+    worker.kill()
+    done = (
+        "SELECT s.session_id FROM strandline.receipt r JOIN strandline.flush_event USING (event_id)"
+        " JOIN strandline.session s USING (session_key) WHERE r.stage = 'summary'"
+    )
+    try:
+        wait_until(lambda: rows_of(database_url, done) == [("s1",)], timeout=10, what="the lane's new holder")
+    finally:
+        freed.set()
+    wait_until(lambda: len(rows_of(database_url, done)) == 2, timeout=10, what="the heir's own lane")
 
 
 def test_work_resumes_by_itself_once_the_model_is_back(

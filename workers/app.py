@@ -44,6 +44,9 @@ def serve(app: Celery, consumer: Consumer, stages: Sequence[str]) -> None:
         app.task(name=queue_name(stage), bind=True, shared=False)(_drain_task(consumer))
 
     def stop(**_: Any) -> None:
+        # Celery has waited for its own threads, not for those that take over; the grace time bounds this.
+        consumer.begin_stopping()
+        consumer.await_idle()
         consumer.stop()
 
     # weak=False: nothing else holds the function.

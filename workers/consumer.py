@@ -5,6 +5,7 @@ Celery workers and the in-process runner are thin drivers around it: they bring 
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -24,6 +25,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.version import VERSION
 from strandline.workers.periodic import Periodic
 from strandline.workers.sweep import Sweep
+from strandline.workers.takeover import TakeOver
 
 
 class Consumer:
@@ -68,9 +70,11 @@ class Consumer:
             prices=settings.model_prices,
         )
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
+        self._take_over = TakeOver(self.drain)
         self._sweep = Sweep(
             database,
             ring=ring,
+            take_over=self._take_over,
             stages=list(stages),
             batch_size=settings.sweep_batch_size,
             dead_after_seconds=settings.worker_dead_after_seconds,
@@ -102,7 +106,7 @@ class Consumer:
     def stopping(self) -> bool:
         return self._stopping.is_set()
 
-    def await_idle(self, timeout_seconds: float) -> bool:
+    def await_idle(self, timeout_seconds: float = math.inf) -> bool:
         """Wait until no lane is being drained here; False when the time ran out."""
         deadline = time.monotonic() + timeout_seconds
         pause = threading.Event()
@@ -115,6 +119,7 @@ class Consumer:
         self._stopping.set()
         if self._sweeping is not None:
             self._sweeping.stop()
+        self._take_over.stop()
         self.leave()
 
     def leave(self) -> list[Lane]:

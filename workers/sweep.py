@@ -8,7 +8,7 @@ compare-and-set, so that two sweeps that find the same one do no harm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from strandline.schemas.database import Database
@@ -31,6 +31,7 @@ class Sweep:
 
     Args:
         ring: told of the lanes that have work and no holder.
+        take_over: given the lanes with work whose holder died or kept them too long.
         stages: the stages whose work is rung for.
         batch_size: rows looked at per tick and kind; of due work, per stage.
         dead_after_seconds: seconds without a heartbeat after which a worker counts as dead.
@@ -41,30 +42,32 @@ class Sweep:
         database: Database,
         *,
         ring: Ring,
+        take_over: Callable[[Sequence[Lane]], None],
         stages: Sequence[str],
         batch_size: int,
         dead_after_seconds: float,
     ) -> None:
         self._database = database
         self._ring = ring
+        self._take_over = take_over
         self._stages = list(stages)
         self._batch_size = batch_size
         self._dead_after_seconds = dead_after_seconds
 
     def tick(self) -> None:
         """Look once at everything: due work, sessions to flush, workers long gone."""
-        self._ring_orphaned()
+        self._take_over_orphaned()
         self._ring_due()
         self._flush_watched()
         self._database.fetch("forget_dead_workers", {})
 
-    def _ring_orphaned(self) -> None:
+    def _take_over_orphaned(self) -> None:
         wanted = {
             "stages": self._stages,
             "dead_after_seconds": self._dead_after_seconds,
             "limit": self._batch_size,
         }
-        self._ring([Lane(*row) for row in self._database.fetch("orphaned_lanes", wanted)])
+        self._take_over([Lane(*row) for row in self._database.fetch("orphaned_lanes", wanted)])
 
     def _ring_due(self) -> None:
         """Each stage has its own share, so that no stage's backlog stands in front of another's."""

@@ -67,8 +67,8 @@ WITH ripe AS (
 SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung
 
 -- name: orphaned_lanes
--- Lanes whose holder died or kept them past their deadline: rung for at once, whatever ring_at says, so that
--- what a dead worker held is taken up within seconds.
+-- Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and
+-- whatever waits in the queue.
 SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
 WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
     AND (l.deadline_at < clock_timestamp() OR NOT EXISTS (

@@ -1,0 +1,73 @@
+"""Taking over: lanes that a dead worker held are drained on threads of their own.
+
+Their hints would stand behind all others in the queue, and under a backlog that takes longer than what was
+begun already should lie.  It needs no broker either.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.lanes import Lane
+
+logger = logging.getLogger("strandline.workers")
+
+# Beside the worker's own threads, and only while there is something to take over.
+MOST_THREADS = 32
+
+
+class TakeOver:
+    """Drains the lanes it is given, at most ``MOST_THREADS`` at once.
+
+    Args:
+        drain: drains one lane; where somebody else took it meanwhile, this costs one statement.
+    """
+
+    def __init__(self, drain: Callable[[Lane], object]) -> None:
+        self._drain = drain
+        self._lock = threading.Lock()
+        self._known: set[Lane] = set()
+        self._waiting: list[Lane] = []
+        self._threads = 0
+        self._stopped = False
+
+    def __call__(self, lanes: Sequence[Lane]) -> None:
+        """Begin with these lanes; returns at once.  Those known already are passed over."""
+        with self._lock:
+            if self._stopped:
+                return
+            new = [lane for lane in lanes if lane not in self._known]
+            self._known.update(new)
+            self._waiting.extend(new)
+            more = min(len(self._waiting), MOST_THREADS - self._threads)
+            self._threads += more
+        for _ in range(more):
+            threading.Thread(target=self._run, name="strandline-take-over", daemon=True).start()
+
+    def stop(self) -> None:
+        """Begin with nothing more; lanes in hand are the engine's to end."""
+        with self._lock:
+            self._stopped = True
+            self._waiting.clear()
+
+    def _run(self) -> None:
+        while (lane := self._next()) is not None:
+            try:
+                outcome = self._drain(lane)
+                logger.info("lane taken over", extra={"action": "taken_over", "outcome": outcome})
+            except StrandlineError as error:
+                # The work is still due, and the next sweep finds its lane again.
+                logger.warning("drain failed", extra={"action": "drain_failed", "reason": str(error)})
+            finally:
+                with self._lock:
+                    self._known.discard(lane)
+
+    def _next(self) -> Lane | None:
+        with self._lock:
+            if self._waiting:
+                return self._waiting.pop(0)
+            self._threads -= 1
+            return None
