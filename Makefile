@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-vers
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench chaos clean
+.PHONY: help demo test check bench bench-recall bench-weighting chaos clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -43,6 +43,9 @@ bench: $(VENV)/.demo-ready ## set up, then measure
 
 bench-recall: $(VENV)/.demo-ready ## set up, then measure what searches find
 	@$(BIN)/python -m bench.recall $(ARGS)
+
+bench-weighting: $(VENV)/.demo-ready ## set up, then try other weightings of a search
+	@$(BIN)/python -m bench.weighting $(ARGS)
 
 chaos: $(VENV)/.test-ready ## set up, then disturb the real stack with 100 faults, about 9 minutes (ARGS='--seed 7')
 	@$(BIN)/python -m tests.chaos $(ARGS)

@@ -1,39 +1,59 @@
-"""``python -m bench``: measure on an embedded Postgres of its own, print ratios, optionally write JSON."""
+"""``python -m bench``: measure on embedded servers of its own, print ratios, optionally write JSON."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench.cases import measure_crossing, measure_get, measure_history, measure_put
-from bench.figures import Result, as_json, as_table
+from bench.figures import as_json, as_table
 from bench.ground import prepared_ground
+from bench.size import FULL, QUICK, USUAL, Size
+from bench.suite import CASES, Case, measure, say
 
-REPETITIONS = 5
+MINUTES = 10.0
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")
-    arguments = parser.parse_args()
-    results: list[Result] = []
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    minutes = given.minutes or (math.inf if given.full or given.only else MINUTES)
     with tempfile.TemporaryDirectory(prefix="strandline-bench-") as home:
-        say("starting PostgreSQL (fsync on, settings as the embedded default has them)")
-        with prepared_ground(Path(home)) as ground:
-            for measure in (measure_put, measure_get, measure_history, measure_crossing):
-                say(f"{measure.__name__.replace('_', ' ')}: {REPETITIONS} repetitions")
-                results += measure(ground, REPETITIONS)
+        say("starting PostgreSQL (fsync on, settings as the embedded default has them) and the broker")
+        with prepared_ground(Path(home), given.file) as ground:
             machine = ground.describe()
-    print(as_table(results, machine))
-    if arguments.json is not None:
-        arguments.json.write_text(as_json(results, machine), encoding="utf-8")
+            run = measure(ground, _size(given), _cases(given.only), seconds=60 * minutes)
+    print(as_table(run.figures, machine))
+    for name, reason in run.skipped.items():
+        print(f"not measured: {name}: {reason}")
+    if given.json is not None:
+        given.json.write_text(as_json(run.figures, machine, run.skipped), encoding="utf-8")
     return 0
 
 
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    names = [case.name for case in CASES]
+    parser.add_argument("--only", metavar="NAME", action="append", choices=names, help=", ".join(names))
+    parser.add_argument("--file", type=Path, metavar="CHAT.jsonl", help="messages; default: the sample")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")
+    parser.add_argument("--minutes", type=float, help="begin nothing that would not end within so many")
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--quick", action="store_true", help="a few calls of each, to see that it works")
+    sizes.add_argument("--full", action="store_true", help="the far ends as well, without bound in time")
+    return parser
+
+
+def _size(given: argparse.Namespace) -> Size:
+    if given.quick:
+        return QUICK
+    return FULL if given.full else USUAL
+
+
+def _cases(only: Sequence[str] | None) -> list[Case]:
+    return [case for case in CASES if only is None or case.name in only]
 
 
 if __name__ == "__main__":

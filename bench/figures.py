@@ -1,4 +1,4 @@
-"""From timings to figures: per repetition a percentile and its ratio, over repetitions median and spread."""
+"""From what was measured to figures: per repetition a ratio, over repetitions the median and the spread."""
 
 from __future__ import annotations
 
@@ -17,27 +17,52 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Goal:
+    """What a ratio is to be at most, or at least."""
+
+    bound: float
+    at_least: bool = False
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.bound:g}"
+
+    def is_met(self, ratio: float) -> bool:
+        return ratio >= self.bound if self.at_least else ratio <= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
     """One line of the table.
 
     Attributes:
-        ratio: median over the repetitions of the percentile's ratio.
+        case: the name that ``--only`` takes.
+        name: what was measured.
+        against: what it is held against.
+        ratio: median over the repetitions of the one divided by the other.
         lowest: the least ratio of a repetition.
         highest: the greatest.
-        measured_ms: median over the repetitions of the percentile, in milliseconds, on this machine.
-        against_ms: the same for what it is held against.
+        here: the median of what was measured, on this machine, in ``unit``.
+        against_here: the same of what it is held against.
+        unit: of both.
+        repetitions: how many ratios there are.
+        goal: what the ratio is to be, where that is fixed.
+        axis: of a figure that belongs to a line of a chart, the line's name; else empty.
+        place: where on that line.
     """
 
+    case: str
     name: str
     against: str
-    percentile: int
     ratio: float
     lowest: float
     highest: float
-    measured_ms: float
-    against_ms: float
-    calls: int
+    here: float
+    against_here: float
+    unit: str
     repetitions: int
+    goal: Goal | None = None
+    axis: str = ""
+    place: int = 0
 
 
 def percentile(values: Sequence[float], rank: int) -> float:
@@ -46,46 +71,105 @@ def percentile(values: Sequence[float], rank: int) -> float:
     return ordered[min(len(ordered) - 1, len(ordered) * rank // 100)]
 
 
-def result(
-    name: str, against: str, pairs: Sequence[Pair], *, rank: int = 50, against_rank: int = 50
-) -> Result:
-    """Sum up the repetitions of one comparison."""
-    measured = [percentile(pair.measured, rank) for pair in pairs]
-    held_against = [percentile(pair.against, against_rank) for pair in pairs]
-    ratios = [one / other for one, other in zip(measured, held_against, strict=True)]
-    return Result(
+def of_values(
+    case: str,
+    name: str,
+    against: str,
+    unit: str,
+    repetitions: Sequence[tuple[float, float]],
+    *,
+    goal: Goal | None = None,
+    axis: str = "",
+    place: int = 0,
+) -> Figure:
+    """Sum up repetitions that each gave one value, and one of what it is held against."""
+    ratios = [one / other for one, other in repetitions]
+    return Figure(
+        case=case,
         name=name,
         against=against,
-        percentile=rank,
-        ratio=round(statistics.median(ratios), 2),
-        lowest=round(min(ratios), 2),
-        highest=round(max(ratios), 2),
-        measured_ms=round(statistics.median(measured) * 1000, 3),
-        against_ms=round(statistics.median(held_against) * 1000, 3),
-        calls=min(len(pair.measured) for pair in pairs),
-        repetitions=len(pairs),
+        ratio=_rounded(statistics.median(ratios)),
+        lowest=_rounded(min(ratios)),
+        highest=_rounded(max(ratios)),
+        here=_rounded(statistics.median(one for one, _ in repetitions)),
+        against_here=_rounded(statistics.median(other for _, other in repetitions)),
+        unit=unit,
+        repetitions=len(repetitions),
+        goal=goal,
+        axis=axis,
+        place=place,
     )
 
 
-def as_table(results: Sequence[Result], machine: Mapping[str, object]) -> str:
-    """The results as lines for a terminal; times are of this machine, ratios are what to compare."""
-    rows = [("measured", "held against", "ratio", "lowest-highest", "here, ms", "against, ms")]
-    rows += [
-        (
-            f"{one.name}, p{one.percentile}",
-            one.against,
-            f"{one.ratio:.2f}",
-            f"{one.lowest:.2f}-{one.highest:.2f}",
-            f"{one.measured_ms:.2f}",
-            f"{one.against_ms:.2f}",
-        )
-        for one in results
+def of_times(
+    case: str,
+    name: str,
+    against: str,
+    pairs: Sequence[Pair],
+    *,
+    rank: int = 50,
+    against_rank: int = 50,
+    goal: Goal | None = None,
+    axis: str = "",
+    place: int = 0,
+) -> Figure:
+    """Sum up repetitions of timed calls by a percentile of each; it becomes part of both names."""
+    return of_values(
+        case,
+        f"{name}, p{rank}",
+        f"{against}, p{against_rank}",
+        "ms",
+        [
+            (1000 * percentile(pair.measured, rank), 1000 * percentile(pair.against, against_rank))
+            for pair in pairs
+        ],
+        goal=goal,
+        axis=axis,
+        place=place,
+    )
+
+
+def as_table(figures: Sequence[Figure], machine: Mapping[str, object]) -> str:
+    """The figures as lines for a terminal; values are of this machine, ratios are what to compare."""
+    rows: list[tuple[str, ...]] = [
+        ("case", "measured", "held against", "ratio", "lowest-highest", "goal", "here", "against", "")
     ]
+    rows += [_row(one) for one in figures]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     facts = ", ".join(f"{name} {value}" for name, value in machine.items())
     return "\n".join([*(line.rstrip() for line in lines), "", facts])
 
 
-def as_json(results: Sequence[Result], machine: Mapping[str, object]) -> str:
-    return json.dumps({"machine": machine, "results": [asdict(one) for one in results]}, indent=2) + "\n"
+def as_json(
+    figures: Sequence[Figure], machine: Mapping[str, object], skipped: Mapping[str, str] | None = None
+) -> str:
+    """The same for programs; ``skipped`` says which cases were not measured, and why."""
+    return (
+        json.dumps(
+            {
+                "machine": machine,
+                "figures": [_plain(one) for one in figures],
+                "skipped": dict(skipped or {}),
+            },
+            indent=2,
+        )
+        + "\n"
+    )
+
+
+def _row(one: Figure) -> tuple[str, ...]:
+    goal = "" if one.goal is None else f"{one.goal} {'met' if one.goal.is_met(one.ratio) else 'NOT met'}"
+    spread = f"{one.lowest:g}-{one.highest:g}"
+    values = (f"{one.here:g}", f"{one.against_here:g}", one.unit)
+    return (one.case, one.name, one.against, f"{one.ratio:g}", spread, goal, *values)
+
+
+def _plain(one: Figure) -> dict[str, object]:
+    goal = None if one.goal is None else {"is": str(one.goal), "met": one.goal.is_met(one.ratio)}
+    return asdict(one) | {"goal": goal}
+
+
+def _rounded(value: float) -> float:
+    """To three digits, or to the point where the number is larger."""
+    return round(value) if abs(value) >= 1000 else float(f"{value:.3g}")

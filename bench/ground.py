@@ -1,103 +1,195 @@
-"""The ground that is measured on: an embedded Postgres of its own, its tables, and real messages."""
+"""The ground that is measured on: an embedded Postgres and a broker of its own, and real messages.
+
+Each case has a database of its own on that server, so that what one leaves behind is not in another's way.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
 
 from strandline import BaseMemoryBlock, Memory
-from strandline.assembly import ensure_tables, prepare_stages
-from strandline.deploy.stack import start_stack
+from strandline.assembly import prepare_stages
+from strandline.deploy.stack import EmbeddedStack, start_stack
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
+from strandline.schemas.migrate import migrate
 from strandline.schemas.settings import load_settings
+from strandline.schemas.tokens import count_default
 
-BARE_TABLE = """
-CREATE TABLE bare (
-    session_key uuid, seq bigint, role text, tokens integer, envelope json,
-    created_at timestamptz DEFAULT now(), PRIMARY KEY (session_key, seq))
-"""
+Given = dict[str, Any]
+
+MESSAGE_TOKENS = 40
+_TEMPLATE = "bench_template"
+_numbers = count(1)
+
+
+class NotMeasuredError(Exception):
+    """A case cannot be measured here; its sentence says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A database ready for use, and the sample conversation's messages without ids and times."""
+    """A database ready for use, and messages without ids and times.
+
+    Attributes:
+        url: the database of this case.
+        broker_url: the broker, which all cases share.
+        messages: as they were said.
+        pieces: the same text in messages of about 40 tokens.
+    """
 
     url: str
-    messages: tuple[dict[str, Any], ...]
+    broker_url: str
+    messages: tuple[Given, ...]
+    pieces: tuple[Given, ...]
 
     def memory(
         self,
         *,
         session_id: str | None = None,
+        user_id: str | None = None,
         blocks: list[BaseMemoryBlock] | None = None,
         token_limit: int = 30_000,
         token_flush_size: int = 3_000,
+        ringing: bool = False,
         consuming: bool = False,
     ) -> Memory:
-        """A memory of one session; unless it is ``consuming``, what it flushes stays due."""
+        """A memory of one session; what it flushes stays due, unless it rings workers or is ``consuming``."""
         return Memory.from_defaults(
             session_id or uuid4().hex,
+            user_id=user_id,
             memory_blocks=blocks,
             token_limit=token_limit,
             token_flush_size=token_flush_size,
             database_url=self.url,
+            broker_url=self.broker_url if ringing else None,
             consume="background" if consuming else None,
         )
 
     def connection(self) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(self.url, autocommit=True)
 
+    def rows(self, sql: str, *params: object) -> list[tuple[Any, ...]]:
+        """Look at the tables on a connection of its own."""
+        with self.connection() as connection:
+            return connection.execute(sql, params).fetchall()
+
     def analyze(self) -> None:
         """Bring the planner's statistics up to date, as autovacuum has on a database in use."""
         with self.connection() as connection:
-            connection.execute("ANALYZE")
+            connection.execute("VACUUM (ANALYZE)")
 
-    def some_messages(self, count: int) -> list[dict[str, Any]]:
-        """So many messages of the sample, from its start again when it ends."""
-        return list(islice(cycle(self.messages), count))
+    def some_messages(self, number: int) -> list[Given]:
+        """So many messages, from the start again when they end."""
+        return list(islice(cycle(self.messages), number))
+
+    def some_pieces(self, number: int) -> list[Given]:
+        """So many messages of 40 tokens."""
+        return list(islice(cycle(self.pieces), number))
+
+    @contextmanager
+    def fresh(self, *, registered: bool = True) -> Iterator[Ground]:
+        """A database of its own, dropped in the end.
+
+        Args:
+            registered: with the standard pipelines on the local models; else the first worker brings its own.
+        """
+        name = f"bench_{next(_numbers)}"
+        with self.connection() as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+            ground = replace(self, url=_in_database(self.url, name))
+            try:
+                if registered:
+                    _register(ground.url)
+                yield ground
+            finally:
+                connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def describe(self) -> dict[str, object]:
-        with self.connection() as connection:
-            rows = connection.execute("SELECT current_setting('server_version'), current_setting('fsync')")
-            version, fsync = rows.fetchall()[0]
+        """What a reader of the figures wants to know of this machine."""
+        ((version, fsync),) = self.rows("SELECT current_setting('server_version'), current_setting('fsync')")
         return {
             "PostgreSQL": version,
             "fsync": fsync,
             "Python": platform.python_version(),
             "processors": os.cpu_count(),
+            "load before": " ".join(f"{load:.1f}" for load in os.getloadavg()),
         }
 
 
 @contextmanager
-def prepared_ground(home: Path) -> Iterator[Ground]:
-    """Start Postgres in ``home``, with tables and the standard pipelines on the local models."""
-    settings = load_settings(home=home, text_backend="local", embedding_backend="local")
-    with start_stack(home, with_broker=False) as stack:
-        database = Database.connect(ConnectionOptions.from_settings(stack.database_url, settings))
-        try:
-            ensure_tables(stack.database_url, database, settings)
-            prepare_stages(database, settings)
-        finally:
-            database.close()
-        with psycopg.connect(stack.database_url, autocommit=True) as connection:
-            connection.execute(BARE_TABLE)
-        yield Ground(stack.database_url, _sample())
+def prepared_ground(home: Path, file: Path | None = None) -> Iterator[Ground]:
+    """Start the servers in ``home``; messages come from ``file`` (chat JSONL), else from the sample.
+
+    Raises:
+        SystemExit: the file holds no message with a role and a text.
+    """
+    messages = _messages(file)
+    with start_stack(home, with_broker=True) as stack:
+        yield _ground(stack, messages)
 
 
-def _sample() -> tuple[dict[str, Any], ...]:
-    file = resources.files("strandline") / "samples" / "conversation.jsonl"
-    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    spoken = [line for line in lines if isinstance(line["content"], str) and line["role"] != "tool"]
-    return tuple({"role": line["role"], "content": line["content"]} for line in spoken)
+def _ground(stack: EmbeddedStack, messages: tuple[Given, ...]) -> Ground:
+    with psycopg.connect(stack.database_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {_TEMPLATE}")
+    migrate(_in_database(stack.database_url, _TEMPLATE), "strandline")
+    assert stack.broker_url is not None
+    return Ground(stack.database_url, stack.broker_url, messages, _pieces(messages))
+
+
+def _register(url: str) -> None:
+    settings = load_settings(text_backend="local", embedding_backend="local")
+    database = Database.connect(ConnectionOptions.from_settings(url, settings))
+    try:
+        prepare_stages(database, settings)
+    finally:
+        database.close()
+
+
+def _messages(file: Path | None) -> tuple[Given, ...]:
+    sample = resources.files("strandline") / "samples" / "conversation.jsonl"
+    text = (sample if file is None else file).read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+    spoken = [line for line in lines if line.get("role") in ("user", "assistant")]
+    messages = tuple(
+        {"role": line["role"], "content": line["content"]}
+        for line in spoken
+        if isinstance(line.get("content"), str) and line["content"]
+    )
+    if not messages:
+        raise SystemExit(f"{file} holds no message of a user or an assistant with a text as its content.")
+    return messages
+
+
+def _pieces(messages: Sequence[Given]) -> tuple[Given, ...]:
+    """The words of all messages in pieces of 40 tokens, by turns a user's and an assistant's."""
+    words = " ".join(message["content"] for message in messages).split()
+    texts: list[str] = []
+    taken: list[str] = []
+    for word in words:
+        taken.append(word)
+        if count_default(text := " ".join(taken)) >= MESSAGE_TOKENS:
+            texts.append(text)
+            taken = []
+    texts = texts or [" ".join(words)]
+    return tuple(
+        {"role": role, "content": text}
+        for role, text in zip(cycle(("user", "assistant")), texts, strict=False)
+    )
+
+
+def _in_database(url: str, name: str) -> str:
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))

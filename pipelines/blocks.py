@@ -13,20 +13,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar
-from uuid import UUID
 
-from strandline.pipelines.rendering import escaped, fact_line, message_line
+from strandline.pipelines.hits import Hit
+from strandline.pipelines.rendering import escaped, fact_line
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.lanes import FACTS, SUMMARY, VECTORS, Scope
-from strandline.schemas.messages import Message
+from strandline.schemas.lanes import FACTS, SUMMARY
 
 CountText = Callable[[str], int]
 
 MAX_NAME_CHARACTERS = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-# Escaped text holds no "<", so these marks are found between pieces and never inside one.
+# Escaped text holds no "<", so this mark is found between pieces and never inside one.
 _BETWEEN_FACTS = re.compile(r"\n(?=<fact>)")
-_BETWEEN_HITS = re.compile(r"\n\n(?=<message )")
 
 # Keywords of other libraries' blocks that stand for an object which lives in one process.
 _LIVE_KEYWORDS = frozenset({"llm", "embed_model", "vector_store", "node_postprocessors", "engine", "client"})
@@ -38,25 +36,6 @@ class InsertMethod(StrEnum):
 
     SYSTEM = "system"
     USER = "user"
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A piece of conversation that a search found: consecutive messages of one session.
-
-    Attributes:
-        score: how well it fits, 0 to 1; to be compared within one search only.
-        similarity: the cosine similarity of its best piece; 0 where only words were compared.
-    """
-
-    score: float
-    session_key: UUID
-    messages: tuple[Message, ...]
-    similarity: float = 0.0
-
-
-# Given the query and the hits of a search, best first, gives those that are to be shown, in their order.
-Reranker = Callable[[str, Sequence[Hit]], Sequence[Hit]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +97,7 @@ class BaseMemoryBlock:
     ) -> None:
         self._refuse(unknown)
         check_block_name(name)
-        _check_count(f"priority of block {name!r}", priority, least=0)
+        check_count(f"priority of block {name!r}", priority, least=0)
         fed_by = name if isinstance(pipeline, _SameAsName) else pipeline
         if fed_by is not None:
             check_block_name(fed_by)
@@ -145,8 +124,8 @@ class BaseMemoryBlock:
                 raise ConfigurationError(
                     f"{cls.__name__} takes no {keyword}=: models run in the workers, where a live object"
                     " cannot follow. Set STRANDLINE_FACTS_MODEL or STRANDLINE_EMBEDDING_MODEL there; vectors"
-                    " are kept in Postgres; VectorMemoryBlock filters hits by similarity_cutoff=, and puts"
-                    " them in another order by rerank=."
+                    " are kept in Postgres; VectorMemoryBlock filters hits by similarity_cutoff=, and by the"
+                    " functions in postprocessors= and rerank=."
                 )
             raise ConfigurationError(
                 f"{cls.__name__} does not know {keyword}=; it takes {', '.join(cls._keywords)}."
@@ -178,7 +157,13 @@ class StaticMemoryBlock(BaseMemoryBlock):
 
 @dataclass(frozen=True, init=False)
 class FactExtractionMemoryBlock(BaseMemoryBlock):
-    """The newest ``max_facts`` facts of the session's owner, oldest of them first."""
+    """The newest ``max_facts`` facts of the session's owner, oldest of them first.
+
+    Attributes:
+        max_facts: how many are shown.  With more live ones than this workers condense the owner's facts, when
+            a session that was begun with this block has been read; of several sessions with different values
+            that are read together, the least counts, and never more than ``STRANDLINE_MAX_FACTS``.
+    """
 
     max_facts: int
 
@@ -188,7 +173,7 @@ class FactExtractionMemoryBlock(BaseMemoryBlock):
         self, *, name: str = "fact_extraction_memory", max_facts: int = 50, priority: int = 1, **unknown: Any
     ) -> None:
         super().__init__(name=name, priority=priority, pipeline=FACTS, **unknown)
-        _check_count("max_facts", max_facts, least=1)
+        check_count("max_facts", max_facts, least=1)
         self._set(max_facts=max_facts)
 
     def render(self, material: Material) -> str | None:
@@ -197,7 +182,7 @@ class FactExtractionMemoryBlock(BaseMemoryBlock):
     def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
         """Without the oldest facts."""
         facts = _BETWEEN_FACTS.split(content)
-        return "\n".join(facts[_pieces_to_cut(facts, tokens_to_cut, count) :]) or None
+        return "\n".join(facts[pieces_to_cut(facts, tokens_to_cut, count) :]) or None
 
 
 @dataclass(frozen=True, init=False)
@@ -208,80 +193,6 @@ class SummaryMemoryBlock(BaseMemoryBlock):
 
     def __init__(self, *, name: str = "summary", priority: int = 2, **unknown: Any) -> None:
         super().__init__(name=name, priority=priority, pipeline=SUMMARY, **unknown)
-
-
-@dataclass(frozen=True, init=False)
-class VectorMemoryBlock(BaseMemoryBlock):
-    """Pieces of flushed conversation that fit what is being asked, best first.
-
-    Attributes:
-        similarity_top_k: how many pieces.
-        retrieval_context_window: how many of the latest messages form the query when none is given.
-        similarity_cutoff: the least cosine similarity, 0 to 1; not applied where only text is compared.
-        scope: search this ``session``, or all sessions of its ``owner``.
-        rerank: called with the query and up to 20 hits; what it returns is shown, in its order, up to
-            ``similarity_top_k``.  It runs where ``get`` is called, for a second at most; if it fails, the
-            hits stay as they were found, and ``.omitted`` says so.  It may be called in several threads.
-    """
-
-    similarity_top_k: int
-    retrieval_context_window: int
-    similarity_cutoff: float
-    scope: Scope
-    rerank: Reranker | None
-
-    _keywords: ClassVar[tuple[str, ...]] = (
-        "name",
-        "similarity_top_k",
-        "retrieval_context_window",
-        "similarity_cutoff",
-        "scope",
-        "rerank",
-        "priority",
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str = "vector_memory",
-        similarity_top_k: int = 2,
-        retrieval_context_window: int = 5,
-        similarity_cutoff: float = 0.0,
-        scope: Scope = "session",
-        rerank: Reranker | None = None,
-        priority: int = 3,
-        **unknown: Any,
-    ) -> None:
-        super().__init__(name=name, priority=priority, pipeline=VECTORS, **unknown)
-        _check_count("similarity_top_k", similarity_top_k, least=1)
-        _check_count("retrieval_context_window", retrieval_context_window, least=1)
-        if not _is_number(similarity_cutoff) or not 0 <= similarity_cutoff <= 1:
-            raise ConfigurationError(f"similarity_cutoff is {similarity_cutoff!r}; it must be from 0 to 1.")
-        if scope not in ("session", "owner"):
-            raise ConfigurationError(f"scope is {scope!r}; it must be 'session' or 'owner'.")
-        if rerank is not None and not callable(rerank):
-            raise ConfigurationError("rerank must be a callable that takes the query and a list of hits.")
-        self._set(
-            similarity_top_k=similarity_top_k,
-            retrieval_context_window=retrieval_context_window,
-            similarity_cutoff=float(similarity_cutoff),
-            scope=scope,
-            rerank=rerank,
-        )
-
-    def render(self, material: Material) -> str | None:
-        """One line per message that has text; a blank line parts one piece of conversation from the next."""
-        pieces = (
-            "\n".join(message_line(message) for message in hit.messages if message.text)
-            for hit in material.hits.get(self.name, ())
-        )
-        return "\n\n".join(piece for piece in pieces if piece) or None
-
-    def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
-        """Without the pieces that scored lowest."""
-        hits = _BETWEEN_HITS.split(content)
-        worst_first = hits[::-1]
-        return "\n\n".join(hits[: len(hits) - _pieces_to_cut(worst_first, tokens_to_cut, count)]) or None
 
 
 def split_content(content: object, what: str) -> str | Rendered | None:
@@ -307,7 +218,7 @@ def check_block_name(name: object) -> None:
         )
 
 
-def _pieces_to_cut(pieces: Sequence[str], tokens_to_cut: int, count: CountText) -> int:
+def pieces_to_cut(pieces: Sequence[str], tokens_to_cut: int, count: CountText) -> int:
     """How many of the first pieces together make up ``tokens_to_cut``; all, if they do not."""
     cut = 0
     for index, piece in enumerate(pieces, start=1):
@@ -338,10 +249,7 @@ def _is_part(part: object) -> bool:
     return part["type"] != "text" or isinstance(part.get("text"), str)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _check_count(what: str, value: object, *, least: int) -> None:
+def check_count(what: str, value: object, *, least: int) -> None:
+    """Raise ConfigurationError, naming ``what``, unless ``value`` is a whole number from ``least`` on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigurationError(f"{what} is {value!r}; it must be a whole number, {least} or above.")

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
-from strandline.pipelines.engine.stage import Call, RawAnswer
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.extract import ask
 from strandline.pipelines.fact_words import fingerprint
 from strandline.pipelines.lexemes import query_lexemes
@@ -65,15 +65,21 @@ class Condensing:
         return f"condense-{shown.hexdigest()}"
 
 
-def plan_condensing(fetcher: Fetcher, scope: Mapping[str, Any], max_facts: int) -> Condensing | None:
-    """What is to be condensed, if it is time: above ``max_facts``, and well above what the last attempt left.
+def plan_condensing(
+    fetcher: Fetcher, scope: Mapping[str, Any], batch: Batch, most_facts: int
+) -> Condensing | None:
+    """What is to be condensed, if it is time: above the limit, and well above what the last attempt left.
 
-    So facts that cannot be condensed any further cost a call once in ``max_facts / 2`` new ones, not with
-    each merge.
+    So facts that cannot be condensed any further cost a call once in half the limit of new ones, not with
+    each merge.  The limit is the least ``max_facts`` that the sessions of the batch were begun with: each
+    session gets what its block asks for when it has said something new, the same batch always gets the same,
+    and a session that is never heard of again has no say.  It is ``most_facts`` at most (0: never condense).
     """
-    if max_facts < 1:
+    if most_facts < 1:
         return None
-    ((live, left_by_last),) = fetcher.fetch("condensing", dict(scope))
+    sessions = list({event.session_key for event in batch.events})
+    ((live, left_by_last, wanted),) = fetcher.fetch("condensing", {**scope, "session_keys": sessions})
+    max_facts = most_facts if wanted is None else min(wanted, most_facts)
     enough = max(max_facts, left_by_last + max_facts // 2) if left_by_last else max_facts
     if live <= enough:
         return None
@@ -200,7 +206,7 @@ def _record(
     outcome: Outcome,
     reason: str | None,
 ) -> None:
-    ((live, _left_by_last),) = fetcher.fetch("condensing", dict(scope))
+    ((live, *_rest),) = fetcher.fetch("condensing", {**scope, "session_keys": []})
     counts = {"facts_before": condensing.live, "facts_after": live}
     fetcher.fetch(
         "record_condensation",

@@ -42,8 +42,8 @@ class CustomStage:
     def load(self, fetcher: Fetcher, batch: Batch) -> str:
         """The state after the batch, as JSON; folded here, where neither lock nor connection is held."""
         state = self._before(fetcher, batch)
-        for event in batch.events:
-            state = self._folded(state, load_messages(fetcher, event))
+        for _event, messages in load_messages(fetcher, batch):
+            state = self._folded(state, messages)
         return state
 
     def calls(self, batch: Batch, work: str) -> Sequence[Call]:

@@ -8,9 +8,9 @@ from strandline.pipelines.blocks import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
     SummaryMemoryBlock,
-    VectorMemoryBlock,
 )
 from strandline.pipelines.custom_block import BlockDefinition, CustomBlock, CustomMemoryBlock
+from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import FACTS, SUMMARY, VECTORS
 
@@ -57,6 +57,12 @@ def declare_blocks(sources: Sequence[BlockSource] | None, known: Known = dict) -
 def pipelines_of(blocks: Sequence[BaseMemoryBlock]) -> tuple[str, ...]:
     """The pipelines that feed ``blocks``, sorted, each once."""
     return tuple(sorted({block.pipeline for block in blocks if block.pipeline is not None}))
+
+
+def max_facts_of(blocks: Sequence[BaseMemoryBlock]) -> int | None:
+    """How many facts the blocks show, the one that shows most; above that workers condense them."""
+    shown = (block.max_facts for block in blocks if isinstance(block, FactExtractionMemoryBlock))
+    return max(shown, default=None)
 
 
 def _block(source: object, known: Known) -> BaseMemoryBlock:

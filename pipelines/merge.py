@@ -39,7 +39,8 @@ from strandline.schemas.lanes import MERGE_STAGE, Lane
 class MergeStage:
     """Folds all candidates of a batch into the owner's facts.
 
-    ``max_facts``: with more live facts than this, the owner's facts are condensed; 0: never.
+    ``max_facts``: with more live facts than this, or than what its sessions ask for, the owner's facts are
+    condensed; 0: never.
     """
 
     model: TextModel
@@ -62,7 +63,7 @@ class MergeStage:
             candidates=candidates,
             known=related_facts(fetcher, scope, candidates),
             dropped=tuple(Dropped(c, n) for c, n in zip(found, numbers, strict=True) if n is not None),
-            condensing=plan_condensing(fetcher, scope, self.max_facts),
+            condensing=plan_condensing(fetcher, scope, batch, self.max_facts),
         )
 
     def calls(self, batch: Batch, work: MergeWork) -> Sequence[Call]:

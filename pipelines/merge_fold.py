@@ -118,6 +118,7 @@ class Fold:
 
     def _revise(self, number: int, candidate: Candidate, fact_id: UUID, operation: str, text: str) -> None:
         self._became[number] = fact_id
+        own = candidate.text if operation != "invalidate" and text != candidate.text else None
         self._fetcher.fetch(
             "insert_revision",
             self._scope
@@ -127,6 +128,9 @@ class Fold:
                 "text": text,
                 "fingerprint": fingerprint(text),
                 "lexemes": query_lexemes(text),
+                "own_text": own,
+                "own_fingerprint": None if own is None else fingerprint(own),
+                "own_lexemes": None if own is None else query_lexemes(own),
                 "event_id": candidate.event_id,
                 "session_key": candidate.session_key,
                 "seqs": candidate.seqs,

@@ -3,115 +3,100 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
-from strandline.pipelines.custom_block import BlockDefinition
-from strandline.schemas.database import Database
-from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.lanes import FACTS, SUMMARY, VECTORS, Scope, entry_stage
+from strandline.pipelines.custom_loading import load_blocks
+from strandline.pipelines.recipe import Recipe, differences, recipe_for
+from strandline.schemas.database import Fetcher
+from strandline.schemas.lanes import PIPELINE_STAGES, VECTORS, entry_stage
+from strandline.schemas.operations import Row
+from strandline.schemas.settings import Settings
 
-logger = logging.getLogger("strandline.registry")
-
-# Raise one when its pipeline's code comes to derive something else from the same messages.
-PIPELINE_VERSIONS: Mapping[str, str] = {FACTS: "1", SUMMARY: "1", VECTORS: "1"}
+GenerationState = Literal["preparing", "feeding", "serving", "retired"]
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The derivation of a pipeline that serves, and what it was made with."""
+    """One derivation of a pipeline, and what it is made with.
+
+    ``state`` is ``preparing`` (fed, but flushes that began earlier may pass it by), ``feeding`` (fed, and
+    filled up from the log), ``serving``, or ``retired`` (pruned: only this row is left).
+    """
 
     generation_id: int
     pipeline: str
-    version: str
-    entry_scope: Scope
-    config: Mapping[str, Any]
+    state: GenerationState
+    recipe: Recipe
+
+    @classmethod
+    def read(cls, row: Row) -> Generation:
+        """A generation from the columns that the statements about generations give."""
+        generation_id, pipeline, version, state, entry_scope, config, prompts = row
+        recipe = Recipe(version, entry_scope, json.loads(config), json.loads(prompts))
+        return cls(generation_id, pipeline, state, recipe)
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """What a pipeline's first generation is made with.
+def serving(database: Fetcher) -> dict[str, Generation]:
+    """The generations that serve whoever has none of their own, by pipeline."""
+    found = map(Generation.read, database.fetch("serving_generations", {}))
+    return {generation.pipeline: generation for generation in found}
 
-    Attributes:
-        entry_scope: whose lane its flush events go to, the session's or the owner's.
-        config: what the work depends on (the embedder, for vectors).
+
+def kept(database: Fetcher) -> list[Generation]:
+    """The generations that are fed, by pipeline and age."""
+    return [Generation.read(row) for row in database.fetch("kept_generations", {})]
+
+
+def find(database: Fetcher, generation_id: int) -> Generation | None:
+    """One generation by its number; None if there is none."""
+    rows = database.fetch("find_generation", {"generation_id": generation_id})
+    return Generation.read(rows[0]) if rows else None
+
+
+def register(database: Fetcher, wanted: Mapping[str, Recipe]) -> dict[str, Generation]:
+    """Make sure that each pipeline named has a generation that serves.
+
+    One that exists stays as it was made, unless it has derived nothing yet: then it takes the recipe on.
     """
-
-    version: str = "1"
-    entry_scope: Scope = "session"
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-
-def serving(database: Database) -> dict[str, Generation]:
-    """The serving generations by pipeline."""
-    rows = database.fetch("serving_generations", {}, repeatable=True)
-    return {
-        pipeline: Generation(generation_id, pipeline, version, entry_scope, json.loads(config))
-        for generation_id, pipeline, version, entry_scope, config in rows
-    }
-
-
-def register(database: Database, wanted: Mapping[str, Registration]) -> dict[str, Generation]:
-    """Make sure that each pipeline named has a generation that serves; one that exists stays as it is."""
-    for pipeline, registration in wanted.items():
-        database.fetch(
-            "register_generation",
-            {
-                "pipeline": pipeline,
-                "version": registration.version,
-                "entry_stage": entry_stage(pipeline),
-                "entry_scope": registration.entry_scope,
-                "config": json.dumps(dict(registration.config)),
-            },
-        )
+    for pipeline, recipe in wanted.items():
+        database.fetch("register_generation", recipe_params(pipeline, recipe))
     return serving(database)
 
 
-def builtin_registration(pipeline: str, config: Mapping[str, Any] | None = None) -> Registration:
-    """The registration of a pipeline of Strandline's own."""
-    return Registration(PIPELINE_VERSIONS[pipeline], config=config or {})
-
-
-def block_registration(block: BlockDefinition) -> Registration:
-    """The registration of a custom block."""
-    return Registration(block.version, block.scope)
-
-
-def check_block(generation: Generation, block: BlockDefinition) -> None:
-    """Refuse to fold a custom block on states that another version of it has made.
+def wanted_recipes(
+    pipelines: Iterable[str], settings: Settings, before: Mapping[str, Generation]
+) -> dict[str, Recipe]:
+    """What these settings ask for; an embedder left to itself is the one of the stored vectors.
 
     Raises:
-        ConfigurationError: naming both versions, or both scopes, and what to do.
+        ConfigurationError: as ``recipe_for`` does.
     """
-    serves, here = (generation.version, generation.entry_scope), (block.version, block.scope)
-    if serves != here:
-        raise ConfigurationError(
-            f"The memory block {block.name!r} was registered in this database as version {serves[0]!r} with"
-            f" scope {serves[1]!r}; the code here is version {here[0]!r} with scope {here[1]!r}. A state that"
-            " one version has folded is not handed to another. Run the former version, or give the new one"
-            " a name of its own."
-        )
+    wanted = {pipeline: recipe_for(pipeline, settings) for pipeline in sorted(pipelines)}
+    if VECTORS in wanted and VECTORS in before and settings.embedding_backend == "auto":
+        wanted[VECTORS] = before[VECTORS].recipe
+    return wanted
 
 
-def embedder_config(model: str, dimensions: int) -> dict[str, Any]:
-    """What a vectors generation records: vectors of two embedders cannot be compared."""
-    return {"embedder": model, "dimensions": dimensions}
+def settings_differing(generations: Mapping[str, Generation], settings: Settings) -> dict[str, list[str]]:
+    """By pipeline, in what the settings differ from the generation that serves; none that agrees.
 
-
-def check_embedder(generation: Generation, model: str, dimensions: int) -> None:
-    """Refuse to add vectors of one embedder to a generation made with another.
-
-    Raises:
-        ConfigurationError: naming both, and the setting that brings the former back.
+    Blocks that are not loaded here are passed over: this process has no say in them.
     """
-    made_with = generation.config
-    if made_with != embedder_config(model, dimensions):
-        raise ConfigurationError(
-            f"The vectors in this database were made with {made_with.get('embedder')}"
-            f" ({made_with.get('dimensions')} dimensions); the settings now name {model} ({dimensions})."
-            " Vectors of two models cannot be compared. Set STRANDLINE_EMBEDDING_BACKEND and"
-            " STRANDLINE_EMBEDDING_MODEL to what they were, or use another database or"
-            " STRANDLINE_DATABASE_SCHEMA."
-        )
+    here = [name for name in generations if name in PIPELINE_STAGES or name in load_blocks(settings.blocks)]
+    wanted = wanted_recipes(here, settings, generations)
+    found = {name: list(differences(generations[name].recipe, recipe)) for name, recipe in wanted.items()}
+    return {name: differing for name, differing in found.items() if differing}
+
+
+def recipe_params(pipeline: str, recipe: Recipe) -> dict[str, object]:
+    """A recipe as the statements that insert a generation take it."""
+    return {
+        "pipeline": pipeline,
+        "version": recipe.version,
+        "entry_stage": entry_stage(pipeline),
+        "entry_scope": recipe.entry_scope,
+        "config": json.dumps(dict(recipe.config)),
+        "prompts": json.dumps(dict(recipe.prompts)),
+    }

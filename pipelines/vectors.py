@@ -12,8 +12,9 @@ from strandline.pipelines.chunks import Chunk, chunks
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.lexemes import lexemes, to_tsvector_text
 from strandline.pipelines.models.contract import Embedder
+from strandline.pipelines.sharing import share
 from strandline.pipelines.transcript import load_messages
-from strandline.schemas.database import Fetcher
+from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.lanes import VECTORS_STAGE, Lane
 
@@ -42,12 +43,23 @@ class VectorsStage:
     def load(self, fetcher: Fetcher, batch: Batch) -> tuple[PlacedChunk, ...]:
         return tuple(
             PlacedChunk(event.event_id, event.session_key, chunk)
-            for event in batch.events
-            for chunk in chunks(load_messages(fetcher, event))
+            for event, messages in load_messages(fetcher, batch)
+            for chunk in chunks(messages)
         )
 
     def calls(self, batch: Batch, work: tuple[PlacedChunk, ...]) -> Sequence[Call]:
         return (Call(_STEP, lambda: self._embed(work)),) if work else ()
+
+    def share(
+        self,
+        database: Database,
+        batch: Batch,
+        work: tuple[PlacedChunk, ...],
+        answers: Mapping[str, RawAnswer],
+    ) -> None:
+        """Copy what is written to the scope that the session shares with, if it does."""
+        if work:
+            share(database, batch, _rows(batch, work, answers))
 
     def write(
         self,
@@ -57,10 +69,7 @@ class VectorsStage:
         answers: Mapping[str, RawAnswer],
     ) -> list[Lane]:
         if work:
-            vectors = unpack_vectors(answers[_STEP].body)
-            if len(vectors) != len(work):
-                raise PermanentModelError(f"{len(vectors)} vectors are stored for {len(work)} chunks.")
-            fetcher.fetch("insert_chunks", _rows(batch, work, vectors))
+            fetcher.fetch("insert_chunks", _rows(batch, work, answers))
         return []
 
     def _embed(self, work: tuple[PlacedChunk, ...]) -> RawAnswer:
@@ -91,7 +100,10 @@ def unpack_vectors(body: bytes) -> list[tuple[float, ...]]:
     return [struct.unpack_from(f"<{dimensions}e", body, 8 + 2 * dimensions * at) for at in range(count)]
 
 
-def _rows(batch: Batch, work: Sequence[PlacedChunk], vectors: Sequence[Sequence[float]]) -> dict[str, Any]:
+def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> dict[str, Any]:
+    vectors = unpack_vectors(answers[_STEP].body)
+    if len(vectors) != len(work):
+        raise PermanentModelError(f"{len(vectors)} vectors are stored for {len(work)} chunks.")
     return {
         "shard_key": batch.lane.shard_key,
         "generation_id": batch.lane.generation_id,

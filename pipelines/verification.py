@@ -32,6 +32,7 @@ CHECKS: Mapping[str, str] = {
     "verify_strays": "messages outside their log",
     "verify_ranges": "coverage by flush events",
     "verify_event_contents": "contents of flush events",
+    "verify_generations": "which generation serves",
     "verify_work": "work that is owed",
     "verify_order": "order of stages",
     "verify_due": "work that is due",
@@ -40,6 +41,7 @@ CHECKS: Mapping[str, str] = {
     "verify_batches": "batches",
     "verify_candidates": "candidates",
     "verify_chunks": "chunks",
+    "verify_shared": "what is shared",
     "verify_states": "states",
     "verify_facts": "facts",
     "verify_revisions": "where facts come from",
@@ -68,6 +70,9 @@ SENTENCES: Mapping[str, str] = {
     "work_missing": _WORK + " is neither due nor received: it would never be applied.",
     "work_ahead": _WORK + " is due or received before the stage before it was applied.",
     "due_without_event": _WORK + " is due, and no such event is recorded.",
+    "work_of_no_pipeline": _WORK + " is due or received, and its session does not feed that pipeline.",
+    "served_by_none": "Owners are to be served by generation {generation} of {stage}, which is not fed.",
+    "served_by_nobody": "Of the generations of {stage}, not one serves (the newest is {generation}).",
     "due_and_received": _WORK + " is due and received: it would be applied twice.",
     "receipt_without_event": (
         "A receipt in stage {stage} (generation {generation}) is for an unknown event, {event_id}."
@@ -89,6 +94,19 @@ SENTENCES: Mapping[str, str] = {
         _WORK + " has chunk {from_seq} to {through_seq} of batch {batch_id}, which its receipt does not name."
     ),
     "chunk_outside_event": _WORK + " has chunk {from_seq} to {through_seq}, which lies outside the event.",
+    "shared_without_consent": (
+        "Messages {from_seq} to {through_seq} of {session} lie in a shared scope that it does not share with."
+    ),
+    "shared_forgotten": (
+        "Messages {from_seq} to {through_seq} of {session} lie in a shared scope, though they were forgotten."
+    ),
+    "shared_outside_event": (
+        "Messages {from_seq} to {through_seq} of {session} lie in a shared scope,"
+        " and come from no event of it."
+    ),
+    "shared_missing": (
+        "Messages {from_seq} to {through_seq} of {session} are searchable, and missing in its shared scope."
+    ),
     "state_unreceipted": (
         "The state of {session} through {through_seq}, stage {stage} (generation {generation}), comes from"
         " batch {batch_id}, which was not applied or does not end there."
@@ -150,6 +168,19 @@ class Violation(BaseModel):
     expected: int | None = None
 
 
+class Coverage(BaseModel):
+    """One generation that is kept: the events it has applied to the end, what is due in it, and its holes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    generation: int
+    pipeline: str
+    state: str
+    applied: int
+    due: int
+    holes: int
+
+
 class Report(BaseModel):
     """What was looked at, what is under way, and what is wrong.
 
@@ -159,6 +190,7 @@ class Report(BaseModel):
         holes: dead letters; ``dropped`` those that were given up for good.
         tombstones: facts that lost some of their sources to a reset with ``derived``.
         seconds: how long it took.
+        generations: what each derivation that is kept covers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -174,6 +206,7 @@ class Report(BaseModel):
     dropped: int
     tombstones: int
     seconds: float
+    generations: tuple[Coverage, ...]
     violations: tuple[Violation, ...]
 
 
@@ -212,6 +245,7 @@ def verify(
         found = list(_findings(tx, scope, deep, progress))
         names = _names(tx, found)
         (totals,) = tx.fetch("verify_totals", scope._asdict())
+        coverage = tx.fetch("verify_coverage", scope._asdict() | stage_chain())
     sessions, messages, events, facts, pending, holes, applications, voids, dropped, tombstones = totals
     return Report(
         messages=messages,
@@ -225,6 +259,7 @@ def verify(
         dropped=dropped,
         tombstones=tombstones,
         seconds=round(time.monotonic() - began, 3),
+        generations=tuple(Coverage(**dict(zip(Coverage.model_fields, row, strict=True))) for row in coverage),
         violations=tuple(_violation(kind, place, names) for kind, place in found),
     )
 

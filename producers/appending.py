@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -18,10 +18,11 @@ from strandline.schemas.errors import (
     UnknownPipelineError,
 )
 from strandline.schemas.flushing import Flushed, flush_at_put
-from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.messages import Message, PreparedMessage, PutLimits, prepare
+from strandline.schemas.identity import SessionIdentity, shared_scope_key
+from strandline.schemas.messages import Message
 from strandline.schemas.operations import Fetch, Operation, Put, Row, Run
 from strandline.schemas.policy import Policy
+from strandline.schemas.preparing import PreparedMessage, PutLimits, prepare
 from strandline.schemas.tokens import PART_TOKENS, count_message, is_loaded
 
 logger = logging.getLogger("strandline.producers")
@@ -70,10 +71,13 @@ class Append:
                 f"{len(sources):,} in one put, over the limit of {max_messages:,}; split them into several"
                 " puts, or raise STRANDLINE_MAX_MESSAGES_PER_PUT",
             )
+        if len(sources) == 1:
+            one = prepare(Message.from_openai(sources[0]), "message", limits)
+            return cls(identity, policy, (one,), (0,), count_text, part_tokens)
         prepared: dict[str, PreparedMessage] = {}
         order: list[str] = []
         for index, source in enumerate(sources):
-            where = "message" if len(sources) == 1 else f"messages[{index}]"
+            where = f"messages[{index}]"
             one = prepare(Message.from_openai(source, where=where), where, limits)
             if prepared.setdefault(one.id, one).digest != one.digest:
                 raise ConflictError(
@@ -129,15 +133,27 @@ def _count(request: Append) -> Operation[list[int]]:
 
 def _put(request: Append, tokens: list[int]) -> Operation[tuple[list[int], str | None]]:
     """The seqs; and what the flush is planned from, if the put crossed the mark."""
-    params = _parameters(request, tokens)
-    rows: list[Row] = yield Put(params) if len(tokens) == 1 else Fetch("put", params)
+    whole = partial(_parameters, request, tokens)
+    rows: list[Row] = (
+        yield Put(_one(request, tokens[0]), whole) if len(tokens) == 1 else Fetch("put", whole())
+    )
     if rows[0][0] == "unclaimed":
-        yield from _claim(request.identity)
-        rows = yield Fetch("put", {**params, "claimed": True})
-    status, detail, seqs, window = rows[0]
+        yield from claim_session(request.identity)
+        rows = yield Fetch("put", {**whole(), "claimed": True})
+    return check_status(request.identity, rows[0])
+
+
+def check_status(identity: SessionIdentity, row: Row) -> tuple[list[int], str | None]:
+    """Of what ``put_v1`` said: the seqs, and what the flush is planned from if the mark was crossed.
+
+    Raises:
+        ConflictError: an id was used before with other content.
+        UnknownPipelineError: nobody has registered a pipeline that the session is to feed.
+    """
+    status, detail, seqs, window = row
     if status == "conflict":
         raise ConflictError(
-            f"Message id {detail!r} was used before in session {request.identity.session_id!r}, with other"
+            f"Message id {detail!r} was used before in session {identity.session_id!r}, with other"
             " content; nothing was stored. Give a new message a new id."
         )
     if status == "unknown_pipeline":
@@ -148,8 +164,12 @@ def _put(request: Append, tokens: list[int]) -> Operation[tuple[list[int], str |
     return seqs, window
 
 
-def _claim(identity: SessionIdentity) -> Operation[None]:
-    """Write the directory entry of a new session; it decides for good whose session this is."""
+def claim_session(identity: SessionIdentity) -> Operation[None]:
+    """Write the directory entry of a new session; it decides for good whose session this is.
+
+    Raises:
+        OwnerError: it is somebody else's.
+    """
     rows: list[Row] = yield Fetch(
         "claim_session",
         {
@@ -174,6 +194,23 @@ def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
             f" and cannot be opened {asked}; open it with the user_id of its first put, or use another"
             " session_id."
         )
+
+
+def _one(request: Append, tokens: int) -> dict[str, Any]:
+    (message,) = request.messages
+    return {
+        "shard_key": request.identity.shard_key,
+        "session_key": request.identity.session_key,
+        "id": message.id,
+        "role": message.role,
+        "tokens": tokens,
+        "digest": message.digest,
+        "envelope": message.envelope,
+        "metadata": message.metadata,
+        "created_at": message.created_at,
+        "calls": message.calls,
+        "answers": message.answers,
+    }
 
 
 def _parameters(request: Append, tokens: list[int]) -> dict[str, Any]:
@@ -209,5 +246,14 @@ def session_record(identity: SessionIdentity, policy: Policy) -> str:
             "idle_seconds": policy.idle_seconds,
             "tokenizer": policy.tokenizer,
             "pipelines": policy.pipelines,
+            "max_facts": policy.max_facts,
+            "shared_scope": policy.shared_scope,
+            "shared_key": _shared_key(identity, policy),
         }
     )
+
+
+def _shared_key(identity: SessionIdentity, policy: Policy) -> str | None:
+    if policy.shared_scope is None:
+        return None
+    return str(shared_scope_key(identity.namespace, policy.shared_scope))

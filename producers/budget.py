@@ -16,6 +16,7 @@ from strandline.pipelines.blocks import BaseMemoryBlock, CountText
 from strandline.pipelines.rendering import Renderer, Section
 from strandline.producers.block_code import attempt
 from strandline.producers.context import Omission
+from strandline.producers.recent_counts import recent_counts
 from strandline.schemas.messages import Message
 from strandline.schemas.tokens import PART_TOKENS, count_message
 
@@ -76,7 +77,7 @@ class Measure:
         text = self.rendered(contributions)
         parts = [part for c in contributions for part in c.parts]
         estimates = count_message(Message("user", parts), self.count_text, self.part_tokens) if parts else 0
-        return estimates + (self.count_text(text + SEPARATOR) if text else 0)
+        return estimates + (recent_counts.count(self.count_text, text + SEPARATOR) if text else 0)
 
 
 def fit(

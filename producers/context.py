@@ -18,6 +18,7 @@ OmissionKind = Literal[
     "search_failed",
     "rerank_failed",
     "not_fed",
+    "not_shared",
 ]
 
 
@@ -30,7 +31,8 @@ class Omission:
             window that the caller's ``initial_token_count`` left no room for), ``block_dropped``,
             ``block_truncated``, ``block_failed``, ``search_text_only`` (no vector for the query: words
             alone decided), ``search_failed``, ``rerank_failed`` (the hits are in the order of the search),
-            ``not_fed`` (nothing derives what the block shows).
+            ``not_fed`` (nothing derives what the block shows), ``not_shared`` (what the session flushes does
+            not go to the scope that the block searches).
         name: the block's name, or ``tail``, or ``window``.
         reason: a sentence.
         from_seq: for ``tail`` and ``window``, the first message left out.

@@ -266,7 +266,7 @@ class OwnerFacts:
         return search_facts(self._owner, query, checked_limit(limit), wanted, self._resources.embed_query)
 
     def _adding(self, wording: Wording, actor: str | None) -> Operation[Fact]:
-        fact_id = yield from add_fact(self._owner.shard_key, wording, actor)
+        fact_id = yield from add_fact(self._owner, wording, actor)
         fact = yield from get_fact(self._owner, fact_id)
         assert fact is not None, "it was written in this transaction"  # noqa: S101
         return fact

@@ -21,7 +21,7 @@ from strandline.pipelines.fact_events import (
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
 from strandline.pipelines.tombstones import Trace, write_traces
 from strandline.schemas.errors import InvalidMessageError, UnknownPipelineError
-from strandline.schemas.identity import check_name
+from strandline.schemas.identity import Owner, check_name
 from strandline.schemas.operations import Fetch, Operation, Row
 from strandline.schemas.text import check_text
 
@@ -72,13 +72,15 @@ class Wording:
         return {name: value for name, value in given.items() if value is not None}
 
 
-def add_fact(shard_key: UUID, wording: Wording, actor: str | None) -> Operation[UUID]:
+def add_fact(owner: Owner, wording: Wording, actor: str | None) -> Operation[UUID]:
     """Add a fact; gives its id, or that of the one that says the same already.
 
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
     """
+    shard_key = owner.shard_key
     derivations, serving = yield from _held(shard_key)
+    yield Fetch("name_fact_owner", {"shard_key": shard_key, "namespace": owner.namespace})
     like = yield from fact_like(serving, wording.text)
     fact_id = uuid4() if like is None else like
     event = yield from _recorded(shard_key, "add", fact_id, payload=wording.payload, actor=actor)

@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
+from uuid import UUID
 
+from strandline.pipelines.hits import HitKind
 from strandline.pipelines.lexemes import query_lexemes
 from strandline.producers.facts_reading import Fact, FactFilter, PageRequest, list_facts
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
@@ -25,10 +27,24 @@ MEANING_WEIGHT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FoundFact:
-    """A fact that fits a query, and how well: above 0, at most about 1."""
+    """A fact that fits a query.
+
+    Attributes:
+        fact: with its provenance.
+        score: how well it fits, above 0, at most about 1; to be compared within one search only.
+        similarity: the cosine similarity of the query to the nearest message that it comes from, where
+            ``memory.search`` found it by that; else None.
+    """
+
+    kind: ClassVar[HitKind] = "fact"
 
     fact: Fact
     score: float
+    similarity: float | None = None
+
+    @property
+    def text(self) -> str:
+        return self.fact.text
 
 
 def search_facts(
@@ -42,7 +58,7 @@ def search_facts(
     text = _checked_query(query)
     if not text or not limit:
         return []
-    vectors = yield from _serving_vectors()
+    vectors = yield from _serving_vectors(owner.shard_key)
     vector: str | None = None
     if vectors is not None:
         vector = yield Run(partial(_embedded, text, vectors[1], embed_query))
@@ -63,9 +79,9 @@ def search_facts(
     return sorted((FoundFact(fact, scores[fact.fact_id]) for fact in page), key=lambda found: -found.score)
 
 
-def _serving_vectors() -> Operation[tuple[int, Mapping[str, Any]] | None]:
-    rows: list[Row] = yield Fetch("serving_generations", {})
-    return next(((row[0], json.loads(row[-1])) for row in rows if row[1] == VECTORS), None)
+def _serving_vectors(shard_key: UUID) -> Operation[tuple[int, Mapping[str, Any]] | None]:
+    rows: list[Row] = yield Fetch("serving_generation", {"shard_key": shard_key, "pipeline": VECTORS})
+    return (rows[0][0], json.loads(rows[0][1])) if rows else None
 
 
 def _embedded(text: str, config: Mapping[str, Any], embed_query: EmbedQuery) -> str | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any
 from uuid import UUID, uuid4
 
 from strandline.pipelines.blocks import BaseMemoryBlock, InsertMethod
 from strandline.pipelines.rendering import Renderer, render_memory
 from strandline.producers.appending import Append, Appended, append
-from strandline.producers.carrying import Carrier
 from strandline.producers.context import MemoryContext
 from strandline.producers.facts import OwnerFacts
+from strandline.producers.forgetting import reset
+from strandline.producers.importing import MOST_IN_AN_IMPORT, Imported, import_messages
 from strandline.producers.popping import pop
 from strandline.producers.reading import (
     HISTORY_PAGE,
@@ -24,17 +24,17 @@ from strandline.producers.reading import (
     whole_history,
 )
 from strandline.producers.resources import Resources
-from strandline.producers.search import Search, SearchHit, search_messages
+from strandline.producers.searching import Searching
 from strandline.schemas.flushing import Flushed, flush_by_hand
 from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.lanes import Scope
-from strandline.schemas.messages import Message, PutLimits
-from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.messages import Message
+from strandline.schemas.operations import Operation
 from strandline.schemas.policy import Policy
+from strandline.schemas.preparing import PutLimits
 from strandline.schemas.tokens import Tokenizer, part_estimates, text_counter
 
 
-class SessionMemory:
+class SessionMemory(Searching):
     """The memory of one session.
 
     Light: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -50,6 +50,7 @@ class SessionMemory:
         part_tokens: what images and other parts that are no text count, by kind; default: 256 for ``image``,
             ``audio`` and ``video``, 2048 for ``document``.
         render: lays the blocks' sections out; default: the built-in template.
+        shared_key: of the scope that searches with ``scope="shared"`` look in; default: none.
     """
 
     def __init__(
@@ -63,10 +64,11 @@ class SessionMemory:
         tokenizer: Tokenizer | None = None,
         part_tokens: Mapping[str, int] | None = None,
         render: Renderer = render_memory,
+        shared_key: UUID | None = None,
     ) -> None:
-        self._resources = resources
-        self._carrier = Carrier(resources)
-        self._identity = identity
+        super().__init__(resources, identity, shared_key)
+        settings = resources.settings
+        self._put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         self._policy = policy
         self._blocks = tuple(blocks)
         self._insert_method = insert_method
@@ -138,6 +140,20 @@ class SessionMemory:
             self._appending(messages, joined=connection is not None), connection
         )
         return self._announce(appended, joined=connection is not None)
+
+    def import_messages(self, messages: Sequence[object]) -> Imported:
+        """Accept much history at once, by COPY, and flush what the window does not hold, as ``import``.
+
+        Give each message an ``id`` of its own, so that the same import again adds nothing.
+
+        Raises: as ``put``; then nothing of this call was stored.
+        """
+        if not messages:
+            return Imported(0, 0)
+        request = self._checked(messages, max_messages=MOST_IN_AN_IMPORT)
+        imported = import_messages(self._resources.database(), request)
+        self._announce_flush(imported.flushed, joined=False)
+        return imported
 
     def get(
         self,
@@ -233,19 +249,6 @@ class SessionMemory:
         """Async twin of ``pop``."""
         return await self._carrier.arun(pop(self._identity), connection)
 
-    def search(self, query: str, *, limit: int = 10, scope: Scope = "session") -> list[SearchHit]:
-        """The flushed messages of this session, or of all its ``owner``'s, that fit ``query``, best first.
-
-        Raises:
-            ConfigurationError: ``limit`` is not from 0 to 1,000, or ``scope`` neither of the two.
-            OwnerError, DatabaseUnavailableError: as ``get``.
-        """
-        return self._carrier.run(self._searching(query, limit, scope), None)
-
-    async def asearch(self, query: str, *, limit: int = 10, scope: Scope = "session") -> list[SearchHit]:
-        """Async twin of ``search``."""
-        return await self._carrier.arun(self._searching(query, limit, scope), None)
-
     def set(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Replace the history by ``messages``, atomically; what was derived before stays."""
         appended = self._carrier.run(self._replacing(messages), connection, atomic=True)
@@ -263,11 +266,11 @@ class SessionMemory:
         derived from them is void.  With it they are deleted.  Facts that people added
         or worded by hand stay.
         """
-        self._carrier.run(self._resetting(derived), connection)
+        self._carrier.run(reset(self._identity, derived=derived), connection)
 
     async def areset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Async twin of ``reset``."""
-        await self._carrier.arun(self._resetting(derived), connection)
+        await self._carrier.arun(reset(self._identity, derived=derived), connection)
 
     def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
@@ -288,28 +291,24 @@ class SessionMemory:
         await self._resources.aclose()
 
     def _appending(self, messages: Sequence[object], *, joined: bool) -> Operation[Appended]:
-        settings = self._resources.settings
-        request = Append.check(
+        request = self._checked(messages, max_messages=self._resources.settings.max_messages_per_put)
+        return append(request, in_callers_transaction=joined)
+
+    def _checked(self, messages: Sequence[object], *, max_messages: int) -> Append:
+        return Append.check(
             messages,
             identity=self._identity,
             policy=self._policy,
             count_text=self._count_text,
             part_tokens=self._part_tokens,
-            limits=PutLimits(settings.max_content_bytes, settings.max_metadata_bytes),
-            max_messages=settings.max_messages_per_put,
+            limits=self._put_limits,
+            max_messages=max_messages,
         )
-        return append(request, in_callers_transaction=joined)
 
     def _replacing(self, messages: Sequence[object]) -> Operation[Appended]:
         appending = self._appending(messages, joined=True) if messages else None
-        yield from self._resetting(derived=False)
+        yield from reset(self._identity, derived=False)
         return (yield from appending) if appending is not None else Appended([], None)
-
-    def _resetting(self, derived: bool) -> Operation[None]:
-        rows: list[Row] = yield Fetch("reset", self._keys() | {"derived": derived})
-        if not rows:
-            # No such session, or somebody else's: reading it tells which.
-            yield from history_page(self._identity, 0, 1)
 
     def _flushing(self, *, everything: bool) -> Operation[Flushed | None]:
         flushed = yield from flush_by_hand(
@@ -318,9 +317,6 @@ class SessionMemory:
         if flushed is None:
             yield from history_page(self._identity, 0, 1)
         return flushed
-
-    def _searching(self, query: str, limit: int, scope: Scope) -> Operation[list[SearchHit]]:
-        return search_messages(Search(self._identity, query, limit, scope, self._resources.embed_query))
 
     def _reading(
         self,
@@ -343,14 +339,13 @@ class SessionMemory:
             wait_for=wait_for,
             timeout_seconds=timeout,
             embed_query=self._resources.embed_query,
+            windows=None if joined else self._resources.windows,
             render=self._render,
             in_callers_transaction=joined,
             part_tokens=self._part_tokens,
             initial_token_count=check_token_count(initial_token_count),
+            shared_key=self._shared_key,
         )
-
-    def _keys(self) -> dict[str, Any]:
-        return {"shard_key": self._identity.shard_key, "session_key": self._identity.session_key}
 
     def _announce(self, appended: Appended, *, joined: bool) -> list[int]:
         self._announce_flush(appended.flushed, joined=joined)

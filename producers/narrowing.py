@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from strandline.pipelines.blocks import BaseMemoryBlock
 from strandline.pipelines.custom_block import CustomMemoryBlock
+from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.budget import Tail, newest_that_fit
 from strandline.producers.context import Omission
 from strandline.producers.snapshot import Snapshot
@@ -14,7 +16,7 @@ from strandline.schemas.messages import Message
 
 
 def readable_blocks(
-    blocks: Sequence[BaseMemoryBlock], snapshot: Snapshot
+    blocks: Sequence[BaseMemoryBlock], snapshot: Snapshot, shared_key: UUID | None
 ) -> tuple[tuple[BaseMemoryBlock, ...], list[Omission]]:
     """The blocks whose states this process can show, and what keeps the others, or their work, away."""
     readable, said = [], []
@@ -25,6 +27,9 @@ def readable_blocks(
         readable.append(block)
         if (reason := _not_fed(block, snapshot)) is not None:
             said.append(Omission("not_fed", block.name, reason))
+        elif _searches_shared(block) and snapshot.exists and snapshot.shared_key != shared_key:
+            reason = "The session was begun without this shared scope: what it flushes is not shared with it."
+            said.append(Omission("not_shared", block.name, reason))
     return tuple(readable), said
 
 
@@ -66,6 +71,10 @@ def _unreadable(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
                 " STRANDLINE_BLOCKS, or pass an instance of it in memory_blocks."
             )
     return None
+
+
+def _searches_shared(block: BaseMemoryBlock) -> bool:
+    return isinstance(block, VectorMemoryBlock) and block.scope == "shared"
 
 
 def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from strandline.producers.reading import history_page
-from strandline.producers.snapshot import read_message
+from strandline.producers.window_cache import read_message
 from strandline.schemas.errors import ConflictError, DeliveredError
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.messages import Message

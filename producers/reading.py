@@ -10,18 +10,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from uuid import UUID
 
 from strandline.pipelines.blocks import (
     BaseMemoryBlock,
-    FactExtractionMemoryBlock,
-    Hit,
     InsertMethod,
     Material,
     Rendered,
-    VectorMemoryBlock,
 )
-from strandline.pipelines.declaring import pipelines_of
+from strandline.pipelines.declaring import max_facts_of, pipelines_of
+from strandline.pipelines.hits import Hit
 from strandline.pipelines.rendering import Renderer, render_memory
+from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.appending import INLINE_CHARACTERS, check_owner
 from strandline.producers.block_code import attempt, is_foreign
 from strandline.producers.budget import Contribution, Fitted, Measure, fit, reserved_tail
@@ -30,15 +30,16 @@ from strandline.producers.insertion import assembled
 from strandline.producers.narrowing import readable_blocks, shorter_window
 from strandline.producers.recall import (
     EmbedQuery,
-    Query,
     Shown,
-    Vectors,
     prepare_query,
     query_text,
     search,
+    sources_of,
     without_shown,
 )
-from strandline.producers.snapshot import Snapshot, read_message, read_snapshot
+from strandline.producers.search_statement import Query
+from strandline.producers.snapshot import Snapshot, read_snapshot
+from strandline.producers.window_cache import NOTHING_KNOWN, WindowCache, read_message
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.lanes import VECTORS
@@ -74,6 +75,8 @@ class ReadRequest:
         embed_query: a query's vector as pgvector reads it, given its text and the generation's config
             (``embedder``, ``dimensions``); None if the vectors there are of another model.
         render: sections to text.
+        shared_key: under which the rows of the shared scope lie, where the memory names one.
+        windows: those that the process has read before; None where what is read may be rolled back.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
             transaction.
     """
@@ -92,6 +95,8 @@ class ReadRequest:
     in_callers_transaction: bool = False
     part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
     initial_token_count: int = 0
+    shared_key: UUID | None = None
+    windows: WindowCache | None = None
 
     @property
     def measure(self) -> Measure:
@@ -108,8 +113,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     pipelines = pipelines_of(request.blocks)
     if request.wait_for is not None and pipelines:
         yield from _wait(request, pipelines, request.wait_for)
-    rows: list[Row] = yield Fetch("read", _parameters(request, pipelines))
-    snapshot = read_snapshot(rows)
+    snapshot = yield from _snapshot(request, pipelines)
     if not snapshot.exists:
         yield from _check_unowned(request.identity)
     request, snapshot, said = _narrowed(request, snapshot)
@@ -185,13 +189,23 @@ def whole_history(identity: SessionIdentity) -> Operation[list[Message]]:
     return found
 
 
+def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[Snapshot]:
+    """The session as it is; of its window only what this process has not read before is fetched."""
+    session = (request.identity.shard_key, request.identity.session_key)
+    known = NOTHING_KNOWN if request.windows is None else request.windows.known(session)
+    rows: list[Row] = yield Fetch("read", _parameters(request, pipelines) | known.params)
+    snapshot = read_snapshot(rows, known)
+    if request.windows is not None and snapshot.known is not known:
+        request.windows.keep(session, snapshot.known)
+    return snapshot
+
+
 def _parameters(request: ReadRequest, pipelines: tuple[str, ...]) -> dict[str, object]:
-    shown = (block.max_facts for block in request.blocks if isinstance(block, FactExtractionMemoryBlock))
     return {
         "shard_key": request.identity.shard_key,
         "session_key": request.identity.session_key,
         "pipelines": list(pipelines),
-        "max_facts": max(shown, default=0),
+        "max_facts": max_facts_of(request.blocks) or 0,
         "tail_rows": MAX_TAIL_MESSAGES,
     }
 
@@ -225,7 +239,7 @@ def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operati
 
 def _narrowed(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot, list[Omission]]:
     """Without the blocks that cannot be shown here, and what the caller's own tokens leave no room for."""
-    blocks, said = readable_blocks(request.blocks, snapshot)
+    blocks, said = readable_blocks(request.blocks, snapshot, request.shared_key)
     request = replace(request, blocks=blocks)
     if request.initial_token_count:
         request = replace(request, token_limit=max(0, request.token_limit - request.initial_token_count))
@@ -245,21 +259,23 @@ def _search(
     """What each vector block finds; a search that fails is left out, and said."""
     found: dict[str, tuple[Hit, ...]] = {}
     said: list[Omission] = []
-    serving = snapshot.serving.get(VECTORS)
     blocks = [block for block in request.blocks if isinstance(block, VectorMemoryBlock)]
-    if serving is None or not any(_may_find(block, snapshot) for block in blocks):
+    if VECTORS not in snapshot.serving or not any(_may_find(block, snapshot) for block in blocks):
         return found, said
-    vectors = Vectors(serving["generation_id"], serving["config"])
     shown = yield from _shown_anyway(request, snapshot)
-    prepared: dict[str, Query] = {}
+    prepared: dict[tuple[str, int], Query] = {}
     for block in blocks:
         text = query_text(request.query, request.messages, snapshot.window, block.retrieval_context_window)
         if not text or not _may_find(block, snapshot):
             continue
-        if text not in prepared:
-            prepared[text] = yield from prepare_query(text, vectors, request.embed_query)
         try:
-            found[block.name], omissions = yield from search(block, prepared[text], vectors, shown)
+            sources = yield from sources_of(block, snapshot, request.identity, request.shared_key)
+            if sources is None:
+                continue
+            asked = text, sources.vectors.generation_id
+            if asked not in prepared:
+                prepared[asked] = yield from prepare_query(text, sources.vectors, request.embed_query)
+            found[block.name], omissions = yield from search(block, prepared[asked], sources, shown)
         except StrandlineError as error:
             if request.in_callers_transaction:
                 raise
@@ -269,13 +285,13 @@ def _search(
 
 
 def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
-    return block.scope == "owner" or snapshot.has_flushed
+    return block.scope != "session" or snapshot.has_flushed
 
 
 def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
-    """The window, and of the tail what no block can displace: to find these is of no use."""
+    """The window, the facts, and of the tail what no block can displace: to find these is of no use."""
     if not snapshot.tail.messages:
-        return Shown(request.identity, snapshot.window_from, frozenset())
+        return Shown(request.identity, snapshot.window_from, frozenset(), snapshot.fact_ids)
     always = [block for block in request.blocks if block.priority == 0]
     contributions, _ = yield from _rendered(always, Material(facts=snapshot.facts, states=snapshot.states))
     reserve = partial(
@@ -294,7 +310,7 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     visible_from = snapshot.window_from
     while visible_from - 1 in seqs:
         visible_from -= 1
-    return Shown(request.identity, visible_from, seqs)
+    return Shown(request.identity, visible_from, seqs, snapshot.fact_ids)
 
 
 def _fitted(

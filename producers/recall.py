@@ -1,84 +1,77 @@
 """Recall: what a vector block searches for, and what the search finds.
 
-The statement ``search_chunks`` ranks; here queries are prepared, and hits are read, reranked and rid of what
-the read shows anyway.
+``search_statement`` ranks; here queries are prepared, and hits are rid of what the read shows anyway.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from typing import Any
+from uuid import UUID
 
-from strandline.pipelines.blocks import Hit, Reranker, VectorMemoryBlock
+from strandline.pipelines.hits import Hit
 from strandline.pipelines.lexemes import query_lexemes
+from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.context import Omission
-from strandline.producers.snapshot import read_message
-from strandline.producers.time_limit import TimeLimitError, call_within
+from strandline.producers.postprocessing import CANDIDATES, postprocessed
+from strandline.producers.search_statement import (
+    ALL_VISIBLE,
+    Query,
+    Target,
+    Vectors,
+    facts_generation,
+    ranked,
+    serving_vectors,
+)
+from strandline.producers.snapshot import Snapshot
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.identity import SessionIdentity
+from strandline.schemas.lanes import FACTS, VECTORS
 from strandline.schemas.messages import Message
-from strandline.schemas.operations import Fetch, Operation, Row, Run
+from strandline.schemas.operations import Operation, Run
 
 EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
 
-logger = logging.getLogger("strandline.producers")
-
 # A hit is shown with the other half of its exchange: a question's answer, or what was answered.
 MESSAGES_BESIDE = 1
-
-# What a reranker is given to choose from, and how long it may take.
-RERANK_CANDIDATES = 20
-RERANK_SECONDS = 1.0
 
 # The end of a long query is what is being asked; more than this only costs time.
 MAX_QUERY_CHARACTERS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
-    """The generation that serves searches, with what it was made by (``embedder``, ``dimensions``)."""
+class Sources:
+    """What a search looks at: the derivations that serve, and the shared scope, if there is one."""
 
-    generation_id: int
-    config: Mapping[str, Any]
+    vectors: Vectors
+    facts_generation_id: int | None
+    shared_key: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the read shows anyway: of this session, all from ``visible_from`` on, and single ``seqs``."""
+    """What the read shows anyway: facts, and of this session ``seqs`` and all from ``visible_from``."""
 
     identity: SessionIdentity
     visible_from: int
     seqs: frozenset[int]
+    fact_ids: Sequence[str] = ()
 
     def holds(self, hit: Hit, message: Message) -> bool:
         seq = message.seq or 0
         return hit.session_key == self.identity.session_key and (seq >= self.visible_from or seq in self.seqs)
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query as the search takes it; ``problem`` says why there is no vector, if there is none."""
-
-    text: str
-    lexemes: list[str]
-    vector: str | None
-    problem: str | None
-
-
 def query_text(
     query: str | Message | None, messages: Sequence[Message] | None, window: Sequence[Message], latest: int
 ) -> str:
-    """What to search for: the query given, else the messages given, else the ``latest`` of the window."""
+    """What to search for: the query given, else the ``latest`` of the messages given, or of the window."""
     if query is not None:
         text = query if isinstance(query, str) else query.text
-    elif messages:
-        text = "\n".join(message.text for message in messages if message.text)
     else:
-        text = "\n".join(message.text for message in window[-latest:] if message.text)
+        text = "\n".join(message.text for message in (messages or window)[-latest:] if message.text)
     return text[-MAX_QUERY_CHARACTERS:].strip()
 
 
@@ -88,30 +81,60 @@ def prepare_query(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -
     return prepared
 
 
+def sources_of(
+    block: VectorMemoryBlock, snapshot: Snapshot, identity: SessionIdentity, shared_key: UUID | None
+) -> Operation[Sources | None]:
+    """What the block's search looks at; None where nothing was derived yet."""
+    if block.scope == "shared" and shared_key is not None:
+        vectors = yield from serving_vectors(shared_key)
+        return None if vectors is None else Sources(vectors, None, shared_key)
+    serving = snapshot.serving[VECTORS]
+    facts = snapshot.serving.get(FACTS, {}).get("generation_id") if "fact" in block.kinds else None
+    if facts is None:
+        facts = yield from facts_generation(block.kinds, identity.shard_key)
+    return Sources(Vectors(serving["generation_id"], serving["config"]), facts, shared_key)
+
+
 def search(
-    block: VectorMemoryBlock, query: Query, vectors: Vectors, shown: Shown
+    block: VectorMemoryBlock, query: Query, sources: Sources, shown: Shown
 ) -> Operation[tuple[tuple[Hit, ...], list[Omission]]]:
-    """The best pieces for one block, without what is shown anyway, and what could not be done in full.
+    """The best hits for one block, without what is shown anyway, and what could not be done in full.
 
     Raises:
         StrandlineError: the statement failed.
     """
     said = [] if query.problem is None else [Omission("search_text_only", block.name, query.problem)]
-    if query.vector is None and not query.lexemes:
+    if query.is_empty:
         return (), said
-    rows: list[Row] = yield Fetch("search_chunks", _parameters(block, query, vectors, shown))
-    hits = without_shown(read_hits(rows), shown)
-    if block.rerank is not None and hits:
-        hits, failures = yield Run(partial(_reranked, block, block.rerank, query.text, hits))
+    target = Target(
+        identity=shown.identity,
+        scope=block.scope,
+        kinds=block.kinds,
+        shared_key=sources.shared_key,
+        visible_from=ALL_VISIBLE if block.exclude_current else shown.visible_from,
+        facts_generation_id=sources.facts_generation_id,
+        facts_shown=shown.fact_ids,
+        beside=MESSAGES_BESIDE,
+    )
+    limit = CANDIDATES if block.steps else block.similarity_top_k
+    found = yield from ranked(
+        query, sources.vectors, target, limit=limit, similarity_cutoff=block.similarity_cutoff
+    )
+    hits = without_shown(found, shown)
+    if block.steps and hits:
+        hits, failures = yield Run(partial(postprocessed, block, query.text, hits))
         said += failures
     return hits[: block.similarity_top_k], said
 
 
 def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:
-    """The hits without messages that are shown anyway, each message only in its best hit."""
+    """The hits without messages that are shown anyway, each message only in its best hit; facts stay."""
     seen: set[tuple[object, int | None]] = set()
     remaining = []
     for hit in hits:
+        if hit.fact is not None:
+            remaining.append(hit)
+            continue
         messages = tuple(
             message
             for message in hit.messages
@@ -143,78 +166,3 @@ def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | Non
         )
         return Query(text, lexemes, None, problem)
     return Query(text, lexemes, vector, None)
-
-
-def search_parameters(query: Query, vectors: Vectors) -> dict[str, Any]:
-    """What ``search_chunks`` is told of the query; the rest is scope and bounds."""
-    return {
-        "generation_id": vectors.generation_id,
-        "embedding": query.vector,
-        "lexemes": query.lexemes,
-    }
-
-
-def read_hits(rows: Sequence[Row]) -> list[Hit]:
-    """The rows of ``search_chunks``, best first, as pieces of conversation."""
-    hits: list[Hit] = []
-    for (score, similarity, session_key, from_seq, through_seq), group in groupby(
-        rows, key=lambda row: row[:5]
-    ):
-        messages = [read_message(row[5:]) for row in group]
-        exchange = _exchange(messages, from_seq, through_seq)
-        hits.append(Hit(score, session_key, exchange, similarity))
-    return hits
-
-
-def _exchange(messages: Sequence[Message], from_seq: int, through_seq: int) -> tuple[Message, ...]:
-    """The messages found, with the answer behind a question, or what was answered before an answer."""
-    found = [message for message in messages if from_seq <= (message.seq or 0) <= through_seq]
-    if not found:
-        return ()
-    before = [m for m in messages if (m.seq or 0) < from_seq and m.role != "system"]
-    after = [m for m in messages if (m.seq or 0) > through_seq]
-    return (*found, *after) if found[0].role == "user" else (*before, *found)
-
-
-def _parameters(block: VectorMemoryBlock, query: Query, vectors: Vectors, shown: Shown) -> dict[str, Any]:
-    identity = shown.identity
-    return search_parameters(query, vectors) | {
-        "shard_key": identity.shard_key,
-        "session_key": identity.session_key,
-        "scope_key": identity.session_key if block.scope == "session" else None,
-        # Without a vector nothing has a similarity, and a cut-off would leave nothing at all.
-        "similarity_cutoff": 0.0 if query.vector is None else block.similarity_cutoff,
-        "top_k": block.similarity_top_k if block.rerank is None else RERANK_CANDIDATES,
-        "visible_from": shown.visible_from,
-        "beside": MESSAGES_BESIDE,
-    }
-
-
-def _reranked(
-    block: VectorMemoryBlock, rerank: Reranker, query: str, hits: tuple[Hit, ...]
-) -> tuple[tuple[Hit, ...], list[Omission]]:
-    """The hits in the order that ``rerank`` gives them; as they were if it fails or is late.
-
-    It is the application's code, and one that fails must not fail the read.
-    """
-    try:
-        chosen = tuple(call_within(RERANK_SECONDS, lambda: rerank(query, hits)))
-    except TimeLimitError:
-        problem = f"took longer than {RERANK_SECONDS} s"
-    except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
-        problem = f"raised {type(error).__name__}"
-    else:
-        places = [_place(hit, hits) for hit in chosen]
-        if None not in places:
-            return tuple(hits[place] for place in dict.fromkeys(places) if place is not None), []
-        problem = "returned something that is none of the hits"
-    logger.warning(
-        "reranker failed", extra={"action": "rerank_failed", "block": block.name, "reason": problem}
-    )
-    reason = f"Its rerank= {problem}; the hits are in the order of the search."
-    return hits, [Omission("rerank_failed", block.name, reason)]
-
-
-def _place(wanted: object, hits: Sequence[Hit]) -> int | None:
-    """Which of the hits it is, if it is one of them."""
-    return next((place for place, hit in enumerate(hits) if hit is wanted), None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from strandline.producers.window_cache import WindowCache
 from strandline.schemas.async_database import AsyncDatabase
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import Lane
@@ -19,6 +20,11 @@ class Resources(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def windows(self) -> WindowCache:
+        """The windows that this process has read before."""
+        ...
 
     def database(self) -> Database:
         """The process's pool; opened (and the embedded Postgres started) at the first call."""

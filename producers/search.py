@@ -1,33 +1,35 @@
-"""Searching one's own way: ranked messages of what was flushed, outside of any prompt."""
+"""Searching one's own way: ranked messages of what was flushed, and facts, outside of any prompt."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 from uuid import UUID
 
-from strandline.pipelines.blocks import Hit
+from strandline.pipelines.hits import MESSAGES_ALONE, Hit, HitKind, SearchScope, check_scope, checked_kinds
+from strandline.pipelines.lexemes import query_lexemes
+from strandline.producers.facts_reading import Fact, FactFilter, PageRequest, list_facts
+from strandline.producers.facts_search import FoundFact
 from strandline.producers.reading import history_page
-from strandline.producers.recall import (
-    MAX_QUERY_CHARACTERS,
-    EmbedQuery,
+from strandline.producers.recall import MAX_QUERY_CHARACTERS, EmbedQuery, prepare_query
+from strandline.producers.search_statement import (
+    ALL_VISIBLE,
+    NOTHING_VISIBLE,
     Query,
+    Target,
     Vectors,
-    prepare_query,
-    read_hits,
-    search_parameters,
+    facts_generation,
+    ranked,
+    serving_vectors,
 )
+from strandline.producers.window_search import with_unsearched
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.lanes import VECTORS, Scope
 from strandline.schemas.messages import Message
 from strandline.schemas.operations import Fetch, Operation, Row
 
 MAX_LIMIT = 1_000
-
-# Nothing is left out as visible: no seq comes that far.
-_NOTHING_VISIBLE = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,19 @@ class SearchHit:
         session_id: the session that it was put to.
         score: how well it fits, 0 to 1; to be compared within one search only.
         similarity: the cosine similarity to the query; None where only words were compared, since there is
-            no embedding model for the query, or it failed.
+            no embedding model for the query, it failed, or the message has no vector yet.
     """
+
+    kind: ClassVar[HitKind] = "message"
 
     message: Message
     session_id: str
     score: float
     similarity: float | None
+
+    @property
+    def text(self) -> str:
+        return self.message.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +63,12 @@ class Search:
     identity: SessionIdentity
     query: str
     limit: int
-    scope: Scope
+    scope: SearchScope
     embed_query: EmbedQuery | None
+    kinds: tuple[HitKind, ...] = MESSAGES_ALONE
+    exclude_current: bool = False
+    shared_key: UUID | None = None
+    include_window: bool = True
 
     def __post_init__(self) -> None:
         if (
@@ -65,58 +77,92 @@ class Search:
             or not 0 <= self.limit <= MAX_LIMIT
         ):
             raise ConfigurationError(f"limit is {self.limit!r}; it must be from 0 to {MAX_LIMIT}.")
-        if self.scope not in ("session", "owner"):
-            raise ConfigurationError(f"scope is {self.scope!r}; it must be 'session' or 'owner'.")
+        if not isinstance(self.include_window, bool):
+            raise ConfigurationError(f"include_window is {self.include_window!r}; it must be True or False.")
+        check_scope(self.scope, checked_kinds(self.kinds), self.exclude_current)
+
+    def target(self, facts_generation_id: int | None = None) -> Target:
+        return Target(
+            identity=self.identity,
+            scope=self.scope,
+            kinds=self.kinds,
+            shared_key=self.shared_key,
+            visible_from=ALL_VISIBLE if self.exclude_current else NOTHING_VISIBLE,
+            facts_generation_id=facts_generation_id,
+        )
 
 
-def search_messages(asked: Search) -> Operation[list[SearchHit]]:
-    """The messages that fit best, best first.
+def search(asked: Search) -> Operation[list[SearchHit | FoundFact]]:
+    """The messages and facts that fit best, best first.
 
     Raises:
+        ConfigurationError: the scope is shared, and the memory names none.
         OwnerError: the session belongs to another owner.
         StrandlineError: the database failed.
     """
     text = asked.query[-MAX_QUERY_CHARACTERS:].strip()
-    vectors = yield from _serving_vectors()
-    if not text or not asked.limit or vectors is None:
+    shard_key = asked.target().shard_key
+    if not text or not asked.limit:
         return []
-    query = yield from prepare_query(text, vectors, asked.embed_query)
-    if query.vector is None and not query.lexemes:
+    vectors = yield from serving_vectors(shard_key)
+    query = Query(text, query_lexemes(text), None, None)
+    if vectors is not None:
+        query = yield from prepare_query(text, vectors, asked.embed_query)
+    if query.is_empty:
         return []
-    rows: list[Row] = yield Fetch("search_chunks", _parameters(asked, query, vectors))
-    if not rows:
+    target = asked.target((yield from facts_generation(asked.kinds, shard_key)))
+    hits = yield from _ranked(asked, query, vectors, target)
+    if not hits:
         yield from history_page(asked.identity, 0, 1)  # tells whether the session is somebody else's
-    hits = read_hits(rows)
-    names = yield from _session_names(asked.identity, hits)
-    return [
-        SearchHit(message, names[hit.session_key], hit.score, hit.similarity if query.vector else None)
-        for hit in hits
-        for message in hit.messages
-        if hit.session_key in names
-    ]
+    names = yield from _session_names(target, hits)
+    facts = yield from _facts(asked.identity, hits)
+    return [one for hit in hits for one in _as_found(hit, names, facts, query.vector is not None)]
 
 
-def _serving_vectors() -> Operation[Vectors | None]:
-    rows: list[Row] = yield Fetch("serving_generation", {"pipeline": VECTORS})
-    return Vectors(rows[0][0], json.loads(rows[0][1])) if rows else None
+def _ranked(asked: Search, query: Query, vectors: Vectors | None, target: Target) -> Operation[list[Hit]]:
+    hits: list[Hit] = []
+    if vectors is not None:
+        hits = yield from ranked(query, vectors, target, limit=asked.limit, similarity_cutoff=0.0)
+    if not asked.include_window:
+        return hits
+    generation_id = None if vectors is None else vectors.generation_id
+    return (yield from with_unsearched(hits, query, target, generation_id, asked.limit))
 
 
-def _session_names(identity: SessionIdentity, hits: Sequence[Hit]) -> Operation[dict[UUID, str]]:
-    keys = sorted({hit.session_key for hit in hits})
+def search_messages(asked: Search) -> Operation[list[SearchHit]]:
+    """The same, of messages alone."""
+    found = yield from search(asked)
+    return [hit for hit in found if isinstance(hit, SearchHit)]
+
+
+def _session_names(target: Target, hits: Sequence[Hit]) -> Operation[dict[UUID, str]]:
+    identity = target.identity
+    keys = sorted({hit.session_key for hit in hits if hit.session_key is not None})
     if not keys or keys == [identity.session_key]:
         return {identity.session_key: identity.session_id}
-    rows: list[Row] = yield Fetch("session_names", {"shard_key": identity.shard_key, "session_keys": keys})
+    name = "shared_session_names" if target.scope == "shared" else "session_names"
+    rows: list[Row] = yield Fetch(name, {"shard_key": target.shard_key, "session_keys": keys})
     return dict(rows)
 
 
-def _parameters(asked: Search, query: Query, vectors: Vectors) -> dict[str, object]:
-    identity = asked.identity
-    return search_parameters(query, vectors) | {
-        "shard_key": identity.shard_key,
-        "session_key": identity.session_key,
-        "scope_key": identity.session_key if asked.scope == "session" else None,
-        "similarity_cutoff": 0.0,
-        "top_k": asked.limit,
-        "visible_from": _NOTHING_VISIBLE,
-        "beside": 0,
-    }
+def _facts(identity: SessionIdentity, hits: Sequence[Hit]) -> Operation[dict[UUID, Fact]]:
+    """The facts among the hits, with where they come from."""
+    wanted = [hit.fact.fact_id for hit in hits if hit.fact is not None]
+    if not wanted:
+        return {}
+    page = yield from list_facts(identity.owner, PageRequest(len(wanted)), FactFilter(), wanted)
+    return {fact.fact_id: fact for fact in page}
+
+
+def _as_found(
+    hit: Hit, names: dict[UUID, str], facts: dict[UUID, Fact], has_vector: bool
+) -> list[SearchHit | FoundFact]:
+    """A hit as a caller sees it; nothing where it is gone since it was ranked."""
+    similarity = hit.similarity if has_vector and hit.has_vector else None
+    if hit.fact is not None:
+        fact = facts.get(hit.fact.fact_id)
+        return [] if fact is None else [FoundFact(fact, hit.score, similarity)]
+    if hit.session_key not in names:
+        return []
+    session_id = names[hit.session_key]
+    return [SearchHit(message, session_id, hit.score, similarity) for message in hit.messages]

@@ -7,9 +7,11 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from strandline.producers.budget import Tail
-from strandline.schemas.messages import Message, read_stored
+from strandline.producers.window_cache import NOTHING_KNOWN, KnownWindow, read_message
+from strandline.schemas.messages import Message
 from strandline.schemas.operations import Row
 
 _WINDOW_PART = 2
@@ -22,10 +24,12 @@ class Snapshot:
     Attributes:
         exists: whether anything was ever put to it; if not, its marks are those of an empty one.
         fed: the pipelines that its flushes feed.
+        shared_key: of the scope that it shares with, if with one.
         serving: by pipeline, ``generation_id``, ``version`` and ``config`` of the generation that serves.
         pending: pipeline, first and last ``seq`` of what is flushed and not covered.
         has_flushed: whether anything can have been derived from it.
         fixed_tokens: of the pinned head and the window.
+        known: the window once more, for the next read.
     """
 
     exists: bool
@@ -34,14 +38,17 @@ class Snapshot:
     pinned_through: int
     has_flushed: bool
     fed: frozenset[str]
+    shared_key: UUID | None
     serving: Mapping[str, Mapping[str, Any]]
     pending: Sequence[tuple[str, int, int]]
     facts: tuple[str, ...]
+    fact_ids: tuple[str, ...]
     states: Mapping[str, Any]
     pinned: Sequence[Message]
     window: Sequence[Message]
     tail: Tail
     fixed_tokens: int
+    known: KnownWindow = NOTHING_KNOWN
 
     def covered_through(self, pipelines: Sequence[str]) -> dict[str, int]:
         """Per pipeline, the last ``seq`` before which nothing that was flushed is missing."""
@@ -54,14 +61,21 @@ class Snapshot:
         return min(starts, default=self.flushed_through + 1) - 1
 
 
-def read_snapshot(rows: Sequence[Row]) -> Snapshot:
-    """Read the header row, then the tail, the pinned head and the window, which come in this order."""
+def read_snapshot(rows: Sequence[Row], known: KnownWindow = NOTHING_KNOWN) -> Snapshot:
+    """Read the header row, then the tail, the pinned head and the window, which come in this order.
+
+    ``known`` is what the statement was told of the window, and left out if it is still so.
+    """
     header: dict[str, Any] = json.loads(rows[0][6])
     marks: dict[str, Any] = header["session"] or {}
     window_from, pinned_through = marks.get("window_from", 1), marks.get("pinned_through", 0)
     flushed_through = marks.get("flushed_through", 0)
     part_two = bisect_left(rows, _WINDOW_PART, key=lambda row: row[0])
     window_at = bisect_left(rows, window_from, lo=part_two, key=lambda row: row[1])
+    window = (known if header.get("known") else NOTHING_KNOWN).moved(
+        window_from, [row[1:] for row in rows[window_at:]]
+    )
+    pinned = [read_message(row[1:]) for row in rows[part_two:window_at]]
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(
         exists=header["session"] is not None,
@@ -70,25 +84,20 @@ def read_snapshot(rows: Sequence[Row]) -> Snapshot:
         pinned_through=pinned_through,
         has_flushed=flushed_through > pinned_through or marks.get("log_start_seq", 1) > 1,
         fed=frozenset(marks.get("pipelines") or ()),
+        shared_key=UUID(marks["shared_key"]) if marks.get("shared_key") else None,
         serving=header["serving"] or {},
         pending=pending,
         facts=tuple(fact["text"] for fact in header["facts"] or ()),
+        fact_ids=tuple(fact["fact_id"] for fact in header["facts"] or ()),
         states=header["states"] or {},
-        pinned=[read_message(row[1:]) for row in rows[part_two:window_at]],
-        window=[read_message(row[1:]) for row in rows[window_at:]],
+        pinned=pinned,
+        window=window.messages(),
+        known=window,
         tail=Tail(
             messages=[read_message(row[1:]) for row in rows[1:part_two]],
             ranges=_gaps(pending, window_from),
         ),
-        fixed_tokens=sum(row[4] for row in rows[part_two:]),
-    )
-
-
-def read_message(row: Sequence[Any]) -> Message:
-    """A message from its columns: seq, id, role, tokens, created_at, envelope, metadata."""
-    seq, id_, role, tokens, created_at, envelope, metadata = row
-    return read_stored(
-        seq=seq, id=id_, role=role, tokens=tokens, created_at=created_at, envelope=envelope, metadata=metadata
+        fixed_tokens=window.tokens + sum(message.tokens or 0 for message in pinned),
     )
 
 

@@ -18,7 +18,7 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.grouped_puts import GroupedPuts
 from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
 from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect_async
-from strandline.schemas.statements import statements
+from strandline.schemas.statements import Statement, compiled
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class AsyncTransaction:
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], schema: str) -> None:
         self._connection = connection
-        self._statements = statements(schema)
+        self._statements = compiled(schema)
 
     async def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
         with translated():
@@ -53,7 +53,7 @@ class AsyncDatabase:
         self._owns_pool = owns_pool
         self._opened = not owns_pool
         self._schema = schema
-        self._statements = statements(schema)
+        self._statements = compiled(schema)
         self._opening = asyncio.Lock()
         self._puts = GroupedPuts(partial(self.fetch, repeatable=True))
 
@@ -76,13 +76,13 @@ class AsyncDatabase:
 
     async def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
         """Run one named statement in a transaction of its own; see ``Database.fetch``."""
-        sql = self._statements[name]
+        statement = self._statements[name]
         with translated():
             await self._open()
             for attempts_left in (1, 0):
                 async with self._pool.connection() as connection:
                     try:
-                        return await execute(connection, sql, params)
+                        return await execute(connection, statement, params)
                     except psycopg.Error as error:
                         if not is_lost(error, connection):
                             raise
@@ -91,9 +91,9 @@ class AsyncDatabase:
                             raise
         raise AssertionError("unreachable: the second attempt returns or raises")
 
-    async def put(self, params: Mapping[str, Any]) -> list[Row]:
-        """Run the statement ``put``, together with others that wait at the same time."""
-        return await self._puts.put(params)
+    async def put(self, put: Put) -> list[Row]:
+        """Accept one message, together with others that wait at the same time."""
+        return await self._puts.put(put)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncTransaction]:
@@ -125,11 +125,13 @@ class AsyncDatabase:
                 self._opened = True
 
 
-async def execute(connection: psycopg.AsyncConnection[Any], sql: str, params: Mapping[str, Any]) -> list[Row]:
-    """Run ``sql`` on a connection whatever its row factory, and return its rows as tuples."""
-    async with connection.cursor(row_factory=tuple_row) as cursor:
-        await cursor.execute(sql.encode(), params)
-        return await cursor.fetchall() if cursor.description else []
+async def execute(
+    connection: psycopg.AsyncConnection[Any], statement: Statement, params: Mapping[str, Any]
+) -> list[Row]:
+    """Run ``statement`` on a connection whatever its row factory, and return its rows as tuples."""
+    cursor = psycopg.AsyncRawCursor(connection, row_factory=tuple_row)
+    await cursor.execute(statement.sql, statement.values(params))
+    return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
 
 async def drive(operation: Operation[T], fetcher: AsyncFetcher) -> T:
@@ -155,8 +157,8 @@ async def _carry_out(step: Step, fetcher: AsyncFetcher) -> Any:
         return await fetcher.fetch(step.name, step.params)
     if isinstance(step, Put):
         if isinstance(fetcher, AsyncDatabase):
-            return await fetcher.put(step.params)
-        return await fetcher.fetch("put", step.params)
+            return await fetcher.put(step)
+        return await fetcher.fetch("put", step.whole())
     if isinstance(step, Run):
         return await asyncio.to_thread(step.call)
     if isinstance(step, Pause):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -18,6 +18,7 @@ from strandline.schemas.errors import (
     DatabaseTimeoutError,
     DatabaseUnavailableError,
     SchemaError,
+    StrandlineError,
 )
 from strandline.schemas.settings import Settings
 
@@ -29,6 +30,9 @@ class ConnectionOptions:
     ``durable=False`` commits without waiting for the disk (Postgres's ``synchronous_commit = off``): what
     is lost when the server dies is the last moment's commits, whole and in order.  For workers, whose
     every write but a model's answer is made again from what is due.
+
+    ``pooled=True`` is for a pooler such as PgBouncer that gives each transaction another connection: nothing
+    is asked for at the start of a session, and no statement is prepared, since both would be another's.
     """
 
     url: str
@@ -39,6 +43,7 @@ class ConnectionOptions:
     statement_timeout: float
     idle_in_transaction_timeout: float = 15.0
     durable: bool = True
+    pooled: bool = False
 
     @classmethod
     def from_settings(
@@ -52,23 +57,31 @@ class ConnectionOptions:
             connect_timeout=settings.connect_timeout_seconds,
             statement_timeout=settings.statement_timeout_seconds,
             durable=durable,
+            pooled=settings.database_pooler == "transaction",
         )
 
     def connect_arguments(self) -> dict[str, Any]:
         """Keyword arguments for psycopg: autocommit, since every statement stands alone."""
-        options: dict[str, int | str] = {
-            "statement_timeout": int(self.statement_timeout * 1000),
-            "idle_in_transaction_session_timeout": int(self.idle_in_transaction_timeout * 1000),
-        }
-        if not self.durable:
-            options["synchronous_commit"] = "off"
-        return {
+        arguments: dict[str, Any] = {
             "autocommit": True,
             "connect_timeout": max(2, int(self.connect_timeout)),
             "application_name": "strandline",
-            "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
             "keepalives_idle": 30,
         }
+        if self.pooled:
+            return arguments | {"prepare_threshold": None}
+        return arguments | {"options": " ".join(f"-c {name}={value}" for name, value in self._session())}
+
+    def _session(self) -> Iterator[tuple[str, int | str]]:
+        """What each connection is set to."""
+        yield "statement_timeout", int(self.statement_timeout * 1000)
+        yield "idle_in_transaction_session_timeout", int(self.idle_in_transaction_timeout * 1000)
+        # Every statement but verify's goes by an index.  A plan made while a table was small would read it
+        # whole, and go on to do so however fast it grows, until its statistics are brought up to date.
+        yield "enable_seqscan", "off"
+        yield "jit", "off"
+        if not self.durable:
+            yield "synchronous_commit", "off"
 
 
 def psycopg_url(url: str) -> str:
@@ -91,26 +104,41 @@ def psycopg_url(url: str) -> str:
     return urlunsplit(("postgresql", parts.netloc, parts.path, "&".join(renamed), ""))
 
 
-@contextmanager
-def translated() -> Iterator[None]:
+class _Translated:
+    """``with translated():`` in the form that costs least where nothing is raised."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (psycopg.Error, PoolClosed, PoolTimeout, TooManyRequests)):
+            raise _meaning(error) from error
+
+
+_TRANSLATED = _Translated()
+
+
+def translated() -> AbstractContextManager[None]:
     """The one boundary at which driver errors become Strandline's."""
-    try:
-        yield
-    except (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName, pg.UndefinedColumn) as error:
-        raise SchemaError(
+    return _TRANSLATED
+
+
+def _meaning(error: Exception) -> StrandlineError:
+    said = _first_line(error)
+    if isinstance(error, (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName, pg.UndefinedColumn)):
+        return SchemaError(
             "The Strandline tables are missing in this database, or are of another version;"
-            f" run `strandline migrate`. ({_first_line(error)})"
-        ) from error
-    except (PoolTimeout, TooManyRequests, pg.QueryCanceled, pg.LockNotAvailable) as error:
-        raise DatabaseTimeoutError(
-            f"Postgres did not answer in time; nothing was half-done, try again. ({_first_line(error)})"
-        ) from error
-    except (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed) as error:
-        raise DatabaseUnavailableError(
-            f"Postgres cannot be reached or ended the connection; try again. ({_first_line(error)})"
-        ) from error
-    except psycopg.Error as error:
-        raise DatabaseError(f"Postgres refused a statement: {_first_line(error)}") from error
+            f" run `strandline migrate`. ({said})"
+        )
+    if isinstance(error, (PoolTimeout, TooManyRequests, pg.QueryCanceled, pg.LockNotAvailable)):
+        return DatabaseTimeoutError(
+            f"Postgres did not answer in time; nothing was half-done, try again. ({said})"
+        )
+    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed)):
+        return DatabaseUnavailableError(
+            f"Postgres cannot be reached or ended the connection; try again. ({said})"
+        )
+    return DatabaseError(f"Postgres refused a statement: {said}")
 
 
 def is_lost(error: psycopg.Error, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

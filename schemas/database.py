@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, assert_never
 
@@ -15,9 +15,9 @@ from strandline.schemas.connections import ConnectionOptions, is_lost, translate
 from strandline.schemas.engine_pool import SyncPool
 from strandline.schemas.errors import DatabaseError, StrandlineError
 from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
-from strandline.schemas.quick_puts import quick_params, quick_rows
+from strandline.schemas.quick_puts import quick_rows
 from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect
-from strandline.schemas.statements import statements
+from strandline.schemas.statements import Statement, compiled
 
 T = TypeVar("T")
 
@@ -33,10 +33,17 @@ class Transaction:
 
     def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
         self._connection = connection
-        self._statements = statements(schema)
+        self._statements = compiled(schema)
 
     def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
         return execute(self._connection, self._statements[name], params)
+
+    def copy(self, name: str, rows: Iterable[Row]) -> None:
+        """Send rows to a ``COPY … FROM STDIN`` statement."""
+        cursor = psycopg.RawCursor(self._connection)
+        with cursor.copy(self._statements[name].sql) as copy:
+            for row in rows:
+                copy.write_row(row)
 
     def run(self, operation: Operation[T]) -> T:
         """Carry an operation out inside this transaction."""
@@ -53,7 +60,7 @@ class Database:
         self._pool = pool
         self._owns_pool = owns_pool
         self._opened = not owns_pool
-        self._statements = statements(schema)
+        self._statements = compiled(schema)
         self.schema = schema
 
     @classmethod
@@ -81,13 +88,13 @@ class Database:
         Raises:
             StrandlineError: as ``schemas.connections.translated`` says.
         """
-        sql = self._statements[name]
+        statement = self._statements[name]
         with translated():
             self._open()
             for attempts_left in (1, 0):
                 with self._pool.connection() as connection:
                     try:
-                        return execute(connection, sql, params)
+                        return execute(connection, statement, params)
                     except psycopg.Error as error:
                         if not is_lost(error, connection):
                             raise
@@ -97,15 +104,15 @@ class Database:
                             raise
         raise AssertionError("unreachable: the second attempt returns or raises")
 
-    def put(self, params: Mapping[str, Any]) -> list[Row]:
-        """Run the statement ``put`` for one message, by the short statement where that will do."""
-        return quick_rows(self._quick_put(params)) or self.fetch("put", params, repeatable=True)
+    def put(self, put: Put) -> list[Row]:
+        """Accept one message, by the short statement where that will do."""
+        return quick_rows(self._quick_put(put)) or self.fetch("put", put.whole(), repeatable=True)
 
-    def _quick_put(self, params: Mapping[str, Any]) -> list[Row]:
+    def _quick_put(self, put: Put) -> list[Row]:
         try:
-            return self.fetch("put_one", quick_params(params), repeatable=True)
+            return self.fetch("put_one", put.one, repeatable=True)
         except DatabaseError:
-            return []  # the id was used a moment ago: ``put`` finds it
+            return []  # the id was used before: ``put`` finds it
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -136,11 +143,14 @@ class Database:
             self._opened = True
 
 
-def execute(connection: psycopg.Connection[Any], sql: str, params: Mapping[str, Any]) -> list[Row]:
-    """Run ``sql`` on a connection whatever its row factory, and return its rows as tuples."""
-    with connection.cursor(row_factory=tuple_row) as cursor:
-        cursor.execute(sql.encode(), params)
-        return cursor.fetchall() if cursor.description else []
+def execute(
+    connection: psycopg.Connection[Any], statement: Statement, params: Mapping[str, Any]
+) -> list[Row]:
+    """Run ``statement`` on a connection whatever its row factory, and return its rows as tuples."""
+    cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
+    cursor.execute(statement.sql, statement.values(params))
+    # The description would say whether there are rows as well, and is costly to make.
+    return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
 
 def drive(operation: Operation[T], fetcher: Fetcher) -> T:
@@ -167,9 +177,9 @@ def _carry_out(step: Step, fetcher: Fetcher) -> Any:
             return fetcher.fetch(step.name, step.params)
     if isinstance(step, Put):
         if isinstance(fetcher, Database):
-            return fetcher.put(step.params)
+            return fetcher.put(step)
         with translated():
-            return fetcher.fetch("put", step.params)
+            return fetcher.fetch("put", step.whole())
     if isinstance(step, Run):
         return step.call()
     if isinstance(step, Pause):

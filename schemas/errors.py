@@ -68,6 +68,10 @@ class UndecodableEventError(StrandlineError):
     """A stored event is of a version or form that this release cannot read."""
 
 
+class ReplayError(StrandlineError):
+    """A replay cannot begin, go on, or take effect now; the sentence says what stands in its way."""
+
+
 class ModelError(StrandlineError):
     """A model call failed; the subclass says whether trying again can help."""
 
@@ -93,6 +97,13 @@ class RateLimitError(TransientModelError):
 
 class ProviderDownError(TransientModelError):
     """The provider is known to be down, or asked for a pause: nothing was asked of it."""
+
+
+class ReplayBudgetError(TransientModelError):
+    """Replays have used up their model calls for now; nothing was asked."""
+
+    def __init__(self, wait_seconds: float) -> None:
+        super().__init__("Replays have used up their model calls for now.", retry_after_seconds=wait_seconds)
 
 
 class PermanentModelError(ModelError):

@@ -54,14 +54,20 @@ def flush_over_mark(shard_key: UUID, session_key: UUID) -> Operation[Flushed | N
     return (yield from _flush_threshold(shard_key, session_key, marks, entries))
 
 
-def flush_at_put(shard_key: UUID, session_key: UUID, window: str) -> Operation[Flushed | None]:
+def flush_at_put(
+    shard_key: UUID, session_key: UUID, window: str, *, cause: FlushCause = "threshold"
+) -> Operation[Flushed | None]:
     """Flush as a put that crossed the mark found the session (the JSON of ``window_v1``); None as above."""
     marks, entries = _parse_window(window)
-    return (yield from _flush_threshold(shard_key, session_key, marks, entries))
+    return (yield from _flush_threshold(shard_key, session_key, marks, entries, cause))
 
 
 def _flush_threshold(
-    shard_key: UUID, session_key: UUID, marks: Marks, entries: Sequence[Entry]
+    shard_key: UUID,
+    session_key: UUID,
+    marks: Marks,
+    entries: Sequence[Entry],
+    cause: FlushCause = "threshold",
 ) -> Operation[Flushed | None]:
     plan = plan_threshold(
         entries,
@@ -73,7 +79,7 @@ def _flush_threshold(
     if plan is None:
         yield Fetch("postpone_planning", _postponement(shard_key, session_key, marks))
         return None
-    return (yield from _apply(shard_key, session_key, marks, plan, "threshold"))
+    return (yield from _apply(shard_key, session_key, marks, plan, cause))
 
 
 def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Operation[Flushed | None]:

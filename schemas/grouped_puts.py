@@ -16,8 +16,8 @@ from typing import Any
 from uuid import UUID
 
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.operations import Row
-from strandline.schemas.quick_puts import group_params, quick_params, quick_rows
+from strandline.schemas.operations import Put, Row
+from strandline.schemas.quick_puts import group_params, quick_rows
 
 # One is being carried out by Postgres while the process prepares the next; more only makes groups smaller.
 STATEMENTS_AT_ONCE = 2
@@ -28,9 +28,10 @@ SendPut = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A put and whoever awaits it; the parameters are those of the statement ``put``."""
+    """A put and whoever awaits it."""
 
-    params: Mapping[str, Any]
+    put: Put
+    session_key: UUID
     done: asyncio.Future[list[Row]]
 
 
@@ -49,11 +50,11 @@ class GroupedPuts:
         self._statements = 0
         self._is_called_soon = False
 
-    async def put(self, params: Mapping[str, Any]) -> list[Row]:
-        """The rows that the statement ``put`` gives for these parameters, once it is committed."""
+    async def put(self, put: Put) -> list[Row]:
+        """The rows that the statement ``put`` gives for it, once it is committed."""
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(params, loop.create_future())
-        session_key: UUID = params["session_key"]
+        session_key: UUID = put.one["session_key"]
+        waiting = _Waiting(put, session_key, loop.create_future())
         queue = self._queues.get(session_key)
         if queue is None:
             self._queues[session_key] = deque((waiting,))
@@ -93,24 +94,25 @@ class GroupedPuts:
             taken = {}  # one of them is to blame, or the connection broke: alone each learns its own
         finally:
             self._free_turn()
-        for place, waiting in enumerate(group, start=1):
-            if place in taken:
-                self._end(waiting, quick_rows([(taken[place],)]))
+        for waiting in group:
+            seq = taken.get(waiting.session_key)
+            if seq is not None:
+                self._end(waiting, quick_rows([(seq,)]))
             else:
                 self._spawn(self._put_alone(waiting))
 
-    async def _short_way(self, group: Sequence[_Waiting]) -> dict[int, int]:
-        """The seqs of what was taken, by place in the group, counted from 1."""
+    async def _short_way(self, group: Sequence[_Waiting]) -> dict[UUID, int]:
+        """The seqs of what was taken, by session."""
         if len(group) == 1:
-            rows = await self._send("put_one", quick_params(group[0].params))
-            return {1: rows[0][0]} if rows else {}
-        rows = await self._send("put_many", group_params([waiting.params for waiting in group]))
+            rows = await self._send("put_one", group[0].put.one)
+            return {group[0].session_key: rows[0][0]} if rows else {}
+        rows = await self._send("put_many", group_params([waiting.put.one for waiting in group]))
         return dict(rows)
 
     async def _put_alone(self, waiting: _Waiting) -> None:
         rows: list[Row] | BaseException
         try:
-            rows = await self._send("put", waiting.params)
+            rows = await self._send("put", waiting.put.whole())
         except BaseException as error:  # noqa: BLE001
             rows = error  # whatever it is, it is the caller's
         self._end(waiting, rows)
@@ -126,7 +128,7 @@ class GroupedPuts:
                 waiting.done.set_exception(rows)
             else:
                 waiting.done.set_result(rows)
-        session_key = waiting.params["session_key"]
+        session_key = waiting.session_key
         queue = self._queues[session_key]
         queue.popleft()
         if queue:

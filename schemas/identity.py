@@ -85,6 +85,12 @@ def _user(namespace: str, user_id: str) -> Owner:
     return Owner(namespace, user_id, _digest("user-owner", namespace, user_id))
 
 
+@lru_cache(maxsize=4_096)
+def shared_scope_key(namespace: str, shared_scope: str) -> UUID:
+    """The ``shard_key`` of what sessions of a namespace share under a name; both names are checked before."""
+    return _digest("shared-scope", namespace, shared_scope)
+
+
 def check_name(field: str, value: object) -> str:
     """Return ``value`` if it can name something; raise InvalidMessageError naming ``field`` if not."""
     if not isinstance(value, str):

@@ -29,12 +29,15 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Run the statement ``put`` for one message; a driver may take a shorter way to the same rows.
+    """Accept one message, by whatever way is the shortest; the answer is the rows of the statement ``put``.
 
-    The parameters are those of ``put``.
+    Attributes:
+        one: the parameters of ``put_one``.
+        whole: makes those of ``put``, which decides where ``put_one`` does nothing.
     """
 
-    params: Mapping[str, Any]
+    one: Mapping[str, Any]
+    whole: Callable[[], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.identity import check_name
 
 logger = logging.getLogger("strandline.policy")
 
@@ -32,6 +33,8 @@ class Policy:
         idle_seconds: a session without puts for so long is delivered; None: never.
         tokenizer: its name, for other processes to see.
         pipelines: the pipelines that its flush events feed; empty: messages are only archived.
+        shared_scope: with which scope of its namespace its flushed messages are shared; None: with none.
+        max_facts: with more live facts of the owner than this, workers condense them; None: it has no say.
     """
 
     token_limit: int
@@ -40,6 +43,8 @@ class Policy:
     idle_seconds: int | None
     tokenizer: str
     pipelines: tuple[str, ...]
+    max_facts: int | None = None
+    shared_scope: str | None = None
 
 
 def make_policy(
@@ -50,6 +55,8 @@ def make_policy(
     idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
     tokenizer: str,
     pipelines: tuple[str, ...],
+    max_facts: int | None = None,
+    shared_scope: str | None = None,
 ) -> Policy:
     """Check the limits and derive the mark.
 
@@ -58,11 +65,14 @@ def make_policy(
 
     Raises:
         ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
+        InvalidMessageError: ``shared_scope`` cannot name anything.
     """
     _check_positive("token_limit", token_limit)
     _check_positive("token_flush_size", token_flush_size)
     if idle_seconds is not None:
         _check_positive("idle_seconds", idle_seconds)
+    if max_facts is not None:
+        _check_positive("max_facts", max_facts)
     if not 0 < chat_history_token_ratio <= 1:
         raise ConfigurationError(
             f"chat_history_token_ratio is {chat_history_token_ratio}; it must be above 0 and at most 1"
@@ -76,6 +86,8 @@ def make_policy(
         idle_seconds=idle_seconds,
         tokenizer=tokenizer,
         pipelines=pipelines,
+        max_facts=max_facts,
+        shared_scope=None if shared_scope is None else check_name("shared_scope", shared_scope),
     )
 
 

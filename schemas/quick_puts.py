@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from json.encoder import encode_basestring as quoted
 from typing import Any
 
 from strandline.schemas.operations import Row
 
-# What ``put`` calls it, with one element each, and what ``put_one`` calls it.
-_COLUMNS = {
-    "ids": "id",
-    "roles": "role",
-    "tokens": "tokens",
-    "digests": "digest",
-    "envelopes": "envelope",
-    "metadata": "metadata",
-    "created_at": "created_at",
-    "calls": "calls",
-    "answers": "answers",
-}
+
+def group_params(group: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The parameters of ``put_many``, from those of ``put_one`` for each message."""
+    return {"messages": f"[{','.join(map(_record, group))}]"}
 
 
-def quick_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of ``put_one``, from those of a ``put`` of one message."""
-    quick = {one: params[name][0] for name, one in _COLUMNS.items()}
-    quick["shard_key"] = params["shard_key"]
-    quick["session_key"] = params["session_key"]
-    return quick
-
-
-def group_params(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The parameters of ``put_many``, from those of puts of one message each."""
-    together = {name: [params[name][0] for params in group] for name in _COLUMNS}
-    together["shard_keys"] = [params["shard_key"] for params in group]
-    together["session_keys"] = [params["session_key"] for params in group]
-    return together
+def _record(one: Mapping[str, Any]) -> str:
+    """One message as a JSON object; what is JSON in it already goes in as it is."""
+    created_at, answers = one["created_at"], one["answers"]
+    return (
+        f'{{"shard_key":"{one["shard_key"]}","session_key":"{one["session_key"]}","id":{quoted(one["id"])},'
+        f'"role":"{one["role"]}","tokens":{one["tokens"]},"digest":"\\\\x{one["digest"].hex()}",'
+        f'"envelope":{one["envelope"]},"metadata":{one["metadata"] or "null"},'
+        f'"created_at":{"null" if created_at is None else quoted(created_at.isoformat())},'
+        f'"calls":{one["calls"] or "null"},"answers":{"null" if answers is None else quoted(answers)}}}'
+    )
 
 
 def quick_rows(taken: Sequence[Row]) -> list[Row]:

@@ -40,7 +40,10 @@ class Settings(BaseSettings):
     embedded: Literal["auto", "never"] = "auto"
 
     # Connections.
+    database_pooler: Literal["none", "transaction"] = "none"
     pool_max_size: int = Field(16, ge=1, le=500)
+    # Windows that a producer process has read before and keeps, in bytes of memory, about; 0 keeps none.
+    window_cache_bytes: int = Field(64_000_000, ge=0)
     pool_timeout_seconds: Positive = 10.0
     connect_timeout_seconds: Positive = 5.0
     statement_timeout_seconds: Positive = 30.0
@@ -63,7 +66,9 @@ class Settings(BaseSettings):
     model_timeout_seconds: Positive = 60.0
     query_embedding_timeout_seconds: Positive = 0.5
     summary_max_tokens: int = Field(400, ge=16)
-    max_facts: int = Field(50, ge=0, description="live facts of an owner before they are condensed; 0: never")
+    max_facts: int = Field(1_000, ge=0, description="live facts of an owner at most; 0: never condense")
+
+    prompts_dir: Path | None = Field(None, description="prompts of your own, file by file: extract.md, …")
 
     # Custom blocks: "package.module:Class", comma-separated.
     blocks: str = ""
@@ -71,6 +76,12 @@ class Settings(BaseSettings):
 
     # Workers.
     worker_concurrency: int = Field(16, ge=1, le=1000)
+    replay_concurrency: int | None = Field(
+        None, ge=0, le=1000, description="threads for replays, beside the others; unset: a quarter as many"
+    )
+    replay_calls_per_second: Positive | None = Field(
+        None, description="model calls of replays, per namespace, by all workers together; unset: no limit"
+    )
     batch_token_budget: int = Field(8_000, ge=1)
     heartbeat_interval_seconds: Positive = 1.0
     worker_dead_after_seconds: Positive = 5.0

@@ -11,11 +11,13 @@ from strandline.pipelines.blocks import (
     InsertMethod,
     StaticMemoryBlock,
     SummaryMemoryBlock,
-    VectorMemoryBlock,
 )
 from strandline.pipelines.custom_block import CustomBlock
+from strandline.pipelines.hits import Hit
+from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.context import MemoryContext
 from strandline.producers.facts_reading import Fact
+from strandline.producers.facts_search import FoundFact
 from strandline.producers.search import SearchHit
 from strandline.schemas.errors import (
     ConfigurationError,
@@ -26,6 +28,7 @@ from strandline.schemas.errors import (
     EmbeddedUnavailableError,
     InvalidMessageError,
     OwnerError,
+    ReplayError,
     SchemaError,
     StrandlineError,
     UnknownPipelineError,
@@ -47,6 +50,8 @@ __all__ = [
     "Fact",
     "FactExtractionMemoryBlock",
     "Facts",
+    "FoundFact",
+    "Hit",
     "ImagePart",
     "InsertMethod",
     "InvalidMessageError",
@@ -54,6 +59,7 @@ __all__ = [
     "MemoryContext",
     "Message",
     "OwnerError",
+    "ReplayError",
     "SchemaError",
     "SearchHit",
     "StaticMemoryBlock",

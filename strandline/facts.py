@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strandline.environment import settings_with
 from strandline.producers.facts import OwnerFacts
+from strandline.producers.facts_namespace import NamespaceFacts
 from strandline.runtime import Pool, runtime_for
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session, identify_user
@@ -44,6 +45,28 @@ class Facts(OwnerFacts):
             )
         settings = settings_with(database_url=database_url, database_schema=schema)
         return cls(runtime_for(settings, pool=pool, consume=None), owner)
+
+    @classmethod
+    def of_namespace(
+        cls,
+        namespace: str = DEFAULT_NAMESPACE,
+        *,
+        database_url: str | None = None,
+        pool: Pool | None = None,
+        schema: str | None = None,
+    ) -> NamespaceFacts:
+        """The facts of all users and sessions of a namespace, to clear them; no I/O.
+
+        Args:
+            namespace: the tenant.
+            database_url, pool, schema: as for ``Memory.from_defaults``.
+
+        Raises:
+            ConfigurationError: a setting cannot be used.
+            InvalidMessageError: ``namespace`` cannot name anything.
+        """
+        settings = settings_with(database_url=database_url, database_schema=schema)
+        return NamespaceFacts(runtime_for(settings, pool=pool, consume=None), namespace)
 
     def close(self) -> None:
         """End what this process shares: pools, threads, the embedded servers; all memories of it are done."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NoReturn
+from uuid import UUID
 
 from strandline.environment import settings_with
-from strandline.pipelines.blocks import InsertMethod
+from strandline.pipelines.blocks import BaseMemoryBlock, InsertMethod
 from strandline.pipelines.custom_block import BlockDefinition
-from strandline.pipelines.declaring import BlockSource, declare_blocks, pipelines_of
+from strandline.pipelines.declaring import BlockSource, declare_blocks, max_facts_of, pipelines_of
 from strandline.pipelines.rendering import Renderer, render_memory
+from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.runtime import Consume, Pool, runtime_for
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session, shared_scope_key
 from strandline.schemas.policy import (
     DEFAULT_FLUSH_SIZE,
     DEFAULT_HISTORY_RATIO,
@@ -53,6 +55,7 @@ class Memory(SessionMemory):
         tokenizer_fn: Tokenizer | None = None,
         part_tokens: Mapping[str, int] | None = None,
         memory_template: str | None = None,
+        shared_scope: str | None = None,
         idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
         database_url: str | None = None,
         pool: Pool | None = None,
@@ -78,6 +81,9 @@ class Memory(SessionMemory):
             part_tokens: what content parts that are no text count, by kind (``image``, ``audio``, ``video``,
                 ``document``); default: 256, and 2048 for documents.
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
+            shared_scope: a name in the namespace.  A session whose first put says so shares what it flushes
+                with it, and searches with ``scope="shared"`` find what sessions of any user share with it.
+                Default: none, and nothing is shared.
             idle_seconds: after so long without a put the window is delivered, and stays; None: never.
             database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
             pool: a ``psycopg_pool`` pool of your own instead, or a SQLAlchemy engine on psycopg 3; a
@@ -101,6 +107,8 @@ class Memory(SessionMemory):
             idle_seconds=idle_seconds,
             tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
             pipelines=pipelines_of(blocks),
+            max_facts=max_facts_of(blocks),
+            shared_scope=shared_scope,
         )
         return cls(
             runtime_for(settings, pool=pool, consume=consume),
@@ -111,7 +119,22 @@ class Memory(SessionMemory):
             tokenizer=tokenizer_fn,
             part_tokens=part_tokens,
             render=_template(memory_template),
+            shared_key=_shared_key(namespace, shared_scope, blocks),
         )
+
+
+def _shared_key(namespace: str, shared_scope: str | None, blocks: Sequence[BaseMemoryBlock]) -> UUID | None:
+    if shared_scope is not None:
+        return shared_scope_key(namespace, shared_scope)
+    searching = (
+        block.name for block in blocks if isinstance(block, VectorMemoryBlock) and block.scope == "shared"
+    )
+    for name in searching:
+        raise ConfigurationError(
+            f"The memory block {name!r} searches scope='shared', and this Memory names no scope;"
+            " give it shared_scope=."
+        )
+    return None
 
 
 def _template(source: str | None) -> Renderer:

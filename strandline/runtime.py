@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from strandline.producers.window_cache import WindowCache
 from strandline.schemas.async_database import AsyncDatabase
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
@@ -77,6 +78,7 @@ class Runtime:
         self, settings: Settings, *, pool: Pool | None, consume: Consume | None, forget: Callable[[], None]
     ) -> None:
         self.settings = settings
+        self.windows = WindowCache(settings.window_cache_bytes)
         self._pool = pool
         self._consume = consume
         self._forget = forget
@@ -90,7 +92,7 @@ class Runtime:
         self._stack: EmbeddedStack | None = None
         self._doorbell: Doorbell | None = None
         self._runner: BackgroundRunner | None = None
-        self._embedders: dict[str, Embedder | None] = {}
+        self._embedders: dict[tuple[str, object], Embedder | None] = {}
 
     def database(self) -> Database:
         self._ensure_started()
@@ -225,10 +227,12 @@ class Runtime:
     def _query_embedder(self, config: Mapping[str, Any]) -> Embedder | None:
         """The embedder that the stored vectors were made with, if this process can have it."""
         name = str(config.get("embedder"))
+        # Two derivations may be of one model that gives vectors of several lengths.
+        made_with = (name, config.get("dimensions"))
         with self._starting:
-            if name not in self._embedders:
-                self._embedders[name] = self._build_embedder(name, config)
-            return self._embedders[name]
+            if made_with not in self._embedders:
+                self._embedders[made_with] = self._build_embedder(name, config)
+            return self._embedders[made_with]
 
     def _build_embedder(self, name: str, config: Mapping[str, Any]) -> Embedder | None:
         factory = _load("strandline.pipelines.models.factory")
@@ -240,7 +244,8 @@ class Runtime:
             embedder: Embedder = factory.build_query_embedder(self.settings.model_copy(update=update))
         except ConfigurationError:
             return None
-        return embedder if embedder.model == name else None
+        same = embedder.model == name and embedder.dimensions == config.get("dimensions")
+        return embedder if same else None
 
 
 def _for_threads(pool: Pool | None) -> SyncPool | None:

@@ -92,6 +92,49 @@ INSERT INTO strandline.chunk SELECT shard_key, generation_id, session_key, from_
 -- name: chunk_outside_event
 UPDATE strandline.chunk SET through_seq = through_seq + 100 WHERE event_id = {first}
 
+-- name: shared_without_consent
+INSERT INTO strandline.shared_session (shard_key, session_key, incarnation, owner_key)
+SELECT md5('team')::uuid, session_key, incarnation, shard_key FROM strandline.session
+WHERE session_key = {session};
+INSERT INTO strandline.shared_message (shard_key, session_key, seq, incarnation, id, role, tokens, envelope,
+    created_at)
+SELECT md5('team')::uuid, session_key, seq, incarnation, id, role, tokens, envelope, created_at
+FROM strandline.message WHERE session_key = {session};
+INSERT INTO strandline.chunk SELECT md5('team')::uuid, generation_id, session_key, from_seq, piece, through_seq,
+    event_id, batch_id, length, lexemes FROM strandline.chunk WHERE session_key = {session}
+
+-- name: shared_forgotten
+UPDATE strandline.session SET shared_scope = 'team', shared_key = md5('team')::uuid
+WHERE session_key = {session};
+INSERT INTO strandline.shared_session (shard_key, session_key, incarnation, owner_key)
+SELECT md5('team')::uuid, session_key, incarnation, shard_key FROM strandline.session
+WHERE session_key = {session};
+INSERT INTO strandline.shared_message (shard_key, session_key, seq, incarnation, id, role, tokens, envelope,
+    created_at)
+SELECT md5('team')::uuid, session_key, seq, incarnation, id, role, tokens, envelope, created_at
+FROM strandline.message WHERE session_key = {session};
+INSERT INTO strandline.chunk SELECT md5('team')::uuid, generation_id, session_key, from_seq, piece, through_seq,
+    event_id, batch_id, length, lexemes FROM strandline.chunk WHERE session_key = {session};
+UPDATE strandline.shared_session SET gone_at = now()
+
+-- name: shared_outside_event
+UPDATE strandline.session SET shared_scope = 'team', shared_key = md5('team')::uuid
+WHERE session_key = {session};
+INSERT INTO strandline.shared_session (shard_key, session_key, incarnation, owner_key)
+SELECT md5('team')::uuid, session_key, incarnation, shard_key FROM strandline.session
+WHERE session_key = {session};
+INSERT INTO strandline.shared_message (shard_key, session_key, seq, incarnation, id, role, tokens, envelope,
+    created_at)
+SELECT md5('team')::uuid, session_key, seq, incarnation, id, role, tokens, envelope, created_at
+FROM strandline.message WHERE session_key = {session};
+INSERT INTO strandline.chunk SELECT md5('team')::uuid, generation_id, session_key, from_seq, piece, through_seq,
+    event_id, batch_id, length, lexemes FROM strandline.chunk WHERE session_key = {session};
+UPDATE strandline.chunk SET event_id = {other} WHERE shard_key = md5('team')::uuid
+
+-- name: shared_missing
+UPDATE strandline.session SET shared_scope = 'team', shared_key = md5('team')::uuid
+WHERE session_key = {session}
+
 -- name: state_unreceipted
 UPDATE strandline.block_state SET batch_id = {other} WHERE scope_key = {session}
 
@@ -143,3 +186,13 @@ UPDATE strandline.fact_revision SET merge_batch_id = {other} WHERE fact_id = {fa
 
 -- name: revision_outside_event
 UPDATE strandline.fact_revision SET seqs = ARRAY[7] WHERE fact_id = {fact}
+
+-- name: work_of_no_pipeline
+UPDATE strandline.session SET pipelines = ARRAY['facts']
+
+-- name: served_by_none
+INSERT INTO strandline.scope_generation (shard_key, pipeline, generation_id)
+SELECT shard_key, 'facts', 99 FROM strandline.session LIMIT 1
+
+-- name: served_by_nobody
+UPDATE strandline.generation SET state = 'feeding' WHERE pipeline = 'summary'

@@ -11,7 +11,7 @@ from strandline import Memory
 from strandline.pipelines.engine.drain import Engine, Outcome, StopPoint, drain
 from strandline.pipelines.engine.lease import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
-from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Stage
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Stage, Stages
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.identity import identify_session
 from strandline.schemas.lanes import SUMMARY_STAGE, Lane
@@ -37,12 +37,22 @@ DERIVED = (
 )
 
 
+class FixedStages(dict[str, Stage[Any]]):
+    """The same stages for every generation."""
+
+    def of(self, generation_id: int, stage: str) -> Stage[Any] | None:
+        return self.get(stage)
+
+    def left_out(self) -> list[int]:
+        return []
+
+
 @dataclass
 class HandWorker:
     """A worker without threads: it drains when told to, and its heartbeat is a row that a test may age."""
 
     database: Database
-    stages: Mapping[str, Stage[Any]]
+    stages: Stages
     terms: LeaseTerms = TERMS
     retry: RetryPolicy = QUICK
     budget: int = 8_000
@@ -125,9 +135,9 @@ class CountingStage:
         return []
 
 
-def counting(stage: CountingStage | None = None) -> dict[str, Stage[Any]]:
+def counting(stage: CountingStage | None = None) -> FixedStages:
     """The stages of a worker that only counts."""
-    return {SUMMARY_STAGE: stage or CountingStage()}
+    return FixedStages({SUMMARY_STAGE: stage or CountingStage()})
 
 
 def say(memory: Memory, *texts: str) -> None:

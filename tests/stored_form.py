@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from strandline.schemas.messages import Message, PutLimits, prepare, read_stored
+from strandline.schemas.messages import Message, read_stored
+from strandline.schemas.preparing import PutLimits, prepare
 
 LIMITS = PutLimits(max_content_bytes=1_000_000, max_metadata_bytes=16_384)
 

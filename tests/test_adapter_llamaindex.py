@@ -14,9 +14,10 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
+import sqlalchemy.ext.asyncio as sqlalchemy_asyncio
 from llama_index.core import MockEmbedding
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
-from llama_index.core.base.llms.types import ChatMessage, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms.mock import MockFunctionCallingLLM
@@ -25,7 +26,9 @@ from llama_index.core.memory import InsertMethod as TheirInsertMethod
 from llama_index.core.memory import StaticMemoryBlock as TheirStatic
 from llama_index.core.memory import VectorMemoryBlock as TheirVectors
 from llama_index.core.memory.memory import BaseMemoryBlock as TheirBlock
-from llama_index.core.postprocessor import KeywordNodePostprocessor, SimilarityPostprocessor
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
 from strandline import (
@@ -37,7 +40,11 @@ from strandline import (
 )
 from strandline.adapters.llamaindex import StrandlineMemory
 from strandline.producers.adapters.llamaindex_declarations import own_block
+from strandline.schemas.database import Database
+from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import StartWorker, rows_of, wait_until
+from tests.consuming import say
+from tests.draining import drain_everything
 from tests.model_server import ModelServer
 
 Answer = Callable[[Sequence[ChatMessage]], ChatMessage]
@@ -141,6 +148,27 @@ def test_every_method_async(configured: str) -> None:
     asyncio.run(_every_method_async())
 
 
+def test_tokens_that_are_taken_already_leave_the_newest_messages(configured: str) -> None:
+    """What ``ChatMemoryBuffer`` is used for: a buffer beside the tokens of a prompt."""
+    memory = StrandlineMemory.from_defaults("beside a prompt", token_limit=60)
+    for number in range(8):
+        memory.put_messages([user(f"Question {number}"), ChatMessage(role="assistant", content="Answer.")])
+    everything = memory.get()
+    beside = memory.get(initial_token_count=45)
+    assert 2 <= len(beside) < len(everything) and beside == everything[-len(beside) :]
+    assert beside[0].role == "user"
+    assert memory.get("Question 7", initial_token_count=45) == beside
+    assert asyncio.run(_beside(memory, 45)) == beside
+    assert memory.get(initial_token_count=0) == everything, "it is a matter of one read"
+
+
+async def _beside(memory: StrandlineMemory, taken: int) -> list[ChatMessage]:
+    try:
+        return await memory.aget(initial_token_count=taken)
+    finally:
+        await ended(memory)
+
+
 async def _four_messages_a_hundred_times() -> None:
     memory = StrandlineMemory.from_defaults(
         session_id="my_session", token_limit=50, token_flush_size=10, chat_history_token_ratio=0.7
@@ -183,6 +211,9 @@ def test_blocks_as_llamaindex_code_declares_them(configured: str, method: Any) -
         FactExtractionMemoryBlock(name="extracted_info", max_facts=7, priority=1),
     )
     memory.put(user("What should I buy?"))
+    assert rows_of(configured, "SELECT max_facts FROM strandline.session") == [(7,)], (
+        "workers condense above it"
+    )
     history = memory.get()
     section = "<memory>\n<core_info>\nI live in &lt;Saskatoon&gt;.\n</core_info>\n</memory>"
     if method == "system":
@@ -191,6 +222,37 @@ def test_blocks_as_llamaindex_code_declares_them(configured: str, method: Any) -
         assert history[-1].content == f"{section}\n\nWhat should I buy?"
     assert model.requests == []
     memory.session_memory.close()
+
+
+def test_static_content_may_hold_images_and_tokens_are_counted_as_asked(configured: str) -> None:
+    image = ImageBlock(url="https://example.org/harbour.png")
+    memory = StrandlineMemory.from_defaults(
+        "pictures",
+        memory_blocks=[TheirStatic(name="places", static_content=[TextBlock(text="The harbour:"), image])],
+        tokenizer_fn=str.split,
+    )
+    memory.put(user("Where is it then?"))
+    first, asked = memory.get()
+    assert isinstance(first.blocks[0], TextBlock)
+    assert first.blocks[0].text.endswith("<places>\nThe harbour:\n</places>\n</memory>")
+    assert [block for block in first.blocks if isinstance(block, ImageBlock)] == [image]
+    assert asked.content == "Where is it then?"
+    assert memory.session_memory.get()[-1].tokens == 4, "as many as the list has"
+    memory.session_memory.close()
+
+
+async def _on_an_engine_of_ones_own(url: str) -> None:
+    engine = sqlalchemy_asyncio.create_async_engine(url.replace("postgresql:", "postgresql+psycopg:", 1))
+    memory = StrandlineMemory.from_defaults("engine", async_engine=engine)
+    await memory.aput(user("Hello"))
+    assert shown(await memory.aget()) == ["user: Hello"]
+    assert memory.not_carried == ["pool"]
+    await ended(memory)
+    await engine.dispose()
+
+
+def test_an_async_engine_of_ones_own(database_url: str) -> None:
+    asyncio.run(_on_an_engine_of_ones_own(database_url))
 
 
 def test_a_vector_block_keeps_its_figures_and_loses_its_store() -> None:
@@ -209,9 +271,43 @@ def test_a_vector_block_keeps_its_figures_and_loses_its_store() -> None:
         retrieval_context_window=4,
         similarity_cutoff=0.5,
     )
-    reranked = theirs.model_copy(update={"node_postprocessors": [KeywordNodePostprocessor()]})
-    with pytest.raises(ConfigurationError, match="'vectors' has a KeywordNodePostprocessor"):
-        own_block(reranked)
+
+
+class Foremost(BaseNodePostprocessor):
+    """Puts first what holds a word, and drops the last."""
+
+    word: str
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        assert query_bundle is not None and query_bundle.query_str == "the boat"
+        return sorted(nodes, key=lambda node: self.word not in node.node.get_content())[:-1]
+
+
+def test_their_postprocessors_choose_among_the_hits(
+    configured: str, database: Database, settings: Settings
+) -> None:
+    theirs = TheirVectors.model_construct(
+        name="vectors",
+        priority=2,
+        similarity_top_k=2,
+        retrieval_context_window=5,
+        embed_model=MockEmbedding(embed_dim=8),
+        node_postprocessors=[Foremost(word="green")],
+    )
+    memory = StrandlineMemory.from_defaults("chosen", memory_blocks=[theirs])
+    for colour in ("red", "green", "blue"):
+        say(memory.session_memory, f"The boat of the neighbour is {colour}.")
+    drain_everything(database, configured, settings)
+    memory.put(user("Well?"))
+    section = memory.get("the boat")[0].content or ""
+    assert section.count("The boat") == 2
+    assert section.index("green") == min(
+        section.find(one) for one in ("green", "red", "blue") if one in section
+    )
+    assert memory.not_carried == ["memory_blocks"], "a context carries no code"
+    memory.session_memory.close()
 
 
 def test_a_block_with_code_of_its_own_is_refused() -> None:
@@ -346,7 +442,10 @@ async def _context_and_memory() -> None:
     agent = FunctionAgent(llm=ScriptedModel(echo), streaming=False)
     ctx = Context(agent)
     await agent.run("Hello", ctx=ctx, memory=memory)
-    assert await ctx.store.get("memory") is memory
+    held = await ctx.store.get("memory")
+    assert held is memory
+    # As the documents do, without await: a sync method, called on the loop.
+    assert shown(held.get()) == ["user: Hello", "assistant: You said: Hello"]
     await agent.run("Again", ctx=ctx)
     assert len(await memory.aget_all()) == 4
     await ended(memory)
@@ -361,7 +460,13 @@ BLOCKS = [FactExtractionMemoryBlock(max_facts=9), SummaryMemoryBlock(), VectorMe
 
 async def _kept_context() -> None:
     memory = StrandlineMemory.from_defaults(
-        "kept", user_id="ana", namespace="shop", token_limit=900, token_flush_size=80, memory_blocks=BLOCKS
+        "kept",
+        user_id="ana",
+        namespace="shop",
+        token_limit=900,
+        token_flush_size=80,
+        memory_blocks=BLOCKS,
+        shared_scope="crew",
     )
     agent = FunctionAgent(llm=ScriptedModel(echo), streaming=False)
     ctx = Context(agent)
@@ -375,6 +480,8 @@ async def _kept_context() -> None:
     assert restored is not memory
     assert restored == StrandlineMemory.from_dict(memory.to_dict())
     assert restored.session_memory.memory_blocks == memory.session_memory.memory_blocks
+    assert restored.shared_scope == "crew"
+    assert await restored.session_memory.asearch("Petrel", scope="shared") == [], "nothing was flushed to it"
     await agent.run("What is its name?", ctx=restored_ctx)
     assert shown(await memory.aget_all())[0] == "user: My boat is called Petrel."
     assert len(await memory.aget_all()) == 4
@@ -460,6 +567,68 @@ def test_a_chat_engine_makes_one_of_its_own(configured: str) -> None:
     )
     engine.chat("Now")
     assert shown(engine.chat_history) == ["user: Earlier", "user: Now", "assistant: You said: Now"]
+
+
+async def _questions_about_dogs(memory: StrandlineMemory, consume: Callable[[], None]) -> None:
+    """Seven questions with long answers; what leaves the window is derived between the turns."""
+    model = ScriptedModel(saying("Miniature Schnauzers are wonderful dogs. " * 30))
+    agent = FunctionAgent(tools=[], llm=model, streaming=False)
+    for asked in (
+        "Hi! My name is Logan",
+        "What is your opinion on miniature schnauzers?",
+        "Do they shed a lot?",
+        "What breeds are comparable in size?",
+        "What is your favorite breed?",
+        "Would you recommend owning a dog?",
+        "What should I buy to prepare for owning a dog?",
+    ):
+        await agent.run(user_msg=asked, memory=memory)
+        await asyncio.to_thread(consume)
+    history = await memory.aget()
+    assert len(history) == 2, "a ratio of 0.02 leaves the last turn"
+    text = "\n".join(block.text for block in history[-2].blocks if isinstance(block, TextBlock))
+    section, _, question = text.partition("</memory>")
+    assert section.startswith("<memory>\n<core_info>\nMy name is Logan, and I live in Saskatoon.")
+    assert question.strip() == "What should I buy to prepare for owning a dog?"
+    assert "<extracted_info>\n<fact>" in section and "<fact>Hi! My name is Logan</fact>" in section
+    assert "<vector_memory>\n<message role='user'>" in section
+    await memory.aput(user("What kind of dog was I asking about?"))
+    answer = await model.achat(await memory.aget())
+    await memory.aput(answer.message)
+    assert "opinion on miniature schnauzers" in (model.requests[-1][-1].content or "")
+    assert len(await memory.aget_all()) == 7 * 2 + 2
+    await ended(memory)
+
+
+def test_the_documented_example_of_long_term_memory(
+    configured: str, database: Database, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    settings = load_settings(database_url=configured, embedding_backend="local")
+    memory = StrandlineMemory.from_defaults(
+        session_id="my_session",
+        token_limit=30_000,
+        chat_history_token_ratio=0.02,
+        token_flush_size=500,
+        memory_blocks=[
+            TheirStatic(
+                name="core_info",
+                static_content="My name is Logan, and I live in Saskatoon.",  # type: ignore[arg-type]  # as there
+                priority=0,
+            ),
+            TheirFacts(name="extracted_info", llm=ScriptedModel(echo), max_facts=50, priority=1),
+            TheirVectors.model_construct(
+                name="vector_memory",
+                priority=2,
+                similarity_top_k=2,
+                retrieval_context_window=5,
+                embed_model=MockEmbedding(embed_dim=8),
+                node_postprocessors=[],
+            ),
+        ],
+        insert_method="user",
+    )
+    asyncio.run(_questions_about_dogs(memory, lambda: drain_everything(database, configured, settings)))
 
 
 def test_the_documented_example_in_chinese(configured: str) -> None:

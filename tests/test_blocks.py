@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from strandline.pipelines.blocks import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
-    Hit,
     InsertMethod,
     Material,
     Rendered,
     StaticMemoryBlock,
     SummaryMemoryBlock,
-    VectorMemoryBlock,
 )
 from strandline.pipelines.declaring import declare_blocks, default_blocks, pipelines_of
+from strandline.pipelines.hits import Hit
+from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.messages import Message
 
@@ -108,6 +108,9 @@ def test_names_that_cannot_be_tags_are_refused(name: Any) -> None:
         (VectorMemoryBlock, {"similarity_cutoff": 1.5}),
         (VectorMemoryBlock, {"similarity_cutoff": float("nan")}),
         (VectorMemoryBlock, {"scope": "everyone"}),
+        (VectorMemoryBlock, {"postprocessors": "rerank"}),
+        (VectorMemoryBlock, {"postprocessors": [1]}),
+        (VectorMemoryBlock, {"rerank": 1}),
         (StaticMemoryBlock, {"static_content": None}),
         (StaticMemoryBlock, {"static_content": [{"text": "no type"}]}),
         (StaticMemoryBlock, {"static_content": [{"type": "text"}]}),

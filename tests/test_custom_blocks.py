@@ -19,10 +19,12 @@ from strandline import ConfigurationError, MemoryContext, UnknownPipelineError
 from strandline.assembly import prepare_stages
 from strandline.pipelines.custom_loading import load_blocks
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
+from strandline.pipelines.replay.derivation import begin_generation, derive_generation
 from strandline.pipelines.verification import verify
 from strandline.producers.block_code import BLOCK_SECONDS
 from strandline.schemas.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.workers.background import BackgroundRunner
 from tests import sample_blocks
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.consuming import HandWorker, say
@@ -284,15 +286,17 @@ def test_a_block_that_no_worker_has_served_is_refused_at_put(make_memory: MakeMe
 
 
 @pytest.mark.usefixtures("registered")
-def test_another_version_does_not_start_and_does_not_show(
+def test_another_version_is_left_alone_and_not_shown_until_it_is_derived(
     make_memory: MakeMemory,
     database: Database,
-    settings: Settings,
+    database_url: str,
     monkeypatch: pytest.MonkeyPatch,
     drain: Drain,
 ) -> None:
-    say(make_memory("s", memory_blocks=["mentions"]), "Logan")
+    memory = make_memory("s", memory_blocks=["mentions"])
+    say(memory, "Logan")
     drain()
+    state = state_of(database_url, "mentions")
 
     class Newer(MentionCounter):
         version = "2"
@@ -302,11 +306,25 @@ def test_another_version_does_not_start_and_does_not_show(
     assert "version '1'" in context.omitted[0].reason and "version '2'" in context.omitted[0].reason
     monkeypatch.setattr(sample_blocks.MentionCounter, "version", "2")
     load_blocks.cache_clear()
-    with pytest.raises(
-        ConfigurationError, match="version '1' with scope 'session'; the code here is version '2'"
-    ):
-        prepare_stages(database, settings, NAMES)
-    load_blocks.cache_clear()
+    try:
+        # What the former version has begun is left to workers with its code.
+        say(memory, "Logan again")
+        drain()
+        assert state_of(database_url, "mentions") == state
+        assert not nothing_due(database_url)
+        settings = load_settings(database_url=database_url)
+        runner = BackgroundRunner(database, prepare_stages(database, settings, NAMES), settings)
+        runner.start()
+        try:
+            begun = begin_generation(database, "mentions", settings)
+            assert derive_generation(database, begun).phase == "done"
+        finally:
+            runner.stop()
+        assert memory.get().covered_through["mentions"] == 2
+        assert omissions(make_memory("s", memory_blocks=[Newer()]).get()) == []
+        assert not verify(database).violations
+    finally:
+        load_blocks.cache_clear()
 
 
 @pytest.mark.usefixtures("registered")

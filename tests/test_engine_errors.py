@@ -15,6 +15,7 @@ import pytest
 
 from strandline import Memory
 from strandline.assembly import prepare_stages
+from strandline.pipelines.building import GenerationStages
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.database import Database
@@ -26,6 +27,7 @@ from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import (
     TERMS,
     CountingStage,
+    FixedStages,
     HandWorker,
     contents,
     counting,
@@ -117,6 +119,7 @@ def test_an_outage_postpones_and_counts_nothing(
 
 
 def may_ask(worker: HandWorker) -> bool:
+    assert isinstance(worker.stages, GenerationStages)
     return worker.stages[SUMMARY_STAGE].wait_seconds() == 0
 
 
@@ -440,7 +443,7 @@ def test_a_permanent_error_at_vectors_leaves_the_other_pipelines_alone(
 
     memory = make_memory("s", memory_blocks=["summary", "vectors"])
     say(memory, "one")
-    worker = HandWorker(database, counting() | {VECTORS_STAGE: Refusing()})
+    worker = HandWorker(database, FixedStages(counting() | {VECTORS_STAGE: Refusing()}))
     assert worker.drain_all(database_url) == ["drained", "drained"]
     outcomes = rows_of(database_url, "SELECT stage, outcome FROM strandline.receipt ORDER BY 1")
     assert outcomes == [("summary", "applied"), ("vectors", "dead")]

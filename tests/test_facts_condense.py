@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from strandline import Facts, Memory
+from strandline import FactExtractionMemoryBlock, Facts, Memory
 from strandline.assembly import prepare_stages
 from strandline.pipelines.condense import MAX_SHOWN
 from strandline.pipelines.verification import verify
@@ -161,6 +161,35 @@ def test_a_model_that_refuses_to_condense_holds_no_merge_up(
     tell("Maren rows")
     assert "Maren rows" in live(facts)
     assert attempts(database_url) == [("refused", 5, 6)]
+
+
+def test_a_blocks_limit_reaches_the_workers(
+    make_memory: MakeMemory,
+    facts: Facts,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    model_server: ModelServer,
+) -> None:
+    """What the block of a session says counts where that session has said something, up to the setting."""
+    workers = settings.model_copy(update={"max_facts": 6})
+
+    def tell(session: str, max_facts: int, *texts: str) -> None:
+        block = FactExtractionMemoryBlock(max_facts=max_facts)
+        say(make_memory(session, user_id="maren", memory_blocks=[block]), *texts)
+        drain_everything(database, database_url, workers, FACTS_STAGES)
+
+    prompts = condense_into(model_server, (LIKES, DRINKS))
+    tell("wide", 5, *DRINKS, *OTHERS)
+    tell("wide", 5, "Maren rows")
+    assert not prompts, "five facts are not more than five"
+    tell("narrow", 3, "Maren sails")
+    assert len(prompts) == 1 and "At most 3 facts are wanted" in prompts[0]
+    assert live(facts) == sorted([LIKES, *OTHERS, "Maren rows", "Maren sails"])
+    tell("as the workers say", 500, "Maren skis", "Maren climbs", "Maren dives", "Maren swims")
+    tell("as the workers say", 500, "Maren dances")
+    assert len(prompts) == 2 and "At most 6 facts are wanted" in prompts[1]
+    assert verify(database, deep=True).violations == ()
 
 
 def test_what_cannot_be_condensed_is_not_tried_with_each_merge(

@@ -89,8 +89,9 @@ def derive_again(database: Database, database_url: str, *owners: UUID) -> int:
     """A second derivation of all facts beside the one that serves, fed with every flush there was."""
     ((generation_id,),) = rows_of(
         database_url,
-        "INSERT INTO strandline.generation (pipeline, version, state, entry_stage)"
-        " VALUES ('facts', '2', 'feeding', 'extract') RETURNING generation_id",
+        "INSERT INTO strandline.generation (pipeline, version, state, entry_stage, config, prompts)"
+        " SELECT pipeline, version, 'feeding', entry_stage, config, prompts FROM strandline.generation"
+        " WHERE pipeline = 'facts' AND state = 'serving' RETURNING generation_id",
     )
     for owner in owners:
         with database.transaction() as tx:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +18,8 @@ from hypothesis import strategies as st
 from strandline import ConflictError, Memory
 from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError
 from strandline.schemas.grouped_puts import MOST_IN_A_GROUP, STATEMENTS_AT_ONCE, GroupedPuts
-from strandline.schemas.operations import Row
+from strandline.schemas.operations import Put, Row
+from strandline.schemas.quick_puts import group_params
 from tests.conftest import rows_of
 
 MakeMemory = Callable[..., Memory]
@@ -56,14 +59,14 @@ class Log:
         return [(self._store(params["session_key"], params["id"]),)]
 
     def _put_many(self, params: Mapping[str, Any]) -> list[Row]:
-        self.groups.append(len(params["ids"]))
-        assert len(set(params["session_keys"])) == len(params["session_keys"])
-        if self.refused & set(params["ids"]):
+        pairs = [(UUID(one["session_key"]), one["id"]) for one in json.loads(params["messages"])]
+        self.groups.append(len(pairs))
+        assert len({key for key, _ in pairs}) == len(pairs)
+        if self.refused & {message_id for _, message_id in pairs}:
             raise DatabaseError("one of them")
-        pairs = zip(params["session_keys"], params["ids"], strict=True)
         return [
-            (place, self._store(key, message_id))
-            for place, (key, message_id) in enumerate(pairs, start=1)
+            (key, self._store(key, message_id))
+            for key, message_id in pairs
             if message_id not in self.left_out
         ]
 
@@ -72,9 +75,12 @@ class Log:
         return len(self.stored[key])
 
 
-def put_of(key: UUID, message_id: str) -> dict[str, Any]:
-    names = ("roles", "tokens", "digests", "envelopes", "metadata", "created_at", "calls", "answers")
-    return {"shard_key": key, "session_key": key, "ids": [message_id], **{name: [None] for name in names}}
+def put_of(key: UUID, message_id: str) -> Put:
+    unset = dict.fromkeys(("metadata", "created_at", "calls", "answers"))
+    one = {"role": "user", "tokens": 1, "digest": b"", "envelope": "{}", "id": message_id, **unset}
+    return Put(
+        one | {"shard_key": key, "session_key": key}, lambda: {"session_key": key, "ids": [message_id]}
+    )
 
 
 @given(
@@ -222,3 +228,23 @@ def test_without_postgres_each_caller_is_told(
             return await asyncio.gather(*work, return_exceptions=True)
 
     assert all(isinstance(result, DatabaseUnavailableError) for result in asyncio.run(put_all()))
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40))
+def test_a_message_in_a_group_is_the_message(text: str) -> None:
+    """Ids, call ids and texts of any kind arrive as they were, whatever JSON means by their characters."""
+    at = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=timezone(timedelta(hours=2)))
+    one = dict(put_of(KEYS[0], text).one) | {
+        "envelope": json.dumps({"content": text}),
+        "metadata": json.dumps({"m": text}),
+        "calls": json.dumps([text]),
+        "answers": text,
+        "digest": b"\x00\xff",
+        "created_at": at,
+    }
+    (record,) = json.loads(group_params([one])["messages"])
+    assert (record["id"], record["answers"], record["calls"]) == (text, text, [text])
+    assert (record["envelope"], record["metadata"]) == ({"content": text}, {"m": text})
+    assert (record["digest"], datetime.fromisoformat(record["created_at"])) == ("\\x00ff", at)
+    unset = json.loads(group_params([put_of(KEYS[0], text).one])["messages"])[0]
+    assert [unset[name] for name in ("metadata", "calls", "answers", "created_at")] == [None] * 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 
 from strandline import InvalidMessageError, Message
-from strandline.schemas.messages import ROLES, PutLimits, prepare, read_stored
+from strandline.schemas.messages import ROLES, read_stored
+from strandline.schemas.preparing import PutLimits, prepare
 
 LIMITS = PutLimits(max_content_bytes=10_000, max_metadata_bytes=1_000)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -161,3 +163,13 @@ def test_what_is_no_message_is_refused(source: object) -> None:
     with pytest.raises(InvalidMessageError, match="must be a Message or an OpenAI chat dict") as caught:
         Message.from_openai(source, where="messages[3]")
     assert caught.value.field == "messages[3]"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60))
+def test_plain_text_is_written_as_anything_else_would_be(text: str) -> None:
+    """It takes a shorter way, and a repeated put must meet the same digest."""
+    limits = PutLimits(10_000, 10_000)
+    plain = prepare(Message("user", text), "message", limits)
+    longer_way = json.dumps({"content": text}, ensure_ascii=False, separators=(",", ":"))
+    assert plain.envelope == longer_way
+    assert json.loads(plain.envelope) == {"content": text}

@@ -126,16 +126,28 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             facts = session_lane(connection, "facts")
             return facts | {"lexemes": ["fact"], "fingerprints": [b"x"], "limit": 60}
         case "read":
-            return lane | {"pipelines": ["facts", "summary", "vectors"], "tail_rows": 100, "max_facts": 50}
+            known = {"known_from": 1, "known_through": 41, "known_id": "x"}
+            blocks = {"pipelines": ["facts", "summary", "vectors"], "tail_rows": 100, "max_facts": 50}
+            return lane | blocks | known
         case "history":
             return lane | {"after_seq": 10, "page_size": 500}
         case "search_chunks":
             vectors = session_lane(connection, "vectors")
             query = {"embedding": None, "lexemes": ["x"]}
             bounds = {"similarity_cutoff": 0.0, "visible_from": 41, "top_k": 5, "beside": 1}
-            return vectors | query | bounds
+            facts = session_lane(connection, "facts")["generation_id"]
+            kinds = {"messages": True, "facts_generation_id": facts, "facts_shown": []}
+            return vectors | query | bounds | kinds
+        case "unsearched_messages":
+            vectors = session_lane(connection, "vectors") | {"scope_key": None, "left_out": None}
+            return vectors | {"sessions": 20, "messages": 1_000}
+        case "owners_with_facts":
+            return {"namespace": "default", "after": UUID(int=0), "limit": 20}
         case "range_messages":
             return lane | {"from_seq": 1, "through_seq": 10}
+        case "batch_messages":
+            keys = [lane["session_key"]] * 3
+            return lane | {"session_keys": keys, "from_seqs": [1, 5, 9], "through_seqs": [4, 8, 12]}
         case "store_answer":
             answer = {"step": "s", "model": "m", "prompt_hash": "p", "body": b"x", "seconds": 0.1}
             return lane | lease | events | answer | {"input_tokens": 1, "output_tokens": 1, "cost_usd": None}
@@ -169,6 +181,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "stored_answer",
         "close_batch",
         "range_messages",
+        "batch_messages",
         "related_facts",
         "ring_due",
         "orphaned_lanes",
@@ -177,6 +190,8 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "read",
         "history",
         "search_chunks",
+        "unsearched_messages",
+        "owners_with_facts",
     ],
 )
 def test_no_big_table_is_read_whole(name: str, full: psycopg.Connection[Any]) -> None:

@@ -10,12 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline import ConfigurationError, InsertMethod, InvalidMessageError, Message
+from strandline import (
+    ConfigurationError,
+    FactExtractionMemoryBlock,
+    InsertMethod,
+    InvalidMessageError,
+    Message,
+    StaticMemoryBlock,
+    SummaryMemoryBlock,
+    VectorMemoryBlock,
+)
 from strandline.producers.narrowing import shorter_window
 from strandline.producers.snapshot import read_snapshot
 from strandline.schemas.database import Database
 from strandline.schemas.settings import Settings
-from tests.conftest import MakeMemory
+from tests.conftest import MakeMemory, rows_of
 from tests.consuming import say
 from tests.draining import drain_everything
 from tests.test_read_operation import message_row, snapshot_rows
@@ -54,6 +63,25 @@ def test_four_hundred_messages_leave_the_last_four_in_a_short_window(make_memory
         await memory.aclose()
 
     asyncio.run(converse())
+
+
+def test_defaults_are_those_of_the_documents(make_memory: MakeMemory, database_url: str) -> None:
+    memory = make_memory("s")
+    memory.put(user("Hello"))
+    policy = "token_limit, flush_at_tokens, token_flush_size, max_facts, tokenizer"
+    assert rows_of(database_url, f"SELECT {policy} FROM strandline.session") == [
+        (30_000, 21_000, 3_000, 50, "o200k_base")
+    ]
+    facts, summary, vectors = memory.memory_blocks
+    assert isinstance(facts, FactExtractionMemoryBlock) and facts.max_facts == 50
+    assert isinstance(summary, SummaryMemoryBlock)
+    assert isinstance(vectors, VectorMemoryBlock)
+    assert (vectors.similarity_top_k, vectors.retrieval_context_window) == (2, 5)
+    assert [block.priority for block in memory.memory_blocks] == [1, 2, 3]
+    static = StaticMemoryBlock(static_content="Be brief.")
+    assert static.priority == 0
+    context = make_memory("t", memory_blocks=[static]).get()
+    assert str(context[0]) == "system: <memory>\n<static_memory>\nBe brief.\n</static_memory>\n</memory>"
 
 
 def test_chinese_is_kept_found_and_shown(

@@ -16,9 +16,9 @@ from strandline.pipelines.blocks import (
     InsertMethod,
     Material,
     StaticMemoryBlock,
-    VectorMemoryBlock,
 )
 from strandline.pipelines.declaring import default_blocks
+from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.context import MemoryContext
 from strandline.producers.reading import LONGEST_PAUSE_SECONDS, ReadRequest, history_page, read
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
@@ -261,7 +261,7 @@ def hit_row(
     score: float, seq: int, text: str, session: UUID = SESSION.session_key, first: int | None = None
 ) -> Row:
     begins = seq if first is None else first
-    return (score, 0.5, session, begins, begins, *message_row(seq, text=text))
+    return (score, 0.5, session, begins, begins, *message_row(seq, text=text), None, None)
 
 
 FLUSHED: dict[str, Any] = {
@@ -320,11 +320,17 @@ def test_what_is_searched_for(given: dict[str, Any], lexemes: list[str]) -> None
     assert postgres.params("search_chunks")["lexemes"] == lexemes
 
 
-def test_the_latest_messages_form_the_query() -> None:
-    messages = [message_row(9, text="anchor"), message_row(10, text=""), message_row(11, text="sail")]
-    asked = request(VectorMemoryBlock(retrieval_context_window=2))
-    _, postgres = search_one(asked, [], messages=messages)
-    assert postgres.params("search_chunks")["lexemes"] == ["sail"]
+@pytest.mark.parametrize(("latest", "lexemes"), [(1, ["sail"]), (2, ["sail"]), (3, ["anchor", "sail"])])
+def test_the_latest_messages_form_the_query(latest: int, lexemes: list[str]) -> None:
+    """Of the window, and alike of messages that a read is given."""
+    block = VectorMemoryBlock(retrieval_context_window=latest)
+    said = ["boat", "anchor", "", "sail"]
+    rows = [message_row(seq, text=text) for seq, text in enumerate(said, 8)]
+    _, postgres = search_one(request(block), [], messages=rows)
+    assert postgres.params("search_chunks")["lexemes"] == lexemes
+    given = [Message("user", text) for text in said]
+    _, postgres = search_one(request(block, messages=given), [])
+    assert postgres.params("search_chunks")["lexemes"] == lexemes
 
 
 @pytest.mark.parametrize(

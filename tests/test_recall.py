@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+import subprocess
+import sys
 from importlib import resources
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
 import pytest
 
 from bench.recall import ALL, Found, as_json, as_text, measure, table
 from bench.recall_data import BEAM, LOCOMO, Conversation, Question, conversations
+from bench.scoring import VectorWeighting, prepare
+from bench.weighting import STANDING, Tried, left_out, try_all
+from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 
@@ -39,6 +46,11 @@ def test_the_sample_conversation_is_recalled(database_url: str) -> None:
     words, embedder = recalled(database_url, sample())
     assert words >= 65
     assert embedder >= 72
+    # Weightings are tried outside of the database; the one that stands there must find what the search finds.
+    tried = try_all([prepare(sample(), WordLlamaEmbedder())], [STANDING[0]], math.inf)
+    (standing,) = (one for one in tried if one.weighting == STANDING)
+    assert 100 * standing.words.mean() == pytest.approx(words, abs=0.5)
+    assert 100 * standing.embedder.mean() == pytest.approx(embedder, abs=0.5)
 
 
 def test_a_conversation_of_friends_is_recalled(database_url: str) -> None:
@@ -50,6 +62,30 @@ def test_a_conversation_of_friends_is_recalled(database_url: str) -> None:
     words, embedder = recalled(database_url, given[0])
     assert words >= 74
     assert embedder >= 74
+
+
+def test_a_conversation_has_no_say_in_the_weighting_that_it_is_judged_by() -> None:
+    def finding(share: float, *found: float) -> Tried:
+        weighting = (STANDING[0], VectorWeighting(share, 10))
+        return Tried(weighting, np.array(found), np.array(found))
+
+    tried = [finding(0.3, 0, 1, 1, 0), finding(0.5, 1, 0, 0, 0.9)]
+    chosen, words, embedder = left_out(tried, [0, 1, 1, 2])
+    assert [vector.share for _, vector in chosen] == [0.3, 0.5, 0.3]
+    assert words.tolist() == embedder.tolist() == [0, 0, 0, 0]
+
+
+def test_no_weighting_is_begun_when_the_time_is_over(capfd: pytest.CaptureFixture[str]) -> None:
+    assert list(try_all([], [STANDING[0]], 0.0)) == []
+    assert "0 of 1" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["bench.recall", "bench.weighting"])
+def test_without_conversations_the_commands_say_where_to_put_them(module: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", module, "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "locomo/conv-NN.jsonl" in done.stderr
 
 
 def test_the_table_averages_over_questions() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from strandline.schemas.messages import Message, PutLimits, prepare
+from strandline.schemas.messages import Message
+from strandline.schemas.preparing import PutLimits, prepare
 from strandline.schemas.tokens import count_default, count_message
 
 SAMPLES = resources.files("strandline") / "samples"

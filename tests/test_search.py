@@ -8,16 +8,17 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Memory, OwnerError, VectorMemoryBlock
-from strandline.pipelines.blocks import Hit
+from strandline.pipelines.hits import Hit
 from strandline.producers.search import Search, SearchHit, search_messages
 from strandline.schemas.database import Database
 from strandline.schemas.identity import identify_session
-from strandline.schemas.lanes import VECTORS_STAGE
+from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import rows_of
 from tests.draining import drain_everything
@@ -39,7 +40,7 @@ def remember(make_memory: MakeMemory, database: Database, database_url: str) -> 
         roles = ("user", "assistant")
         memory.put_messages([{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)])
         memory.flush(all=True)
-        drain_everything(database, database_url, local, [VECTORS_STAGE])
+        drain_everything(database, database_url, local, [EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE])
         return memory
 
     return put
@@ -228,6 +229,57 @@ def test_a_reranker_chooses_among_more_hits_than_are_shown(remember: Remember) -
     assert "Lars" not in shown
 
 
+def without_boats(_query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+    return [hit for hit in hits if "boat" not in hit.messages[0].text]
+
+
+def reversed_order(_query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+    return hits[::-1]
+
+
+def test_postprocessors_are_applied_in_order_and_the_reranker_last(remember: Remember) -> None:
+    seen: list[list[str]] = []
+
+    def sees(_query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+        seen.append([hit.messages[0].text for hit in hits])
+        return hits
+
+    block = VectorMemoryBlock(
+        similarity_top_k=1, postprocessors=[sees, without_boats, raises, sees, reversed_order], rerank=sees
+    )
+    context = remember("s", STORY, memory_blocks=[block]).get("Who keeps the key, and who has the boat?")
+    first, filtered, turned = seen
+    assert any("boat" in text for text in first) and len(first) > 2
+    assert filtered == [text for text in first if "boat" not in text]
+    assert turned == filtered[::-1]
+    assert turned[0] in context[0].text
+    (omission,) = context.omitted
+    assert (omission.kind, omission.name) == ("rerank_failed", "vector_memory")
+    assert "postprocessors=" in omission.reason
+
+
+def test_all_postprocessors_together_have_the_time_of_one(remember: Remember) -> None:
+    block = VectorMemoryBlock(postprocessors=[sleeps] * 5)
+    memory = remember("s", STORY, memory_blocks=[block])
+    memory.search("warms up")
+    began = time.monotonic()
+    context = memory.get("Who keeps the key?")
+    assert time.monotonic() - began < 3
+    assert "Lars keeps the key." in context[0].text
+    assert len(context.omitted) == 5
+
+
+def test_the_current_session_can_be_left_out(remember: Remember, make_memory: MakeMemory) -> None:
+    remember("past", ["My brother Lars moved to Bergen."], user_id="maren")
+    now = remember("now", ["Lars likes Bergen."], user_id="maren")
+    assert {hit.session_id for hit in now.search("Lars Bergen", scope="owner")} == {"past", "now"}
+    hits = now.search("Lars Bergen", scope="owner", exclude_current=True)
+    assert [hit.session_id for hit in hits] == ["past"]
+    block = VectorMemoryBlock(scope="owner", exclude_current=True)
+    shown = section(make_memory("now", user_id="maren", memory_blocks=[block]), "Lars in Bergen")
+    assert "My brother Lars moved to Bergen." in shown and "Lars likes Bergen." not in shown
+
+
 def raises(_query: str, _hits: Sequence[Hit]) -> Sequence[Hit]:
     raise RuntimeError("secret")
 
@@ -262,14 +314,34 @@ SELECT %s, g.generation_id, %s, n, 0, n, gen_random_uuid(), gen_random_uuid(), 1
 FROM generate_series(1, 10000) AS n, strandline.generation g WHERE g.pipeline = 'vectors' RETURNING 1
 """
 
+# 2,000 facts, each of two of these messages.
+FILL_FACTS = """
+WITH made AS (
+    INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
+        said_at)
+    SELECT %(shard_key)s, g.generation_id, md5('fact' || n)::uuid, 'fact ' || n, decode(md5(n::text), 'hex'),
+        ARRAY['often' || n %% 10, 'rare' || n], '{}', now()
+    FROM generate_series(1, 2000) AS n, strandline.generation g WHERE g.pipeline = 'facts' RETURNING *
+)
+INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
+    fingerprint, lexemes, event_id, session_key, seqs, extract_batch_id, merge_batch_id, model, prompt_hash)
+SELECT m.shard_key, m.generation_id, m.fact_id, 1, 'add', m.text, m.fingerprint, m.lexemes, m.fact_id,
+    %(session_key)s, ARRAY[s.n, s.n + 1], m.fact_id, m.fact_id, '', ''
+FROM made m CROSS JOIN LATERAL (SELECT substr(m.text, 6)::bigint * 4 AS n) AS s RETURNING generation_id
+"""
+
 
 @pytest.mark.alone
+@pytest.mark.parametrize("with_facts", [False, True])
 def test_a_scope_of_ten_thousand_messages_is_searched_at_once(
-    database: Database, database_url: str, settings: Settings
+    database: Database, database_url: str, settings: Settings, with_facts: bool
 ) -> None:
     """Also where the planner has no statistics, and expects a handful of rows."""
     keys = identify_session(settings.database_schema, "s", None)
     rows_of(database_url, FILL, keys.shard_key, keys.session_key)
+    with psycopg.connect(database_url) as connection:
+        named = {"shard_key": keys.shard_key, "session_key": keys.session_key}
+        (facts_generation_id, *_) = {row[0] for row in connection.execute(FILL_FACTS.encode(), named)}
     ((generation_id,),) = rows_of(
         database_url, "SELECT generation_id FROM strandline.generation WHERE pipeline = 'vectors'"
     )
@@ -283,11 +355,15 @@ def test_a_scope_of_ten_thousand_messages_is_searched_at_once(
         "similarity_cutoff": 0.0,
         "visible_from": 10_001,
         "top_k": 10,
+        "messages": True,
+        "facts_generation_id": facts_generation_id if with_facts else None,
+        "facts_shown": [],
         "beside": 0,
     }
     taken = []
     for _ in range(9):
         began = time.perf_counter()
-        database.fetch("search_chunks", wanted)
+        rows = database.fetch("search_chunks", wanted)
         taken.append(time.perf_counter() - began)
     assert median(taken) < 0.15
+    assert with_facts == any(row[12] is not None for row in rows)

@@ -239,8 +239,14 @@ def test_whatever_is_done_in_whatever_order_verifies_clean(
 
 
 def test_a_running_system_verifies_clean(
-    database: Database, database_url: str, settings: Settings, make_memory: MakeMemory
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    make_memory: MakeMemory,
+    model_server: ModelServer,
 ) -> None:
+    # What there is was derived by a model server, and so is what follows.
+    settings = settings.model_copy(update={"openai_base_url": model_server.base_url})
     runner = BackgroundRunner(database, prepare_stages(database, settings), settings)
     runner.start()
     reports: list[Report] = []

@@ -10,10 +10,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from strandline.pipelines.engine.stage import Stage
+from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.database import Database
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane
@@ -28,9 +27,9 @@ THREADS = 4
 class BackgroundRunner:
     """Drains lanes in daemon threads of this process until it is stopped."""
 
-    def __init__(self, database: Database, stages: Mapping[str, Stage[Any]], settings: Settings) -> None:
+    def __init__(self, database: Database, stages: Stages, settings: Settings) -> None:
         self._hints: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
-        self._stages = stages
+        self._names = frozenset(stages)
         self.consumer = Consumer(database, stages, settings, ring=self.ring)
         self._threads = [
             threading.Thread(target=self._run, name=f"strandline-lane-{number}", daemon=True)
@@ -46,7 +45,7 @@ class BackgroundRunner:
     def ring(self, lanes: Iterable[Lane]) -> None:
         """Take lanes up as soon as a thread is free; returns at once."""
         for lane in lanes:
-            if lane.stage in self._stages:
+            if lane.stage in self._names:
                 self._hints.put(lane)
 
     def stop(self, timeout_seconds: float = 5.0) -> None:

@@ -10,20 +10,20 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.drain import Engine, Outcome, StopPoint, drain
 from strandline.pipelines.engine.lease import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
-from strandline.pipelines.engine.stage import Stage
+from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.database import Database
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane, Ring
 from strandline.schemas.settings import Settings
 from strandline.schemas.version import VERSION
 from strandline.workers.periodic import Periodic
+from strandline.workers.replaying import ReplaySlots
 from strandline.workers.sweep import Sweep
 from strandline.workers.takeover import TakeOver
 
@@ -32,7 +32,7 @@ class Consumer:
     """Drains lanes for this process.
 
     Args:
-        stages: what this process serves, by stage name.
+        stages: what this process serves.
         ring: passes hints on to whoever serves their stages.
         with_sweep: False leaves sweeping to others.
     """
@@ -40,7 +40,7 @@ class Consumer:
     def __init__(
         self,
         database: Database,
-        stages: Mapping[str, Stage[Any]],
+        stages: Stages,
         settings: Settings,
         *,
         ring: Ring,
@@ -50,6 +50,7 @@ class Consumer:
         self.worker_id: UUID = uuid4()
         self._database = database
         self._stages = stages
+        self._left_out: list[int] = []
         self._ring = ring
         self._stopping = threading.Event()
         self.engine = Engine(
@@ -69,6 +70,7 @@ class Consumer:
             reach=reach,
             prices=settings.model_prices,
         )
+        self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
         self._take_over = TakeOver(self.drain)
         self._sweep = Sweep(
@@ -93,6 +95,7 @@ class Consumer:
         self._heartbeat.start()
         if self._sweeping is not None:
             self._sweeping.start()
+        self._replaying.start()
 
     def drain(self, lane: Lane) -> Outcome:
         """Drain one lane; see ``pipelines.engine.drain``."""
@@ -101,6 +104,7 @@ class Consumer:
     def begin_stopping(self) -> None:
         """Give lanes back after the batch in hand; hints are not taken up any more."""
         self._stopping.set()
+        self._replaying.stop()
 
     @property
     def stopping(self) -> bool:
@@ -117,6 +121,7 @@ class Consumer:
     def stop(self) -> None:
         """End sweep and heartbeat, and leave."""
         self._stopping.set()
+        self._replaying.stop()
         if self._sweeping is not None:
             self._sweeping.stop()
         self._take_over.stop()
@@ -152,5 +157,9 @@ class Consumer:
                 "stages": list(self._stages),
             },
         )
+        left_out = self.engine.stages.left_out()
+        if left_out != self._left_out:
+            self._database.fetch("leave_out", {"worker_id": self.worker_id, "generation_ids": left_out})
+            self._left_out = left_out
         left_over = {"worker_id": self.worker_id} | self.engine.active.params()
         self._database.fetch("hand_back_lanes", left_over)

@@ -34,10 +34,14 @@ class ActiveLanes:
                 with self._lock:
                     self._lanes.discard(lane)
 
+    def lanes(self) -> list[Lane]:
+        """The lanes that are being drained right now."""
+        with self._lock:
+            return list(self._lanes)
+
     def params(self) -> dict[str, Any]:
         """The lanes as parallel arrays, for ``hand_back_lanes``."""
-        with self._lock:
-            lanes = list(self._lanes)
+        lanes = self.lanes()
         return {
             "shard_keys": [lane.shard_key for lane in lanes],
             "scope_keys": [lane.scope_key for lane in lanes],

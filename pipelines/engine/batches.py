@@ -10,6 +10,7 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.events import FlushEvent, decode_event
+from strandline.schemas.lanes import Lane
 from strandline.schemas.operations import Row
 
 MAX_BATCH_EVENTS = 64
@@ -70,7 +71,7 @@ def _reopen(fetcher: Fetcher, lease: Lease) -> Batch | None:
     """The open batch, if all of it is still to be done; one that a reset has touched is closed as void."""
     for batch_id, event_ids, still_due in fetcher.fetch("open_batch", lane_params(lease.lane)):
         if still_due == len(event_ids):
-            return _with_events(fetcher, lease, batch_id, event_ids)
+            return read_batch(fetcher, lease.lane, batch_id, event_ids)
         fetcher.fetch(
             "close_batch", {"shard_key": lease.lane.shard_key, "batch_id": batch_id, "state": "void"}
         )
@@ -84,7 +85,7 @@ def _form(fetcher: Fetcher, lease: Lease, token_budget: int) -> Batch | None:
         return None
     batch_id = uuid4()
     fetcher.fetch("insert_batch", lease.params | {"batch_id": batch_id, "event_ids": event_ids})
-    return _with_events(fetcher, lease, batch_id, event_ids)
+    return read_batch(fetcher, lease.lane, batch_id, event_ids)
 
 
 def _choose(due: Sequence[Row], token_budget: int) -> list[UUID]:
@@ -100,9 +101,10 @@ def _choose(due: Sequence[Row], token_budget: int) -> list[UUID]:
     return chosen
 
 
-def _with_events(fetcher: Fetcher, lease: Lease, batch_id: UUID, event_ids: Sequence[UUID]) -> Batch:
-    wanted = {"shard_key": lease.lane.shard_key, "event_ids": list(event_ids)}
-    return Batch(lease.lane, batch_id, tuple(_decode(row) for row in fetcher.fetch("batch_events", wanted)))
+def read_batch(fetcher: Fetcher, lane: Lane, batch_id: UUID, event_ids: Sequence[UUID]) -> Batch:
+    """A batch with its events."""
+    wanted = {"shard_key": lane.shard_key, "event_ids": list(event_ids)}
+    return Batch(lane, batch_id, tuple(_decode(row) for row in fetcher.fetch("batch_events", wanted)))
 
 
 def _decode(row: Row) -> FlushEvent:

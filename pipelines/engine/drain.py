@@ -20,7 +20,7 @@ from strandline.pipelines.engine.active import ActiveLanes
 from strandline.pipelines.engine.batches import close, hold_events, next_batch
 from strandline.pipelines.engine.lease import Lease, LeaseTerms, claim, hold, lane_params, release, renew
 from strandline.pipelines.engine.retry import RetryPolicy
-from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Stage
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Sharing, Stage, Stages
 from strandline.schemas.database import Database
 from strandline.schemas.errors import (
     BlockCodeError,
@@ -28,6 +28,7 @@ from strandline.schemas.errors import (
     LeaseLostError,
     PermanentModelError,
     ProviderDownError,
+    ReplayBudgetError,
     TransientModelError,
 )
 from strandline.schemas.lanes import Lane, Ring
@@ -36,7 +37,7 @@ from strandline.schemas.prices import ModelPrice, cost_usd
 logger = logging.getLogger("strandline.engine")
 
 StopPoint = Literal["loaded", "called", "stored", "applying", "applied"]
-Outcome = Literal["drained", "taken", "postponed", "lost", "stopped"]
+Outcome = Literal["drained", "taken", "postponed", "lost", "stopped", "unserved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,11 @@ class Engine:
         stopping: asked between batches; True means give the lane back and leave.
         reach: called at each stop point (tests kill or pause a process exactly there).
         prices: of the models whose calls the ledger puts a cost to.
+        admit: asked before each model call; what it raises puts the lane off.
     """
 
     database: Database
-    stages: Mapping[str, Stage[Any]]
+    stages: Stages
     worker_id: UUID
     terms: LeaseTerms
     retry: RetryPolicy
@@ -62,11 +64,13 @@ class Engine:
     stopping: Callable[[], bool] = field(default=lambda: False)
     reach: Callable[[StopPoint], None] = field(default=lambda _point: None)
     prices: tuple[ModelPrice, ...] = ()
+    admit: Callable[[Lane], None] = field(default=lambda _lane: None)
 
 
 def drain(engine: Engine, lane: Lane) -> Outcome:
     """Drain one lane as far as it goes.
 
+    The work of a generation that cannot be served here (``unserved``) is left to other workers.
     What befalls the work is decided here, per the error tree, and never raised.  A lane that is
     released while it has work (that arrived meanwhile, or that a stopping worker leaves to others) is rung
     for again, so that no wake-up is lost.
@@ -74,7 +78,10 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
     Raises:
         DatabaseUnavailableError: not even the claim could be made.
     """
-    if engine.stages[lane.stage].wait_seconds() > 0:
+    stage = engine.stages.of(lane.generation_id, lane.stage)
+    if stage is None:
+        return "unserved"
+    if stage.wait_seconds() > 0:
         # Its provider is down: the work stays due, untouched, and is rung for again.
         return "postponed"
     with engine.active.enter(lane) as entered:
@@ -83,22 +90,23 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
         lease = claim(engine.database, lane, engine.worker_id, engine.terms)
         if lease is None:
             return "taken"
-        outcome = _drain_leased(engine, lease)
+        outcome = _drain_leased(engine, lease, stage)
     # Looked at only now that a new hint for this lane would be heeded again.
-    if outcome in ("drained", "stopped") and engine.database.fetch("lane_has_work", lane_params(lane)):
+    if outcome in ("drained", "stopped") and _has_work(engine, lane):
         engine.ring([lane])
     return outcome
 
 
-def _drain_leased(engine: Engine, lease: Lease) -> Outcome:
+def _drain_leased(engine: Engine, lease: Lease, stage: Stage[Any]) -> Outcome:
     try:
         while batch := next_batch(engine.database, lease, engine.batch_token_budget):
-            _process(engine, lease, batch)
+            _process(engine, lease, batch, stage)
+            # Mostly that was all there was, and one look is cheaper than to try for another batch.
+            if engine.stopping() or not _has_work(engine, lease.lane):
+                break
             lease = renew(engine.database, lease, engine.terms)
-            if engine.stopping():
-                release(engine.database, lease)
-                return "stopped"
-        release(engine.database, lease)
+        if not release(engine.database, lease):
+            return "lost"
     except LeaseLostError:
         logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
         return "lost"
@@ -106,6 +114,9 @@ def _drain_leased(engine: Engine, lease: Lease) -> Outcome:
         # Not even the release can be written now; the sweep hands the lane back when Postgres is there.
         logger.warning("database unavailable", extra={"action": "database_unavailable", **_where(lease.lane)})
         return "lost"
+    except ReplayBudgetError as error:
+        release(engine.database, lease, wait_seconds=error.retry_after_seconds or 0.0)
+        return "postponed"
     except TransientModelError as error:
         return _postpone(engine, lease, error)
     except Exception as error:  # noqa: BLE001
@@ -117,26 +128,31 @@ def _drain_leased(engine: Engine, lease: Lease) -> Outcome:
             | _where(lease.lane),
         )
         return _postpone(engine, lease, error)
-    return "drained"
+    return "stopped" if engine.stopping() else "drained"
 
 
-def _process(engine: Engine, lease: Lease, batch: Batch) -> None:
+def _has_work(engine: Engine, lane: Lane) -> bool:
+    return bool(engine.database.fetch("lane_has_work", lane_params(lane)))
+
+
+def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> None:
     if lease.failures >= engine.retry.max_failures:
         _give_up(engine, lease, batch, f"failed {lease.failures} times in a row")
     elif lease.crashes >= engine.retry.max_crashes:
         _give_up(engine, lease, batch, f"its worker died {lease.crashes} times in a row")
     else:
         try:
-            _derive(engine, lease, batch)
+            _derive(engine, lease, batch, stage)
         except (PermanentModelError, BlockCodeError) as error:
             _give_up(engine, lease, batch, str(error))
 
 
-def _derive(engine: Engine, lease: Lease, batch: Batch) -> None:
-    stage = engine.stages[batch.lane.stage]
+def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> None:
     work = stage.load(engine.database, batch)
     engine.reach("loaded")
     answers = {call.step: _answer(engine, lease, batch, call) for call in stage.calls(batch, work)}
+    if isinstance(stage, Sharing):
+        stage.share(engine.database, batch, work, answers)
     _apply(engine, lease, batch, stage, work, answers)
     engine.reach("applied")
 
@@ -146,13 +162,16 @@ def _answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer
     stored = _stored(engine.database, batch, call.step)
     if stored is not None:
         return stored
+    engine.admit(batch.lane)
     began = time.monotonic()
     made = call.make()
     seconds = time.monotonic() - began
     engine.reach("called")
-    _store(engine, lease, batch, call.step, made, seconds)
+    is_first = _store(engine, lease, batch, call.step, made, seconds)
     engine.reach("stored")
-    # Should two holders have overlapped, the first answer stayed, and it is the one to apply.
+    if is_first:
+        return made
+    # Two holders have overlapped: the first answer stayed, and it is the one to apply.
     return _stored(engine.database, batch, call.step) or made
 
 
@@ -163,7 +182,8 @@ def _stored(database: Database, batch: Batch, step: str) -> RawAnswer | None:
     return None
 
 
-def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAnswer, seconds: float) -> None:
+def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAnswer, seconds: float) -> bool:
+    """Store an answer and its cost; False where there was an answer already, which stays."""
     size = {"input_tokens": answer.input_tokens, "output_tokens": answer.output_tokens}
     stored = engine.database.fetch(
         "store_answer",
@@ -181,6 +201,8 @@ def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAns
     )
     if not stored:
         raise LeaseLostError(f"The lease on lane {lease.lane} was taken away during a model call.")
+    ((is_first,),) = stored
+    return bool(is_first)
 
 
 def _apply(

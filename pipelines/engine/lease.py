@@ -99,12 +99,15 @@ def release(
     failures: int = 0,
     wait_seconds: float = 0.0,
     error: str | None = None,
-) -> None:
-    """Give the lane back; after a failure, not to be taken again before ``wait_seconds``."""
+) -> bool:
+    """Give the lane back; after a failure, not to be taken again before ``wait_seconds``.
+
+    False if it was taken away before.
+    """
     params = {
         "postponements": postponements,
         "failures": failures,
         "wait_seconds": wait_seconds,
         "last_error": error,
     }
-    database.fetch("release_lane", lease.params | params)
+    return bool(database.fetch("release_lane", lease.params | params))

@@ -7,12 +7,12 @@ holds no connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
-from strandline.schemas.database import Fetcher
+from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.events import FlushEvent
 from strandline.schemas.lanes import Lane
 
@@ -76,4 +76,29 @@ class Stage(Protocol, Generic[W]):
 
         Returns lanes that have work now (the pipeline's next stage).
         """
+        ...
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A stage that copies its effect to where other owners find it, before it is written and received."""
+
+    def share(self, database: Database, batch: Batch, work: Any, answers: Mapping[str, RawAnswer]) -> None:
+        """Write the copies, in a transaction of their own; written twice, they must not change."""
+        ...
+
+
+class Stages(Protocol):
+    """The stages that a process serves, as each generation was made."""
+
+    def of(self, generation_id: int, stage: str) -> Stage[Any] | None:
+        """The stage that works in a lane; None where this process cannot serve it."""
+        ...
+
+    def left_out(self) -> list[int]:
+        """The generations that it was asked to serve, and cannot."""
+        ...
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the stages that are served."""
         ...

@@ -7,26 +7,33 @@ by a process that does not use it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from strandline.pipelines.models.breaker import Breaker
-from strandline.pipelines.models.contract import Embedder, TextModel
+from strandline.pipelines.models.contract import Embedder, TaskName, TextModel
 from strandline.pipelines.models.guarded import GuardedEmbedder, GuardedTextModel
 from strandline.pipelines.models.local import LocalTextModel
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 
 
-def build_text_model(settings: Settings, *, purpose: Literal["facts", "summary"]) -> TextModel:
+def build_text_model(
+    settings: Settings,
+    *,
+    purpose: Literal["facts", "summary"],
+    prompts: Mapping[TaskName, str] | None = None,
+) -> TextModel:
     """The text model for facts (extract and merge) or summaries: a server's, or the local stand-in.
+
+    ``prompts`` holds the instructions of tasks that are not to be given those that ship.
 
     Raises:
         ConfigurationError: a server is chosen, and key or base URL are missing or unusable.
     """
     if settings.text_model_kind == "local":
         return LocalTextModel()
-    model = _backend("openai_compatible").text_model_from(settings, purpose=purpose)
+    model = _backend("openai_compatible").text_model_from(settings, purpose=purpose, prompts=prompts)
     return GuardedTextModel(model, _breaker(settings, model.model, model.probe))
 
 

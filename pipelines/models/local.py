@@ -27,6 +27,8 @@ from strandline.pipelines.models.extractive_summary import roll_summary
 from strandline.pipelines.models.sentences import words
 
 MODEL = "local-extractive"
+EMBEDDER = "wordllama-l2-supercat-256"
+EMBEDDER_DIMENSIONS = 256
 RULES_VERSION = 2
 """Part of the prompt hash: raise it when the rules change what is selected."""
 

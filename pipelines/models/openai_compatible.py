@@ -11,7 +11,7 @@ import json
 import logging
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -67,7 +67,7 @@ class OpenAITextModel:
     """Answers tasks through chat completions; safe to call from many threads.
 
     ``model_setting`` is the variable named in errors when the server does not have ``model``;
-    ``timeout_seconds`` what one call may take (the client has the same limit).
+    ``timeout_seconds`` what one call may take (the client has the same limit); ``prompts`` own instructions.
     """
 
     def __init__(
@@ -77,9 +77,11 @@ class OpenAITextModel:
         *,
         model_setting: str = "STRANDLINE_FACTS_MODEL",
         timeout_seconds: float = 60.0,
+        prompts: Mapping[TaskName, str] | None = None,
     ) -> None:
         self._client = client
         self._timeout_seconds = timeout_seconds
+        self._prompts = dict(prompts or {})
         self._model = model
         self._model_setting = model_setting
         # Replaced as a whole once a weaker form has worked; threads that race here only repeat a request.
@@ -100,7 +102,7 @@ class OpenAITextModel:
             TransientModelError: time-out, connection failure, 429, 5xx, or a wrong key, model or address.
             PermanentModelError: refused, or unusable after the repair.
         """
-        prompt = render(task)
+        prompt = render(task, self._prompts)
         messages = [
             {"role": "system", "content": prompt.instructions},
             {"role": "user", "content": prompt.data},
@@ -255,7 +257,9 @@ class OpenAIEmbedder:
                 ) from None
 
 
-def text_model_from(settings: Settings, *, purpose: Literal["facts", "summary"]) -> OpenAITextModel:
+def text_model_from(
+    settings: Settings, *, purpose: Literal["facts", "summary"], prompts: Mapping[TaskName, str] | None = None
+) -> OpenAITextModel:
     """The configured text model for facts (extract and merge) or for summaries, with its own client.
 
     Raises:
@@ -267,6 +271,7 @@ def text_model_from(settings: Settings, *, purpose: Literal["facts", "summary"])
         model,
         model_setting=f"STRANDLINE_{purpose.upper()}_MODEL",
         timeout_seconds=settings.model_timeout_seconds,
+        prompts=prompts,
     )
 
 

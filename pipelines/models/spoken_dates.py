@@ -16,6 +16,9 @@ _ISO_DATE = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
 _WEEKDAY = re.compile(rf"\b(last|this past|this coming|next) ({'|'.join(_WEEKDAYS)})\b")
 _AGO = re.compile(rf"\b(\d{{1,3}}|a|{'|'.join(_NUMBERS)}) (day|week)s? ago\b")
 _AHEAD = re.compile(rf"\bin (\d{{1,3}}|a|{'|'.join(_NUMBERS)}) (day|week)s?(?: time)?\b(?! of)")
+# "Last Saturday" in Chinese is the Saturday of the week before, and weeks begin on Monday.
+_WEEKDAY_OF_WEEK = re.compile(r"(上|这|下)个?(?:周|星期|礼拜)([一二三四五六日天])")
+_WEEKS = {"上": -1, "这": 0, "下": 1}
 _OFFSETS = (
     (re.compile(r"\bday before yesterday\b|前天|おととい|그저께"), -2),
     (re.compile(r"\bday after tomorrow\b|后天|あさって|모레"), 2),
@@ -37,6 +40,8 @@ def spoken_date(text: str, said_on: date) -> date | None:
         return as_date(written.group(1))
     if weekday := _WEEKDAY.search(folded):
         return _weekday(weekday.group(1), _WEEKDAYS.index(weekday.group(2)), said_on)
+    if weekday := _WEEKDAY_OF_WEEK.search(folded):
+        return _weekday_of_week(weekday.group(1), weekday.group(2), said_on)
     for pattern, sign in ((_AGO, -1), (_AHEAD, 1)):
         if found := pattern.search(folded):
             return said_on + sign * timedelta(days=_count(found.group(1)) * _DAYS_PER[found.group(2)])
@@ -58,6 +63,11 @@ def _weekday(which: str, weekday: int, said_on: date) -> date:
     if which in ("last", "this past"):
         return said_on - timedelta(days=(said_on.weekday() - weekday) % 7 or 7)
     return said_on + timedelta(days=(weekday - said_on.weekday()) % 7 or 7)
+
+
+def _weekday_of_week(which: str, weekday: str, said_on: date) -> date:
+    monday = said_on - timedelta(days=said_on.weekday())
+    return monday + timedelta(weeks=_WEEKS[which], days=min("一二三四五六日天".index(weekday), 6))
 
 
 def _count(word: str) -> int:

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from strandline.pipelines.models.contract import EmbeddingAnswer
 from strandline.pipelines.models.embedding_batches import ready_to_embed, unit_length
+from strandline.pipelines.models.local import EMBEDDER, EMBEDDER_DIMENSIONS
 
-MODEL = "wordllama-l2-supercat-256"
-DIMENSIONS = 256
 # Static vectors are averaged over a text: what follows after some pages hardly moves the average, yet a
 # batch is padded to its longest text, at a kilobyte of memory per token.
 MAX_TEXT_CHARACTERS = 32_000
@@ -46,16 +45,16 @@ class WordLlamaEmbedder:
     def __init__(self) -> None:
         # With both arguments wordllama looks for its files where the wheel put them, and nowhere else.
         self._inference = wordllama.WordLlama.load(
-            dim=DIMENSIONS, cache_dir=Path(wordllama.__file__).parent, disable_download=True
+            dim=EMBEDDER_DIMENSIONS, cache_dir=Path(wordllama.__file__).parent, disable_download=True
         )
 
     @property
     def model(self) -> str:
-        return MODEL
+        return EMBEDDER
 
     @property
     def dimensions(self) -> int:
-        return DIMENSIONS
+        return EMBEDDER_DIMENSIONS
 
     def wait_seconds(self) -> float:
         return 0.0
@@ -71,7 +70,7 @@ class WordLlamaEmbedder:
             rows = self._inference.embed([ready[number] for number in numbers])
             for number, row in zip(numbers, rows.tolist(), strict=True):
                 vectors[number] = unit_length(row)
-        return EmbeddingAnswer(tuple(vectors), MODEL, 0)
+        return EmbeddingAnswer(tuple(vectors), EMBEDDER, 0)
 
 
 def _similar_lengths(texts: Sequence[str]) -> Iterator[list[int]]:

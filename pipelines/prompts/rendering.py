@@ -8,10 +8,10 @@ section or open another one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib import resources
 from typing import assert_never
@@ -45,9 +45,10 @@ class Prompt:
     hash: str
 
 
-def render(task: Task) -> Prompt:
-    """Render ``task`` with the instructions that ship for its kind."""
-    return Prompt(instructions(task.name), _data(task), prompt_hash(task.name))
+def render(task: Task, own: Mapping[TaskName, str] | None = None) -> Prompt:
+    """Render ``task`` with the instructions in ``own``, else with those that ship for its kind."""
+    text = (own or {}).get(task.name) or instructions(task.name)
+    return Prompt(text, _data(task), hash_of(task.name, text))
 
 
 @cache
@@ -57,11 +58,16 @@ def instructions(name: TaskName) -> str:
     return file.read_text(encoding="utf-8")
 
 
-@cache
 def prompt_hash(name: TaskName) -> str:
+    """The hash of the instructions that ship, as ``hash_of``."""
+    return hash_of(name, instructions(name))
+
+
+@lru_cache(maxsize=64)
+def hash_of(name: TaskName, text: str) -> str:
     """First 16 hex characters of blake2b over instructions and answer schema."""
     schema = json.dumps(answer_schema(name), sort_keys=True)
-    return blake2b(f"{instructions(name)}\0{schema}".encode()).hexdigest()[:16]
+    return blake2b(f"{text}\0{schema}".encode()).hexdigest()[:16]
 
 
 def _data(task: Task) -> str:

@@ -51,8 +51,8 @@ class ChatMemory(BaseMemory):
 
         Args:
             input: what memory is searched for; default: the latest messages.
-            kwargs: ``messages`` (the same as a list), ``wait_for`` and ``timeout`` as in
-                ``Memory.get``.  Others, which engines pass to memories of their own, are ignored.
+            kwargs: ``messages`` (the same as a list), ``initial_token_count``, ``wait_for`` and ``timeout``
+                as in ``Memory.get``.  Others, which engines pass to memories of their own, are ignored.
         """
         return self._shown(self.session_memory.get(_query(input), **_reading(kwargs)))
 
@@ -131,7 +131,8 @@ def _query(given: str | ChatMessage | None) -> str | Message | None:
 
 
 def _reading(kwargs: dict[str, Any]) -> dict[str, Any]:
-    reading: dict[str, Any] = {key: kwargs[key] for key in ("wait_for", "timeout") if key in kwargs}
+    known = ("initial_token_count", "wait_for", "timeout")
+    reading: dict[str, Any] = {key: kwargs[key] for key in known if key in kwargs}
     if (messages := kwargs.get("messages")) is not None:
         reading["messages"] = [message_of(message) for message in messages]
     return reading

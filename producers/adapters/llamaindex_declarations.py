@@ -16,14 +16,17 @@ from llama_index.core.memory import StaticMemoryBlock as TheirStatic
 from llama_index.core.memory import VectorMemoryBlock as TheirVectors
 from llama_index.core.memory.memory import BaseMemoryBlock as TheirBlock
 from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, TextNode
 
 from strandline.pipelines.blocks import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
     StaticMemoryBlock,
     SummaryMemoryBlock,
-    VectorMemoryBlock,
 )
+from strandline.pipelines.hits import Hit, Reranker
+from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.adapters.llamaindex_blocks import part_of
 from strandline.schemas.errors import ConfigurationError
 
@@ -56,6 +59,11 @@ def own_block(block: object) -> Any:
             similarity_top_k=block.similarity_top_k,
             retrieval_context_window=block.retrieval_context_window,
             similarity_cutoff=_cutoff(block),
+            postprocessors=[
+                _as_ours(one)
+                for one in block.node_postprocessors
+                if not isinstance(one, SimilarityPostprocessor)
+            ],
         )
     raise ConfigurationError(
         f"The memory block {block.name!r} ({type(block).__name__}) runs in the agent's process; here blocks"
@@ -68,8 +76,8 @@ def carried_blocks(blocks: Sequence[BaseMemoryBlock]) -> list[dict[str, Any]] | 
     carried = []
     for block in blocks:
         kind = next((name for name, one in _CARRIED.items() if one is type(block)), None)
-        declared = {one.name: getattr(block, one.name) for one in fields(block)}
-        if kind is None or not all(isinstance(value, _JSON) for value in declared.values()):
+        declared = {one.name: _listed(getattr(block, one.name)) for one in fields(block)}
+        if kind is None or not all(_is_plain(value) for value in declared.values()):
             return None
         if kind != "block":
             del declared["pipeline"]
@@ -95,6 +103,15 @@ def restored_blocks(carried: Sequence[Mapping[str, Any]]) -> list[BaseMemoryBloc
     return blocks
 
 
+def _is_plain(value: object) -> bool:
+    return isinstance(value, _JSON) or (isinstance(value, list) and all(map(_is_plain, value)))
+
+
+def _listed(value: object) -> object:
+    """As JSON gives it back: a context that went through it must equal one that did not."""
+    return list(value) if isinstance(value, tuple) else value
+
+
 def _static(block: TheirStatic) -> Any:
     content = block.static_content
     if isinstance(content, str):
@@ -105,12 +122,30 @@ def _static(block: TheirStatic) -> Any:
 
 
 def _cutoff(block: TheirVectors) -> float:
-    cutoff = 0.0
-    for postprocessor in block.node_postprocessors:
-        if not isinstance(postprocessor, SimilarityPostprocessor):
-            raise ConfigurationError(
-                f"The memory block {block.name!r} has a {type(postprocessor).__name__}; of LlamaIndex's"
-                " postprocessors only SimilarityPostprocessor can be taken over."
-            )
-        cutoff = max(cutoff, postprocessor.similarity_cutoff or 0.0)
-    return cutoff
+    """What ``SimilarityPostprocessor`` leaves out is left out by the search, before any other sees it."""
+    return max(
+        (
+            one.similarity_cutoff or 0.0
+            for one in block.node_postprocessors
+            if isinstance(one, SimilarityPostprocessor)
+        ),
+        default=0.0,
+    )
+
+
+def _as_ours(postprocessor: BaseNodePostprocessor) -> Reranker:
+    """One of LlamaIndex's postprocessors, which see hits as nodes; those that it keeps are shown."""
+
+    def process(query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
+        nodes = [
+            NodeWithScore(node=TextNode(id_=str(place), text=_text(hit)), score=hit.similarity)
+            for place, hit in enumerate(hits)
+        ]
+        kept = postprocessor.postprocess_nodes(nodes, query_str=query)
+        return [hits[int(one.node.node_id)] for one in kept]
+
+    return process
+
+
+def _text(hit: Hit) -> str:
+    return hit.fact.text if hit.fact is not None else "\n".join(map(str, hit.messages))

@@ -3,8 +3,13 @@
 -- name: claim_lane
 -- Take a lane that is free, or whose holder is dead or past its deadline, and that has work.
 -- A lane whose holder is in the middle of a transaction is passed over, not waited for.
+-- In a derivation that is being filled, owners have their turn when all of theirs is due, so that an ordered
+-- lane begins at the beginning; and facts are merged when all that was flushed before it was begun is extracted,
+-- so that they are merged in the order in which things were said.
 WITH free AS (
     SELECT l.holder FROM strandline.lane l
+    JOIN strandline.generation g ON g.generation_id = l.generation_id AND g.state <> 'retired'
+        AND (g.backfilled_through IS NULL OR l.shard_key <= g.backfilled_through)
     WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
         AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s
         AND l.next_attempt_at <= clock_timestamp()
@@ -14,7 +19,15 @@ WITH free AS (
         AND EXISTS (
             SELECT FROM strandline.due d WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
                 AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s)
-    FOR UPDATE SKIP LOCKED
+        AND NOT (g.state = 'feeding' AND l.stage <> g.entry_stage AND EXISTS (
+            SELECT FROM strandline.due d WHERE d.shard_key = l.shard_key AND d.stage = g.entry_stage
+                AND d.generation_id = l.generation_id AND d.created_at < g.created_at))
+        -- An owner who is about to be switched: what serves waits until the other one has caught up.
+        AND NOT EXISTS (
+            SELECT FROM strandline.scope_generation s WHERE s.shard_key = l.shard_key
+                AND s.pipeline = g.pipeline AND s.generation_id = l.generation_id
+                AND s.held_until > clock_timestamp())
+    FOR UPDATE OF l SKIP LOCKED
 )
 UPDATE strandline.lane l SET
     lease_epoch = l.lease_epoch + 1, holder = %(worker_id)s, leased_at = clock_timestamp(),
@@ -43,6 +56,7 @@ UPDATE strandline.lane SET
     next_attempt_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
+RETURNING lease_epoch
 
 -- name: hold_lane
 -- Lock the lease inside a transaction; no row means that it was taken away.
@@ -158,6 +172,15 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
     AND m.seq BETWEEN %(from_seq)s AND %(through_seq)s
 ORDER BY m.seq
 
+-- name: batch_messages
+-- The messages of several events, with each event's place among them (1, 2, …).
+SELECT w.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
+    WITH ORDINALITY AS w (session_key, from_seq, through_seq, place)
+JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = w.session_key
+    AND m.seq BETWEEN w.from_seq AND w.through_seq
+ORDER BY w.place, m.seq
+
 -- name: stored_answer
 -- A raw answer that an earlier attempt stored.
 SELECT model, prompt_hash, body FROM strandline.answer
@@ -180,12 +203,13 @@ WITH durably AS MATERIALIZED (
     INSERT INTO strandline.answer (shard_key, batch_id, step, model, prompt_hash, body)
     SELECT %(shard_key)s, %(batch_id)s, %(step)s, %(model)s, %(prompt_hash)s, %(body)s FROM held
     ON CONFLICT DO NOTHING
+    RETURNING step
 )
 INSERT INTO strandline.model_call (shard_key, call_id, generation_id, stage, batch_id, step, model,
     prompt_hash, input_tokens, output_tokens, seconds, cost_usd)
 SELECT %(shard_key)s, gen_random_uuid(), %(generation_id)s, %(stage)s, %(batch_id)s, %(step)s, %(model)s,
     %(prompt_hash)s, %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric FROM held
-RETURNING call_id
+RETURNING (SELECT count(*) = 1 FROM stored) AS is_first
 
 -- name: hold_events
 -- Lock the due rows of a batch whose events still belong to their session's incarnation.
@@ -224,11 +248,18 @@ ON CONFLICT DO NOTHING
 
 -- name: pass_on
 -- Make the events due in the pipeline's next stage, on the owner's lane.
+-- What is no live work is not rung for (ring_at: infinity); it is merged in the order of the flushes.
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-    scope_key, event_id, incarnation, tokens)
-SELECT e.shard_key, e.session_key, %(generation_id)s, %(next_stage)s, e.from_seq, e.through_seq,
-    %(scope_key)s, e.event_id, e.incarnation, %(tokens)s
+    scope_key, event_id, incarnation, tokens, created_at, ring_at)
+SELECT e.shard_key, e.session_key, g.generation_id, %(next_stage)s, e.from_seq, e.through_seq,
+    %(scope_key)s, e.event_id, b.incarnation, %(tokens)s,
+    CASE WHEN v.generation_id IS NULL THEN e.created_at ELSE clock_timestamp() END,
+    CASE WHEN v.generation_id IS NULL THEN 'infinity' ELSE clock_timestamp() + interval '2 seconds' END
 FROM strandline.flush_event e
+JOIN strandline.generation g ON g.generation_id = %(generation_id)s
+JOIN strandline.due b ON b.shard_key = e.shard_key AND b.session_key = e.session_key
+    AND b.generation_id = g.generation_id AND b.stage = g.entry_stage AND b.from_seq = e.from_seq
+LEFT JOIN strandline.serving_v1(%(shard_key)s, ARRAY[g.pipeline]) v ON v.generation_id = g.generation_id
 WHERE e.shard_key = %(shard_key)s AND e.event_id = ANY (%(event_ids)s::uuid[])
 
 -- name: insert_receipts
@@ -324,11 +355,14 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 RETURNING f.fact_id
 
 -- name: insert_revision
--- Provenance: what was done to a fact, from which event and messages, by which prompt and model.
+-- Provenance: what was done to a fact, from which event and messages, by which prompt and model; and the
+-- candidate's own words, where the fact is worded otherwise.
 INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
-    fingerprint, lexemes, event_id, session_key, seqs, extract_batch_id, merge_batch_id, model, prompt_hash)
+    fingerprint, lexemes, own_text, own_fingerprint, own_lexemes, event_id, session_key, seqs,
+    extract_batch_id, merge_batch_id, model, prompt_hash)
 SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, coalesce(max(r.revision), 0) + 1, %(operation)s,
-    %(text)s, %(fingerprint)s, %(lexemes)s::text[], %(event_id)s, %(session_key)s, %(seqs)s::bigint[],
+    %(text)s, %(fingerprint)s, %(lexemes)s::text[], %(own_text)s, %(own_fingerprint)s,
+    %(own_lexemes)s::text[], %(event_id)s, %(session_key)s, %(seqs)s::bigint[],
     %(extract_batch_id)s, %(merge_batch_id)s, %(model)s, %(prompt_hash)s
 FROM strandline.fact_revision r
 WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s

@@ -11,8 +11,9 @@ ON CONFLICT DO NOTHING
 
 -- name: hold_fact_lanes
 -- Keep merges of this owner, and other edits, from writing until this transaction ends.
-SELECT l.generation_id, g.state = 'serving' AS serving
+SELECT l.generation_id, v.generation_id IS NOT NULL AS serving
 FROM strandline.lane l JOIN strandline.generation g ON g.generation_id = l.generation_id
+LEFT JOIN strandline.serving_v1(%(shard_key)s, '{facts}') v ON v.generation_id = g.generation_id
 WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(shard_key)s AND l.stage = %(stage)s
     AND g.pipeline = 'facts' AND g.state <> 'retired'
 ORDER BY l.generation_id FOR UPDATE OF l
@@ -24,6 +25,36 @@ SELECT %(shard_key)s, coalesce(max(e.number), 0) + 1, %(kind)s, %(fact_id)s::uui
     %(traces)s::jsonb, %(actor)s
 FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s
 RETURNING number, created_at
+
+-- name: name_fact_owner
+-- In which namespace an owner is whom people give facts; there may be no session that says it.
+INSERT INTO strandline.fact_owner (shard_key, namespace) VALUES (%(shard_key)s, %(namespace)s)
+ON CONFLICT DO NOTHING
+
+-- name: owners_with_facts
+-- The next owners of a namespace who have facts, or may come to: each with how many are live, and whether
+-- there is anything new since they were last cleared.
+WITH owner AS (
+    (SELECT DISTINCT s.shard_key FROM strandline.session s
+        WHERE s.namespace = %(namespace)s AND 'facts' = ANY (s.pipelines) AND s.shard_key > %(after)s
+        ORDER BY s.shard_key LIMIT %(limit)s)
+    UNION
+    (SELECT o.shard_key FROM strandline.fact_owner o
+        WHERE o.namespace = %(namespace)s AND o.shard_key > %(after)s ORDER BY o.shard_key LIMIT %(limit)s)
+    ORDER BY shard_key LIMIT %(limit)s
+)
+SELECT w.shard_key, (
+        SELECT count(*) FROM strandline.fact f
+        JOIN strandline.serving_v1(w.shard_key, '{facts}') g ON g.generation_id = f.generation_id
+        WHERE f.shard_key = w.shard_key AND f.live) AS live,
+    cleared.at IS NULL
+        OR EXISTS (SELECT FROM strandline.fact f WHERE f.shard_key = w.shard_key)
+        OR EXISTS (SELECT FROM strandline.session s WHERE s.shard_key = w.shard_key
+            AND s.last_put_at > cleared.at) AS is_new
+FROM owner w CROSS JOIN LATERAL (
+    SELECT max(e.created_at) AS at FROM strandline.fact_event e
+    WHERE e.shard_key = w.shard_key AND e.kind = 'clear') AS cleared
+ORDER BY w.shard_key
 
 -- name: fact_events
 -- All that people did to an owner's facts, in order.
@@ -59,7 +90,8 @@ WITH RECURSIVE part AS (
         AND f.generation_id = %(generation_id)s AND f.condensed_into = p.fact_id
 )
 SELECT p.root, json_agg(json_build_object('fingerprint', encode(r.fingerprint, 'hex'),
-    'session_key', r.session_key, 'seqs', r.seqs, 'lexemes', r.lexemes, 'said_by', f.said_by))::text
+    'session_key', r.session_key, 'seqs', r.seqs, 'lexemes', coalesce(r.own_lexemes, r.lexemes),
+    'said_by', f.said_by))::text
 FROM part p
 JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND f.fact_id = p.fact_id
@@ -183,8 +215,7 @@ FROM gone
 -- A page of an owner's facts with where each came from, and how many there are in all; always one row.
 WITH found AS MATERIALIZED (
     SELECT f.fact_id, f.generation_id, f.said_at, f.updated_at FROM strandline.fact f
-    JOIN strandline.generation g ON g.generation_id = f.generation_id AND g.state = 'serving'
-        AND g.pipeline = 'facts'
+    JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
     WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s)
         AND (%(fact_ids)s::uuid[] IS NULL OR f.fact_id = ANY (%(fact_ids)s::uuid[]))
         AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
@@ -218,8 +249,7 @@ ORDER BY p.place
 -- name: fact_texts
 -- The texts of an owner's facts, for a search by substring.
 SELECT f.fact_id, f.text FROM strandline.fact f
-JOIN strandline.generation g ON g.generation_id = f.generation_id AND g.state = 'serving'
-    AND g.pipeline = 'facts'
+JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
 WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s) LIMIT %(limit)s
 
 -- name: search_facts
@@ -228,8 +258,7 @@ WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s) LIMIT %(l
 WITH scope AS MATERIALIZED (
     SELECT f.fact_id, f.generation_id, f.lexemes, cardinality(f.lexemes)::float8 AS length
     FROM strandline.fact f
-    JOIN strandline.generation g ON g.generation_id = f.generation_id AND g.state = 'serving'
-        AND g.pipeline = 'facts'
+    JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
     WHERE f.shard_key = %(shard_key)s AND f.live
         AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
         AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
@@ -277,11 +306,14 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_
     AND ordinal = %(ordinal)s
 
 -- name: condensing
--- How many live facts an owner has, and how many the last attempt to condense them left.
+-- How many live facts an owner has, how many the last attempt to condense them left, and the least that one
+-- of some sessions wants to have at most.
 SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
         AND f.generation_id = %(generation_id)s AND f.live) AS live,
     coalesce((SELECT c.facts_after FROM strandline.condensation c WHERE c.shard_key = %(shard_key)s
-        AND c.generation_id = %(generation_id)s ORDER BY c.created_at DESC LIMIT 1), 0) AS left_by_last
+        AND c.generation_id = %(generation_id)s ORDER BY c.created_at DESC LIMIT 1), 0) AS left_by_last,
+    (SELECT min(s.max_facts) FROM strandline.session s WHERE s.shard_key = %(shard_key)s
+        AND s.session_key = ANY (%(session_keys)s::uuid[])) AS wanted
 
 -- name: condensable_facts
 -- The live facts that nobody has worded or judged by hand, longest known first.

@@ -1,15 +1,26 @@
 -- What keeps the pipeline running and shows how it is: registry, heartbeat, sweep, status.
 
 -- name: register_generation
--- The first derivation of a pipeline in this database; one that serves already stays.
-INSERT INTO strandline.generation (pipeline, version, state, entry_stage, entry_scope, config)
-VALUES (%(pipeline)s, %(version)s, 'serving', %(entry_stage)s, %(entry_scope)s, %(config)s::jsonb)
+-- The first derivation of a pipeline in this database.  One that serves already stays as it was made; only if
+-- it has derived nothing yet does it take on what it is to be made with from now on.
+WITH adopted AS (
+    UPDATE strandline.generation g SET config = %(config)s::jsonb, prompts = %(prompts)s::jsonb
+    WHERE g.pipeline = %(pipeline)s AND g.state = 'serving'
+        AND (g.version, g.entry_scope) = (%(version)s, %(entry_scope)s)
+        AND (g.config, g.prompts) <> (%(config)s::jsonb, %(prompts)s::jsonb)
+        AND NOT EXISTS (SELECT FROM strandline.batch b WHERE b.generation_id = g.generation_id)
+)
+INSERT INTO strandline.generation (pipeline, version, state, entry_stage, entry_scope, config, prompts)
+SELECT %(pipeline)s, %(version)s, 'serving', %(entry_stage)s, %(entry_scope)s, %(config)s::jsonb,
+    %(prompts)s::jsonb
+WHERE NOT EXISTS (
+    SELECT FROM strandline.generation g WHERE g.pipeline = %(pipeline)s AND g.state = 'serving')
 ON CONFLICT (pipeline) WHERE state = 'serving' DO NOTHING
 
 -- name: serving_generations
--- Which derivation of each pipeline serves.
-SELECT generation_id, pipeline, version, entry_scope, config::text FROM strandline.generation
-WHERE state = 'serving'
+-- Which derivation of each pipeline serves everybody who has none of their own.
+SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
+FROM strandline.generation WHERE state = 'serving'
 ORDER BY pipeline
 
 -- name: beat
@@ -17,6 +28,10 @@ ORDER BY pipeline
 INSERT INTO strandline.worker (worker_id, host, pid, version, stages)
 VALUES (%(worker_id)s, %(host)s, %(pid)s, %(version)s, %(stages)s::text[])
 ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp()
+
+-- name: leave_out
+-- Generations that this worker cannot serve: their work is left to others.
+UPDATE strandline.worker SET left_out = %(generation_ids)s::integer[] WHERE worker_id = %(worker_id)s
 
 -- name: leave
 -- This worker goes, and gives back what it still holds, so that nobody counts it as a crash, and any sweep
@@ -76,7 +91,7 @@ WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
             AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)))
     AND EXISTS (
         SELECT FROM strandline.due d WHERE d.shard_key = l.shard_key AND d.scope_key = l.scope_key
-            AND d.generation_id = l.generation_id AND d.stage = l.stage)
+            AND d.generation_id = l.generation_id AND d.stage = l.stage AND d.ring_at < 'infinity')
 LIMIT %(limit)s
 
 -- name: ripe_watches
@@ -124,12 +139,14 @@ SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
 FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.generation_id
 
 -- name: status_totals
--- How much there is.
+-- How much there is; of what is derived, what serves.
 SELECT (SELECT count(*) FROM strandline.session) AS sessions,
     (SELECT count(*) FROM strandline.message) AS messages,
     (SELECT count(*) FROM strandline.flush_event) AS events,
-    (SELECT count(*) FROM strandline.fact WHERE live) AS facts,
-    (SELECT count(*) FROM strandline.chunk) AS chunks,
+    (SELECT count(*) FROM strandline.fact f JOIN strandline.generation g USING (generation_id)
+        WHERE f.live AND g.state = 'serving') AS facts,
+    (SELECT count(*) FROM strandline.chunk JOIN strandline.generation g USING (generation_id)
+        WHERE g.state = 'serving') AS chunks,
     (SELECT coalesce(json_agg(x), '[]') FROM (
         SELECT c.model, count(*) AS calls, sum(c.input_tokens) AS input_tokens,
             sum(c.output_tokens) AS output_tokens, sum(c.cost_usd)::float AS cost_usd
@@ -138,7 +155,7 @@ SELECT (SELECT count(*) FROM strandline.session) AS sessions,
 -- name: status_workers
 -- Who is alive, and what each one serves.
 SELECT worker_id, host, pid, version, stages, started_at,
-    extract(epoch FROM clock_timestamp() - heartbeat_at) AS beat_seconds_ago
+    extract(epoch FROM clock_timestamp() - heartbeat_at) AS beat_seconds_ago, left_out
 FROM strandline.worker
 WHERE heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)
 ORDER BY started_at

@@ -1,10 +1,9 @@
 -- What producers run.  One block per statement; the comment after the name says what it is for.
 
 -- name: put_one
--- Accept one message where that needs no thought: the session is there, the id is new, the message is no
--- part of its head, does not cross its mark, and no watch has to be planned.  No row: nothing was done, and
--- put_v1 decides.  (An id that another put has just used is found by the unique index, with an error that
--- undoes all of it; a look before waiting for the session's lock could not be trusted for that.)
+-- Accept one message where that needs no thought: the session is there, the message is no part of its head,
+-- does not cross its mark, and no watch has to be planned.  No row: nothing was done, and put_v1 decides.  So
+-- it does where the id was used before: the unique index refuses it then, which undoes all of this.
 WITH moved AS (
     UPDATE strandline.session t SET
         next_seq = t.next_seq + 1, window_tokens = t.window_tokens + %(tokens)s::integer,
@@ -14,9 +13,6 @@ WITH moved AS (
         AND NOT (t.next_seq = t.pinned_through + 1 AND %(role)s::text IN ('system', 'developer'))
         AND t.pinned_tokens + t.window_tokens + %(tokens)s::integer <= t.flush_at_tokens
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT EXISTS (
-            SELECT FROM strandline.message m WHERE m.shard_key = t.shard_key
-                AND m.incarnation = t.incarnation AND m.id = %(id)s::text)
     RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at
 )
 INSERT INTO strandline.message (
@@ -29,43 +25,38 @@ FROM moved n
 RETURNING seq
 
 -- name: put_many
--- The same for one message into each of several sessions, all different, in one commit: each that is taken
--- comes back by its place (1, 2, …).  A session that somebody holds locked is left out, not waited for: so
--- it keeps no other waiting, and two such statements never wait for each other.
-WITH given AS MATERIALIZED (
-    SELECT * FROM unnest(
-        %(shard_keys)s::uuid[], %(session_keys)s::uuid[], %(ids)s::text[], %(roles)s::text[],
-        %(tokens)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[], %(metadata)s::text[],
-        %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[]) WITH ORDINALITY
-        AS g (shard_key, session_key, id, role, tokens, digest, envelope, metadata, created_at, calls,
-            answers, place)
-), held AS MATERIALIZED (
-    SELECT g.place, t.shard_key, t.session_key FROM given g
+-- The same for one message into each of several sessions, all different, in one commit; the sessions whose
+-- message was taken come back.  Left out is one whose id was used before, and one whose session somebody holds
+-- locked: so it keeps no other waiting, and two such statements never wait for each other.
+-- (JSON, since it is written in a third of the time that psycopg takes for arrays.  No CTE is joined to
+-- another: their sizes are unknown to the planner, which would compare all with all.)
+WITH held AS (
+    SELECT g.*, t.next_seq, t.incarnation
+    FROM json_to_recordset(%(messages)s::json) AS g (
+        shard_key uuid, session_key uuid, id text, role text, tokens integer, digest bytea, envelope json,
+        metadata json, created_at timestamptz, calls json, answers text)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
-    FOR NO KEY UPDATE OF t SKIP LOCKED
-), moved AS (
-    UPDATE strandline.session t SET
-        next_seq = t.next_seq + 1, window_tokens = t.window_tokens + g.tokens,
-        replan_at_tokens = CASE WHEN g.role IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
-        last_put_at = clock_timestamp()
-    FROM held h JOIN given g ON g.place = h.place
-    WHERE t.shard_key = h.shard_key AND t.session_key = h.session_key
-        AND NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
+    WHERE NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
         AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT EXISTS (
-            SELECT FROM strandline.message m WHERE m.shard_key = t.shard_key
-                AND m.incarnation = t.incarnation AND m.id = g.id)
-    RETURNING g.place, t.next_seq - 1 AS seq, t.incarnation, t.last_put_at
+    FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (
         shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata, calls,
         answers, created_at)
-    SELECT g.shard_key, g.session_key, n.seq, n.incarnation, g.id, g.role, g.tokens, g.digest,
-        g.envelope::json, g.metadata::json, g.calls::json, g.answers, coalesce(g.created_at, n.last_put_at)
-    FROM moved n JOIN given g ON g.place = n.place
+    SELECT h.shard_key, h.session_key, h.next_seq, h.incarnation, h.id, h.role, h.tokens, h.digest,
+        h.envelope, h.metadata, h.calls, h.answers, coalesce(h.created_at, clock_timestamp())
+    FROM held h
+    ON CONFLICT (shard_key, incarnation, id) DO NOTHING
+    RETURNING shard_key, session_key, seq, role, tokens
+), moved AS (
+    UPDATE strandline.session t SET
+        next_seq = t.next_seq + 1, window_tokens = t.window_tokens + n.tokens,
+        replan_at_tokens = CASE WHEN n.role IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
+        last_put_at = clock_timestamp()
+    FROM stored n WHERE t.shard_key = n.shard_key AND t.session_key = n.session_key
 )
-SELECT place, seq FROM moved
+SELECT session_key, seq FROM stored
 
 -- name: put
 -- Accept messages: one round trip.
@@ -110,19 +101,20 @@ WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND incarnatio
 
 -- name: read
 -- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
--- newest first and cut off by count, part 2 the pinned head and the window.
+-- newest first and cut off by count, part 2 the pinned head and the window, without what is known of it.
 WITH s AS (
     SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s
 ), g AS (
-    SELECT generation_id, pipeline, version, entry_scope, config FROM strandline.generation
-    WHERE state = 'serving' AND pipeline = ANY (%(pipelines)s::text[])
+    SELECT generation_id, pipeline, version, entry_scope, config
+    FROM strandline.serving_v1(%(shard_key)s, %(pipelines)s::text[])
 ), pending AS (
     SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.due d JOIN g USING (generation_id), s
     WHERE d.shard_key = s.shard_key AND d.session_key = s.session_key AND d.incarnation = s.incarnation
+        AND d.from_seq >= s.log_start_seq
     UNION ALL
     SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.dead_letter d JOIN g USING (generation_id), s
     WHERE d.shard_key = s.shard_key AND d.session_key = s.session_key AND d.incarnation = s.incarnation
-        AND d.dropped_at IS NULL
+        AND d.from_seq >= s.log_start_seq AND d.dropped_at IS NULL
 ), gap AS (
     SELECT DISTINCT p.from_seq, least(p.through_seq, s.window_from - 1) AS through_seq
     FROM pending p, s WHERE p.from_seq < s.window_from
@@ -134,20 +126,31 @@ WITH s AS (
             AND m.seq BETWEEN gap.from_seq AND gap.through_seq
         ORDER BY m.seq DESC LIMIT %(tail_rows)s) AS t
     ORDER BY t.seq DESC LIMIT %(tail_rows)s
+), known AS (
+    -- What the process has read before, if it is still so (producers/window_cache.py).
+    SELECT %(known_through)s::bigint AS through_seq FROM s
+    WHERE s.window_from >= %(known_from)s::bigint AND EXISTS (
+        SELECT FROM strandline.message m
+        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+            AND m.seq = %(known_through)s::bigint AND m.id = %(known_id)s::text)
 ), head AS (
     SELECT json_build_object(
         'window_from', s.window_from, 'flushed_through', s.flushed_through,
         'pinned_through', s.pinned_through, 'next_seq', s.next_seq, 'log_start_seq', s.log_start_seq,
         'token_limit', s.token_limit, 'flush_at_tokens', s.flush_at_tokens,
-        'token_flush_size', s.token_flush_size, 'pipelines', s.pipelines) AS session
+        'token_flush_size', s.token_flush_size, 'pipelines', s.pipelines,
+        'shared_key', s.shared_key) AS session
     FROM s
 )
 SELECT 0 AS part, 0::bigint AS seq, NULL::text AS id, NULL::text AS role, 0 AS tokens,
     NULL::timestamptz AS created_at,
     json_build_object(
         'session', (SELECT session FROM head),
+        'known', EXISTS (SELECT FROM known),
         'serving', (SELECT json_object_agg(g.pipeline, json_build_object(
-            'generation_id', g.generation_id, 'version', g.version, 'config', g.config)) FROM g),
+            'generation_id', g.generation_id, 'version', g.version,
+            -- What only the search asks for.
+            'config', CASE WHEN g.pipeline = 'vectors' THEN g.config END)) FROM g),
         'pending', (SELECT json_agg(json_build_array(p.pipeline, p.from_seq, p.through_seq)) FROM pending p),
         'facts', (SELECT json_agg(f ORDER BY f.said_at, f.fact_id) FROM (
             SELECT f.fact_id, f.text, f.said_at FROM strandline.fact f JOIN g USING (generation_id)
@@ -164,7 +167,7 @@ SELECT 1, t.seq, t.id, t.role, t.tokens, t.created_at, t.envelope::text, t.metad
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
-    AND m.seq >= s.window_from AND m.seq < s.next_seq
+    AND m.seq >= greatest(s.window_from, (SELECT k.through_seq + 1 FROM known k)) AND m.seq < s.next_seq
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
@@ -175,7 +178,7 @@ ORDER BY part, seq
 -- Which ranges some pipelines have not covered yet (for a bounded wait).
 SELECT g.pipeline, d.from_seq, s.flushed_through
 FROM strandline.session s
-JOIN strandline.generation g ON g.state = 'serving' AND g.pipeline = ANY (%(pipelines)s::text[])
+CROSS JOIN strandline.serving_v1(%(shard_key)s, %(pipelines)s::text[]) g
 LEFT JOIN strandline.due d ON d.shard_key = s.shard_key AND d.session_key = s.session_key
     AND d.generation_id = g.generation_id AND d.incarnation = s.incarnation AND d.from_seq <= %(seq)s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
@@ -191,21 +194,57 @@ ORDER BY m.seq LIMIT %(page_size)s
 
 -- name: reset
 -- Begin the log anew; with derived, forget what was derived.
-SELECT messages FROM strandline.reset_v1(%(shard_key)s, %(session_key)s, %(derived)s)
+SELECT messages, ended FROM strandline.reset_v1(%(shard_key)s, %(session_key)s, %(derived)s)
 
 -- name: search_chunks
--- The best messages of a scope for a query, each with those beside it, best first.
+-- The best messages and facts of a scope for a query, best first; a message with those beside it.
 SELECT f.score, f.similarity, f.session_key, f.from_seq, f.through_seq, m.seq, m.id, m.role, m.tokens,
-    m.created_at, m.envelope::text, m.metadata::text
+    m.created_at, m.envelope::text, m.metadata::text, f.fact_id, k.text
 FROM strandline.search_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s, %(visible_from)s,
-    %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s) AS f
-CROSS JOIN LATERAL (
+    %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
+    %(facts_generation_id)s::integer, %(facts_shown)s::uuid[]) AS f
+LEFT JOIN LATERAL (
     -- The limit keeps this a look-up per hit, whatever the planner expects.
     SELECT * FROM strandline.message n
     WHERE n.shard_key = %(shard_key)s AND n.session_key = f.session_key
         AND n.seq BETWEEN f.from_seq - %(beside)s::integer AND f.through_seq + %(beside)s::integer
-    ORDER BY n.seq LIMIT f.through_seq - f.from_seq + 1 + 2 * %(beside)s::integer) AS m
-ORDER BY f.score DESC, f.session_key, f.from_seq, m.seq
+    ORDER BY n.seq LIMIT f.through_seq - f.from_seq + 1 + 2 * %(beside)s::integer) AS m ON true
+LEFT JOIN LATERAL (
+    SELECT t.text FROM strandline.fact t
+    WHERE t.shard_key = %(shard_key)s AND t.generation_id = %(facts_generation_id)s::integer
+        AND t.fact_id = f.fact_id LIMIT 1) AS k ON true
+WHERE m.seq IS NOT NULL OR k.text IS NOT NULL
+ORDER BY f.score DESC, f.session_key, f.from_seq, f.fact_id, m.seq
+
+-- name: unsearched_messages
+-- What a search cannot find yet, newest first: messages of the sessions last put to that are not delivered, or
+-- that vectors have not covered; of a session that feeds no vectors, its window.
+WITH s AS (
+    SELECT t.session_key, t.incarnation, t.next_seq, CASE WHEN 'vectors' = ANY (t.pipelines)
+        THEN t.flushed_through + 1 ELSE t.window_from END AS from_seq
+    FROM strandline.session t
+    WHERE t.shard_key = %(shard_key)s
+        AND (%(scope_key)s::uuid IS NULL OR t.session_key = %(scope_key)s::uuid)
+        AND (%(left_out)s::uuid IS NULL OR t.session_key <> %(left_out)s::uuid)
+    ORDER BY t.last_put_at DESC LIMIT %(sessions)s
+), gap AS (
+    SELECT s.session_key, s.from_seq, s.next_seq - 1 AS through_seq FROM s WHERE s.from_seq < s.next_seq
+    UNION
+    SELECT d.session_key, d.from_seq, d.through_seq FROM s JOIN strandline.due d
+        ON d.shard_key = %(shard_key)s AND d.session_key = s.session_key AND d.incarnation = s.incarnation
+        AND d.generation_id = %(generation_id)s::integer
+    UNION
+    SELECT d.session_key, d.from_seq, d.through_seq FROM s JOIN strandline.dead_letter d
+        ON d.shard_key = %(shard_key)s AND d.session_key = s.session_key AND d.incarnation = s.incarnation
+        AND d.generation_id = %(generation_id)s::integer AND d.dropped_at IS NULL
+)
+SELECT g.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM gap g CROSS JOIN LATERAL (
+    SELECT * FROM strandline.message n
+    WHERE n.shard_key = %(shard_key)s AND n.session_key = g.session_key
+        AND n.seq BETWEEN g.from_seq AND g.through_seq
+    ORDER BY n.seq DESC LIMIT %(messages)s) AS m
+ORDER BY m.created_at DESC, m.seq DESC LIMIT %(messages)s
 
 -- name: session_names
 -- What sessions of an owner are called.
@@ -213,6 +252,6 @@ SELECT session_key, session_id FROM strandline.session
 WHERE shard_key = %(shard_key)s AND session_key = ANY (%(session_keys)s::uuid[])
 
 -- name: serving_generation
--- Which derivation of a pipeline serves, and what it was made with.
-SELECT generation_id, config::text FROM strandline.generation
-WHERE state = 'serving' AND pipeline = %(pipeline)s
+-- Which derivation of a pipeline serves an owner, and what it was made with.
+SELECT generation_id, config::text
+FROM strandline.serving_v1(%(shard_key)s, ARRAY[%(pipeline)s::text])

@@ -15,7 +15,7 @@ SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens
     (SELECT coalesce(json_agg(json_build_object(
         'pipeline', g.pipeline, 'stage', r.stage, 'outcome', r.outcome,
         'seconds', extract(epoch FROM r.applied_at - e.created_at))), '[]')
-     FROM strandline.receipt r JOIN strandline.generation g USING (generation_id)
+     FROM strandline.receipt r JOIN strandline.serving_v1(%(shard_key)s, NULL) g USING (generation_id)
      WHERE r.shard_key = e.shard_key AND r.event_id = e.event_id)::text AS receipts
 FROM strandline.flush_event e
 WHERE e.shard_key = %(shard_key)s AND e.session_key = %(session_key)s
@@ -25,7 +25,7 @@ ORDER BY e.from_seq
 -- How many live facts an owner has, and the latest of them.
 SELECT count(*) OVER () AS facts, f.text
 FROM strandline.fact f
-JOIN strandline.generation g ON g.generation_id = f.generation_id AND g.state = 'serving'
+JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
 WHERE f.shard_key = %(shard_key)s AND f.live
 ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s
 
@@ -33,7 +33,7 @@ ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s
 -- The newest state of each folding pipeline of a session, or of its owner.
 SELECT DISTINCT ON (g.pipeline) g.pipeline, b.state::text, b.through_seq
 FROM strandline.block_state b
-JOIN strandline.generation g ON g.generation_id = b.generation_id AND g.state = 'serving'
+JOIN strandline.serving_v1(%(shard_key)s, NULL) g ON g.generation_id = b.generation_id
 WHERE b.shard_key = %(shard_key)s AND b.scope_key IN (%(session_key)s, %(shard_key)s)
 ORDER BY g.pipeline, b.ordinal DESC
 

@@ -11,7 +11,7 @@ SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
 -- name: verify_limits
 -- Big joins may take their time and memory here, and only here.
 SELECT set_config('statement_timeout', '0', true), set_config('work_mem', '64MB', true),
-    set_config('idle_in_transaction_session_timeout', '60000', true), set_config('jit', 'off', true)
+    set_config('idle_in_transaction_session_timeout', '60000', true), set_config('jit', 'off', true), set_config('enable_seqscan', 'on', true)
 
 -- name: verify_owners
 -- The owners that have sessions in a namespace.
@@ -182,21 +182,23 @@ WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
 
 -- name: verify_work
 -- Each event is due or received in the first stage of each generation it was fed to, and in a later stage
--- once the one before it is applied.  A generation is owed what was flushed since it was made.
+-- once the one before it is applied.  A generation is owed what was flushed since it was fed; one that a replay
+-- has filled from the log, everything.
 WITH chain AS (
     SELECT * FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
 ), owed AS (
     SELECT x.shard_key, x.session_key, x.event_id, x.from_seq, g.generation_id, g.entry_stage AS stage
     FROM strandline.flush_event x
     JOIN strandline.session s ON s.shard_key = x.shard_key AND s.session_key = x.session_key
-    JOIN strandline.generation g ON g.pipeline = ANY (s.pipelines) AND g.state IN ('serving', 'feeding')
-        AND g.created_at <= x.created_at
+    JOIN strandline.generation g ON g.pipeline = ANY (s.pipelines) AND g.state <> 'retired'
+        AND g.fed_since <= x.created_at
     WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
     UNION ALL
     SELECT x.shard_key, x.session_key, x.event_id, x.from_seq, r.generation_id, c.stage
     FROM strandline.receipt r JOIN chain c ON c.before = r.stage
     JOIN strandline.flush_event x ON x.shard_key = r.shard_key AND x.event_id = r.event_id
+    JOIN strandline.generation g ON g.generation_id = r.generation_id AND g.state <> 'retired'
     WHERE r.outcome = 'applied' AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 )
@@ -226,7 +228,9 @@ FROM later l
 JOIN strandline.flush_event x ON x.shard_key = l.shard_key AND x.event_id = l.event_id
 LEFT JOIN strandline.receipt b ON b.shard_key = l.shard_key AND b.event_id = l.event_id
     AND b.generation_id = l.generation_id AND b.stage = l.before AND b.outcome = 'applied'
-WHERE b.event_id IS NULL AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE b.event_id IS NULL
+    AND l.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_due
@@ -236,12 +240,18 @@ SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.eve
 FROM strandline.due x
 LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
     AND e.session_key = x.session_key AND e.from_seq = x.from_seq AND e.through_seq = x.through_seq
-    AND e.incarnation = x.incarnation
+    AND (e.incarnation = x.incarnation OR EXISTS (
+        -- What was known before a reset is derived again as part of the life that the session has now.
+        SELECT FROM strandline.generation g WHERE g.generation_id = x.generation_id
+            AND g.created_at > e.created_at))
 LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.event_id
     AND r.generation_id = x.generation_id AND r.stage = x.stage
 CROSS JOIN LATERAL (VALUES
     ('due_without_event', e.event_id IS NULL),
-    ('due_and_received', r.event_id IS NOT NULL)
+    ('due_and_received', r.event_id IS NOT NULL),
+    ('work_of_no_pipeline', EXISTS (
+        SELECT FROM strandline.session s JOIN strandline.generation g ON g.generation_id = x.generation_id
+        WHERE s.shard_key = x.shard_key AND s.session_key = x.session_key AND g.pipeline <> ALL (s.pipelines)))
 ) AS k (kind, broken)
 WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
@@ -262,13 +272,18 @@ LEFT JOIN strandline.dead_letter d ON d.shard_key = e.shard_key AND d.session_ke
     AND d.event_id = x.event_id
 CROSS JOIN LATERAL (VALUES
     ('receipt_without_event', e.event_id IS NULL),
+    ('work_of_no_pipeline', EXISTS (
+        SELECT FROM strandline.generation g WHERE g.generation_id = x.generation_id
+            AND g.pipeline <> ALL (s.pipelines))),
     ('applied_without_batch', x.outcome = 'applied'
         AND (b.state = 'applied' AND b.stage IN (x.stage, c.before)) IS NOT TRUE),
     ('dead_without_letter', x.outcome = 'dead'
         AND (d.event_id IS NOT NULL AND b.stage = x.stage AND b.state = 'dead') IS NOT TRUE),
     ('void_without_reset', x.outcome = 'void' AND s.incarnation = e.incarnation)
 ) AS k (kind, broken)
-WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE k.broken
+    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
 
 -- name: verify_letters
@@ -281,6 +296,7 @@ LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id =
 LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.event_id
     AND r.generation_id = x.generation_id AND r.stage = x.stage AND r.outcome = 'dead'
 WHERE (e.event_id IS NULL OR r.event_id IS NULL)
+    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
@@ -302,6 +318,7 @@ CROSS JOIN LATERAL (VALUES
     ('applied_batch_without_receipt', x.state = 'applied' AND r.event_id IS NULL)
 ) AS k (kind, broken)
 WHERE x.state IN ('open', 'applied') AND k.broken
+    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
 
@@ -330,11 +347,14 @@ CROSS JOIN LATERAL (VALUES
         SELECT FROM strandline.fact_event p WHERE p.shard_key = x.shard_key AND p.number = x.dropped_by
             AND p.kind <> 'feedback'))
 ) AS k (kind, broken)
-WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE k.broken
+    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_chunks
--- Chunks come from the batch that their event's receipt names, and lie within their event.
+-- Chunks come from the batch that their event's receipt names, and lie within their event; those of shared
+-- scopes are verify_shared's.
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', g.entry_stage, 'batch_id', x.batch_id,
     'from_seq', x.from_seq, 'through_seq', x.through_seq)::text AS place
@@ -349,7 +369,47 @@ CROSS JOIN LATERAL (VALUES
     ('chunk_unreceipted', r.event_id IS NULL),
     ('chunk_outside_event', (x.from_seq >= e.from_seq AND x.through_seq <= e.through_seq) IS NOT TRUE)
 ) AS k (kind, broken)
-WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE k.broken
+    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
+    AND NOT EXISTS (SELECT FROM strandline.shared_session l WHERE l.shard_key = x.shard_key)
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
+-- name: verify_shared
+-- What lies in a shared scope comes from the events of sessions that share with it, out of lives that were not
+-- forgotten; and of what such a session has received, nothing is missing there.
+SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
+    'generation', x.generation_id, 'from_seq', x.from_seq, 'through_seq', x.through_seq)::text AS place
+FROM strandline.chunk x
+LEFT JOIN strandline.shared_message m ON m.shard_key = x.shard_key AND m.session_key = x.session_key
+    AND m.seq = x.from_seq
+LEFT JOIN strandline.shared_session l ON l.shard_key = x.shard_key AND l.session_key = x.session_key
+    AND l.incarnation = m.incarnation
+LEFT JOIN strandline.session s ON s.shard_key = l.owner_key AND s.session_key = l.session_key
+LEFT JOIN strandline.flush_event e ON e.shard_key = l.owner_key AND e.event_id = x.event_id
+    AND e.session_key = l.session_key
+CROSS JOIN LATERAL (VALUES
+    ('shared_without_consent', l.owner_key IS NOT NULL AND (s.shared_key = x.shard_key) IS NOT TRUE),
+    ('shared_forgotten', l.gone_at IS NOT NULL),
+    ('shared_outside_event', l.gone_at IS NULL
+        AND (x.from_seq >= e.from_seq AND x.through_seq <= e.through_seq) IS NOT TRUE)
+) AS k (kind, broken)
+WHERE k.broken AND EXISTS (SELECT FROM strandline.shared_session z WHERE z.shard_key = x.shard_key)
+    AND (%(owners)s::uuid[] IS NULL OR l.owner_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+UNION ALL
+SELECT 'shared_missing', json_build_object('session_key', x.session_key, 'event_id', x.event_id,
+    'generation', x.generation_id, 'from_seq', x.from_seq, 'through_seq', x.through_seq)::text
+FROM strandline.chunk x
+JOIN strandline.session s ON s.shard_key = x.shard_key AND s.session_key = x.session_key
+    AND s.shared_key IS NOT NULL
+JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
+LEFT JOIN strandline.shared_session l ON l.shard_key = s.shared_key AND l.session_key = x.session_key
+    AND l.incarnation = e.incarnation
+LEFT JOIN strandline.chunk c ON c.shard_key = s.shared_key AND c.generation_id = x.generation_id
+    AND c.session_key = x.session_key AND c.from_seq = x.from_seq AND c.piece = x.piece
+WHERE c.shard_key IS NULL AND l.gone_at IS NULL
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_states
@@ -368,7 +428,9 @@ CROSS JOIN LATERAL (VALUES
     ('state_unreceipted', (e.through_seq = x.through_seq) IS NOT TRUE),
     ('state_doubled', x.of_batch > 1)
 ) AS k (kind, broken)
-WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE k.broken
+    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)
 
 -- name: verify_facts
@@ -416,7 +478,9 @@ CROSS JOIN LATERAL (VALUES
                             AND EXISTS (SELECT FROM unnest(v.seqs) AS cited (seq)
                                 WHERE cited.seq BETWEEN e.from_seq AND e.through_seq))))))
 ) AS k (kind, broken)
-WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE k.broken
+    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
 UNION ALL
 SELECT 'fact_doubled', json_build_object('fact_id', min(x.fact_id::text), 'generation', x.generation_id,
     'found', count(*))::text
@@ -466,8 +530,40 @@ CROSS JOIN LATERAL (VALUES
     ('revision_outside_event', xr.event_id IS NOT NULL AND (cited.outside > 0 OR cited.in_event = 0),
         x.extract_batch_id)
 ) AS k (kind, broken, batch_id)
-WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE k.broken
+    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
+-- name: verify_generations
+-- Whom a derivation serves apart from the others, it is fed for; and each pipeline has one that serves the rest.
+SELECT 'served_by_none' AS kind, json_build_object('generation', x.generation_id, 'stage', x.pipeline)::text AS place
+FROM strandline.scope_generation x
+LEFT JOIN strandline.generation g ON g.generation_id = x.generation_id AND g.pipeline = x.pipeline
+    AND g.state IN ('feeding', 'serving')
+WHERE g.generation_id IS NULL AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+UNION ALL
+SELECT 'served_by_nobody', json_build_object('generation', max(g.generation_id), 'stage', g.pipeline)::text
+FROM strandline.generation g WHERE g.state <> 'retired'
+GROUP BY g.pipeline HAVING count(*) FILTER (WHERE g.state = 'serving') <> 1
+
+-- name: verify_coverage
+-- Per derivation that is kept: what it has applied to the end, what is due, and its holes.
+SELECT g.generation_id, g.pipeline, g.state,
+    (SELECT count(*) FROM strandline.receipt x WHERE x.generation_id = g.generation_id
+        AND x.stage = coalesce((SELECT c.stage FROM unnest(%(stages)s::text[], %(stages_before)s::text[])
+            AS c (stage, before) WHERE c.before = g.entry_stage), g.entry_stage)
+        AND x.outcome = 'applied' AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR EXISTS (
+            SELECT FROM strandline.flush_event e WHERE e.shard_key = x.shard_key AND e.event_id = x.event_id
+                AND e.session_key = %(session_key)s))) AS applied,
+    (SELECT count(*) FROM strandline.due x WHERE x.generation_id = g.generation_id
+        AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS due,
+    (SELECT count(*) FROM strandline.dead_letter x WHERE x.generation_id = g.generation_id
+        AND x.dropped_at IS NULL AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS holes
+FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.generation_id
 
 -- name: verify_fact_page
 -- Facts with their texts and fingerprints, page by page: what makes two texts the same is known in Python.

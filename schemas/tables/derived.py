@@ -93,6 +93,9 @@ fact_revision = Table(
     Column("text", Text, nullable=False),
     Column("fingerprint", LargeBinary, nullable=False),
     Column("lexemes", ARRAY(Text), nullable=False),
+    Column("own_text", Text),
+    Column("own_fingerprint", LargeBinary),
+    Column("own_lexemes", ARRAY(Text)),
     Column("event_id", Uuid),
     Column("session_key", Uuid),
     Column("seqs", ARRAY(BigInteger), nullable=False),
@@ -112,6 +115,7 @@ fact_revision = Table(
         " AND (condense_batch_id IS NOT NULL) = (operation = 'condense')",
         name="source",
     ),
+    CheckConstraint("num_nulls(own_text, own_fingerprint, own_lexemes) IN (0, 3)", name="own"),
     comment="A fact's history and provenance: which messages, prompt and model, or which person, did what",
 )
 
@@ -129,6 +133,14 @@ fact_event = Table(
     CheckConstraint("kind IN ('add', 'replace', 'delete', 'clear', 'feedback')", name="kind"),
     CheckConstraint("(fact_id IS NULL) = (kind = 'clear')", name="fact"),
     comment="What people did to an owner's facts, in order; it outlives every derivation",
+)
+
+fact_owner = Table(
+    "fact_owner",
+    metadata,
+    key("shard_key"),
+    Column("namespace", Text, nullable=False),
+    comment="The namespace of an owner whom people gave facts, also one without any session",
 )
 
 condensation = Table(

@@ -62,6 +62,9 @@ session = Table(
     Column("user_id", Text),
     Column("tokenizer", Text, nullable=False),
     Column("pipelines", ARRAY(Text), nullable=False),
+    Column("max_facts", Integer),
+    Column("shared_scope", Text),
+    Column("shared_key", Uuid),
     CheckConstraint(
         "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through"
         " AND flushed_through >= pinned_through AND window_from <= flushed_through + 1"
@@ -69,8 +72,9 @@ session = Table(
         name="marks",
     ),
     CheckConstraint("window_tokens >= 0 AND pinned_tokens >= 0", name="tokens"),
+    CheckConstraint("(shared_scope IS NULL) = (shared_key IS NULL)", name="shared"),
     comment="One conversation: its marks, its token count and its policy",
-    postgresql_with={"fillfactor": "60", "autovacuum_vacuum_scale_factor": "0.02"},
+    postgresql_with={"fillfactor": "45", "autovacuum_vacuum_scale_factor": "0.02"},
 )
 
 message = Table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     DateTime,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
+    func,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
@@ -33,11 +35,56 @@ generation = Table(
     Column("entry_stage", Text, nullable=False),
     Column("entry_scope", Text, nullable=False, server_default="session"),
     Column("config", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    Column("prompts", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     moment("created_at", default=True),
+    Column("fed_since", DateTime(timezone=True), server_default=func.clock_timestamp()),
+    Column("backfilled_through", Uuid),
+    moment("served_until", nullable=True),
     Index("generation_serving", "pipeline", unique=True, postgresql_where=text("state = 'serving'")),
-    CheckConstraint("state IN ('serving', 'feeding', 'retired')", name="state"),
+    CheckConstraint("state IN ('preparing', 'feeding', 'serving', 'retired')", name="state"),
+    CheckConstraint("(fed_since IS NULL) = (state = 'preparing') OR state = 'retired'", name="fed_since"),
     CheckConstraint("entry_scope IN ('session', 'owner')", name="entry_scope"),
-    comment="Which pipelines run, and which derivation of each one serves",
+    comment="Which pipelines run, what each derivation is made with, and which one serves",
+)
+
+scope_generation = Table(
+    "scope_generation",
+    metadata,
+    key("shard_key"),
+    Column("pipeline", Text, primary_key=True),
+    Column("generation_id", Integer, nullable=False),
+    moment("switched_at", default=True),
+    moment("held_until", nullable=True),
+    comment="Owners for whom another derivation serves than for the others, until all are through",
+)
+
+replay = Table(
+    "replay",
+    metadata,
+    Column("replay_id", Integer, Identity(always=True), primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("pipeline", Text, nullable=False),
+    Column("generation_id", Integer, nullable=False),
+    Column("selection", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    Column("state", Text, nullable=False, server_default="running"),
+    Column("held", Boolean, nullable=False, server_default=text("false")),
+    Column("position", Uuid),
+    Column("calls_per_second", Double),
+    Column("counts", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    moment("started_at", default=True),
+    moment("updated_at", default=True),
+    CheckConstraint("kind IN ('new', 'in_place')", name="kind"),
+    CheckConstraint("state IN ('running', 'stopped', 'done')", name="state"),
+    comment="Each replay: what it derives again, and how far it is",
+)
+
+replay_budget = Table(
+    "replay_budget",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("calls_left", Double, nullable=False),
+    moment("filled_at", default=True),
+    comment="Model calls that replays may make now, by namespace; all workers draw on it",
 )
 
 due = Table(
@@ -63,6 +110,14 @@ due = Table(
     Column("rings", Integer, nullable=False, server_default="0"),
     Index("due_by_lane", "shard_key", "scope_key", "generation_id", "stage", "created_at"),
     Index("due_by_ring", "stage", "ring_at"),
+    Index(
+        "due_unrung",
+        "stage",
+        "shard_key",
+        "scope_key",
+        "generation_id",
+        postgresql_where=text("ring_at = 'infinity'"),
+    ),
     comment="Work that a lane has to do: inserted by a flush (or an earlier stage), deleted by its apply",
     postgresql_with={"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_vacuum_cost_delay": "0"},
 )
@@ -196,6 +251,7 @@ worker = Table(
     Column("pid", Integer, nullable=False),
     Column("version", Text, nullable=False),
     Column("stages", ARRAY(Text), nullable=False),
+    Column("left_out", ARRAY(Integer), nullable=False, server_default=text("'{}'::integer[]")),
     moment("started_at", default=True),
     moment("heartbeat_at", default=True),
     comment="One heartbeat row per worker process; every lease it holds lives by it",

@@ -46,6 +46,7 @@ class StrandlineMemory(ChatMemory):
     token_flush_size: int = DEFAULT_FLUSH_SIZE
     insert_method: str = "system"
     idle_seconds: int | None = DEFAULT_IDLE_SECONDS
+    shared_scope: str | None = None
     database_schema: str | None = None
     declared_blocks: list[dict[str, Any]] = Field(default_factory=list)
     not_carried: list[str] = Field(default_factory=list)
@@ -71,9 +72,11 @@ class StrandlineMemory(ChatMemory):
         memory_blocks: Sequence[Any] | None = None,
         insert_method: Any = "system",
         idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
+        shared_scope: str | None = None,
         schema: str | None = None,
         db_schema: str | None = None,
         async_database_uri: str | None = None,
+        async_engine: Any = None,
         **given: Any,
     ) -> StrandlineMemory:
         """Make a memory; no I/O unless ``chat_history`` is given.
@@ -87,12 +90,16 @@ class StrandlineMemory(ChatMemory):
             memory_blocks: blocks of ours, or LlamaIndex's own static, fact and vector blocks, whose models
                 and stores are left aside; None, as in LlamaIndex: none, flushed messages are only archived.
             async_database_uri: LlamaIndex's name for ``database_url``.
+            async_engine: its name for ``pool``: an async SQLAlchemy engine on psycopg 3 serves the async
+                methods.
 
         Raises: as ``strandline.Memory.from_defaults``.
         """
         blocks = [own_block(block) for block in memory_blocks or ()]
         if async_database_uri is not None:
             given.setdefault("database_url", async_database_uri)
+        if async_engine is not None:
+            given.setdefault("pool", async_engine)
         settled: dict[str, Any] = {
             "session_id": session_id or new_session_id(),
             "user_id": user_id,
@@ -102,6 +109,7 @@ class StrandlineMemory(ChatMemory):
             "token_flush_size": token_flush_size,
             "insert_method": str(getattr(insert_method, "value", insert_method)),
             "idle_seconds": idle_seconds,
+            "shared_scope": shared_scope,
         }
         schema = schema or db_schema
         session_memory = Memory.from_defaults(**settled, memory_blocks=blocks, schema=schema, **given)
@@ -141,6 +149,7 @@ class StrandlineMemory(ChatMemory):
                 token_flush_size=self.token_flush_size,
                 insert_method=self.insert_method,
                 idle_seconds=self.idle_seconds,
+                shared_scope=self.shared_scope,
                 schema=self.database_schema,
                 memory_blocks=restored_blocks(self.declared_blocks),
             )

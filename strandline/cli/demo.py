@@ -289,7 +289,7 @@ def _warm_up(ready: Stage) -> None:
     vectors = serving(ready.database).get(VECTORS)
     if vectors is not None and load_settings().embedder_kind == "local":
         settings = load_settings(database_url=ready.servers.database_url, broker_url=ready.servers.broker_url)
-        runtime_for(settings).embed_query("warm-up", vectors.config)
+        runtime_for(settings).embed_query("warm-up", vectors.recipe.config)
 
 
 def _stay() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
-from strandline.schemas.messages import Message, PutLimits, prepare
+from strandline.schemas.messages import Message
+from strandline.schemas.preparing import PutLimits, prepare
 from strandline.schemas.settings import Settings
 
 SAMPLE = "conversation.jsonl"

@@ -9,11 +9,10 @@ from typing import Any
 from kombu import Connection
 from kombu.exceptions import KombuError
 
-from strandline.cli.models_used import models_used
 from strandline.cli.reports import CheckReport
 from strandline.cli.targets import Servers, opened
 from strandline.cli.terminal import masked
-from strandline.pipelines.registry import serving
+from strandline.pipelines.registry import serving, settings_differing
 from strandline.schemas.broker import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.database import Database
 from strandline.schemas.errors import SchemaError, StrandlineError
@@ -199,15 +198,12 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
         # Without tables there is nothing to look at; the check of the tables says so.
         return
     yield _workers(rows)
-    vectors = generations.get("vectors")
-    made_with = str(vectors.config.get("embedder", "")) if vectors is not None else ""
-    used = models_used(settings)
-    if made_with and not made_with.startswith(used.embedding):
+    for pipeline, differing in settings_differing(generations, settings).items():
         yield CheckReport(
-            name="stored vectors",
+            name=f"generation of {pipeline}",
             result="warning",
-            found=f"made with {made_with}; the settings name {used.embedding}",
-            advice="set STRANDLINE_EMBEDDING_BACKEND and STRANDLINE_EMBEDDING_MODEL to what they were",
+            found=f"serves as it was made; the settings differ ({'; '.join(differing)})",
+            advice=f"derive it anew with `strandline replay --new --pipeline {pipeline}`, or set back",
         )
 
 

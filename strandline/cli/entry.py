@@ -22,12 +22,20 @@ COMMANDS = {
     "worker": "Consume flush events until stopped.",
     "status": "Show what is due, held and done.",
     "flush": "Deliver a session's messages to the pipelines now.",
+    "import": "Put existing chats, from JSONL, in bulk.",
     "verify": "Prove from the tables that nothing was lost or doubled.",
     "explain": "Say why something was remembered, or not.",
+    "facts": "Clear the facts of a whole namespace.",
+    "replay": "Derive memory again from the log.",
+    "generations": "Look at derivations, compare, promote, go back, prune.",
     "dead-letters": "Look at dead letters, retry or drop them.",
     "migrate": "Bring the tables of a database to this release.",
     "doctor": "Check this installation, its servers and its models.",
 }
+
+
+# Where a command's name is none that a module may have.
+_MODULES = {"import": "import_chat"}
 
 
 class LazyGroup(click.Group):
@@ -39,7 +47,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = cmd_name.replace("-", "_")
+        module = _MODULES.get(cmd_name, cmd_name.replace("-", "_"))
         command: click.Command = importlib.import_module(f"strandline.cli.{module}").command
         return command
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,7 +26,8 @@ class StageReport(Report):
 class PipelineReport(Report):
     """One derivation of a pipeline.
 
-    ``used`` says whether sessions feed it, ``served`` whether live workers run all of its stages.
+    ``used`` says whether sessions feed it, ``served`` whether live workers run all of its stages, as it was
+    made; ``differences`` where the settings of this process differ from what it was made with, if it serves.
     """
 
     name: str
@@ -38,6 +39,7 @@ class PipelineReport(Report):
     lag_seconds: float
     used: bool
     served: bool
+    differences: list[str]
     stages: list[StageReport]
 
 
@@ -76,8 +78,22 @@ class CallsReport(Report):
     by_model: list[ModelCallsReport]
 
 
+class ReplayReport(Report):
+    """One replay and how it stands; ``counts`` depends on its kind, ``new`` or ``in_place``."""
+
+    replay_id: int
+    kind: str
+    pipeline: str
+    generation: int
+    state: str
+    counts: dict[str, Any]
+
+
 class StatusReport(Report):
-    """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that nobody runs."""
+    """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that nobody runs.
+
+    ``replays`` are those that are not finished.
+    """
 
     pipelines: list[PipelineReport]
     sessions: int
@@ -88,6 +104,7 @@ class StatusReport(Report):
     model_calls: CallsReport
     workers: list[WorkerReport]
     unserved: list[str]
+    replays: list[ReplayReport]
 
 
 class FlushReport(Report):
@@ -97,6 +114,25 @@ class FlushReport(Report):
     session_id: str
     user_id: str | None
     events: list[str]
+
+
+class ImportReport(Report):
+    """``strandline import``: messages ``added``, those there already (``known``), and flush ``events``."""
+
+    namespace: str
+    sessions: int
+    added: int
+    known: int
+    events: int
+
+
+class ClearFactsReport(Report):
+    """``strandline facts clear``: what was cleared, or would be (``dry_run``); ``facts`` are live ones."""
+
+    namespace: str
+    dry_run: bool
+    owners: int
+    facts: int
 
 
 class MigrateReport(Report):

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.replay import report_of
 from strandline.cli.reports import (
     CallsReport,
     ModelCallsReport,
@@ -25,6 +26,8 @@ from strandline.cli.reports import (
 )
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import console, is_rich, print_json
+from strandline.pipelines.registry import serving, settings_differing
+from strandline.pipelines.replay.records import replays
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import PIPELINE_STAGES
 from strandline.schemas.settings import Settings
@@ -64,10 +67,14 @@ def command(
 def read_status(database: Database, settings: Settings) -> StatusReport:
     """The state of the pipeline in this database, from a few statements."""
     dead_after = {"dead_after_seconds": settings.worker_dead_after_seconds}
-    workers = [_worker(row) for row in database.fetch("status_workers", dead_after)]
+    live = database.fetch("status_workers", dead_after)
+    workers = [_worker(row) for row in live]
     used = {row[0] for row in database.fetch("used_pipelines", {})}
-    served = {stage for worker in workers for stage in worker.stages}
-    pipelines = [_pipeline(row, used, served) for row in database.fetch("status_pipelines", dead_after)]
+    differing = settings_differing(serving(database), settings)
+    pipelines = [
+        _pipeline(row, used, _served(row[1], live), differing)
+        for row in database.fetch("status_pipelines", dead_after)
+    ]
     sessions, messages, events, facts, chunks, calls = database.fetch("status_totals", {})[0]
     registered = {pipeline.name for pipeline in pipelines}
     unserved = {pipeline.name for pipeline in pipelines if pipeline.used and not pipeline.served}
@@ -81,7 +88,13 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
         model_calls=_calls(json.loads(calls)),
         workers=workers,
         unserved=sorted(unserved | (used - registered)),
+        replays=[report_of(replay) for replay in replays(database, unfinished=True)],
     )
+
+
+def _served(generation: int, live: list[tuple[Any, ...]]) -> set[str]:
+    """The stages that live workers run of this generation; one that cannot be built somewhere is left out."""
+    return {stage for worker in live if generation not in worker[7] for stage in worker[4]}
 
 
 def _calls(by_model: list[dict[str, Any]]) -> CallsReport:
@@ -95,7 +108,9 @@ def _calls(by_model: list[dict[str, Any]]) -> CallsReport:
     )
 
 
-def _pipeline(row: tuple[Any, ...], used: set[str], served: set[str]) -> PipelineReport:
+def _pipeline(
+    row: tuple[Any, ...], used: set[str], served: set[str], differing: Mapping[str, list[str]]
+) -> PipelineReport:
     name, generation, state, entry_stage, _config, *counts = row
     due, leased, dead = ({item["stage"]: item for item in json.loads(text)} for text in counts)
     names = list(dict.fromkeys([*PIPELINE_STAGES.get(name, (entry_stage,)), *due, *leased, *dead]))
@@ -110,6 +125,7 @@ def _pipeline(row: tuple[Any, ...], used: set[str], served: set[str]) -> Pipelin
         lag_seconds=max((stage.lag_seconds for stage in stages), default=0.0),
         used=name in used,
         served=set(names) <= served,
+        differences=differing.get(name, []) if state == "serving" else [],
         stages=stages,
     )
 
@@ -130,7 +146,7 @@ def _stage(
 
 
 def _worker(row: tuple[Any, ...]) -> WorkerReport:
-    worker_id, host, pid, version, stages, started_at, beat = row
+    worker_id, host, pid, version, stages, started_at, beat, _left_out = row
     return WorkerReport(
         worker_id=str(worker_id),
         host=host,
@@ -175,7 +191,7 @@ def _picture(report: StatusReport) -> RenderableType:
         table.add_column(title, justify="right")
     table.add_column("stages")
     for pipeline in report.pipelines:
-        name = pipeline.name if pipeline.state == "serving" else f"{pipeline.name} ({pipeline.state})"
+        name = _label(pipeline)
         dead = Text(str(pipeline.dead), style="red" if pipeline.dead else "")
         stages = ", ".join(
             f"{stage.name} {stage.due}" if stage.due else stage.name for stage in pipeline.stages
@@ -189,9 +205,16 @@ def _picture(report: StatusReport) -> RenderableType:
     )
 
 
+def _label(pipeline: PipelineReport) -> str:
+    """The pipeline's name; of a generation that does not serve, also its number and its state."""
+    if pipeline.state == "serving":
+        return pipeline.name
+    return f"{pipeline.name} {pipeline.generation} ({pipeline.state})"
+
+
 def _lines(report: StatusReport) -> list[str]:
     lines = [
-        f"{pipeline.name}: due {pipeline.due}, held {pipeline.leased}, dead {pipeline.dead},"
+        f"{_label(pipeline)}: due {pipeline.due}, held {pipeline.leased}, dead {pipeline.dead},"
         f" lag {pipeline.lag_seconds:.1f} s"
         for pipeline in report.pipelines
     ]
@@ -222,5 +245,16 @@ def _warnings(report: StatusReport) -> list[str]:
         if name in {pipeline.name for pipeline in report.pipelines}
         else f"{name} is not registered: sessions name it, and no worker has brought it yet"
         for name in report.unserved
+    ]
+    lines += [
+        f"{pipeline.name} goes on as it was made; the settings differ ({'; '.join(pipeline.differences)}):"
+        f" `strandline replay --new --pipeline {pipeline.name}` derives with them"
+        for pipeline in report.pipelines
+        if pipeline.differences
+    ]
+    lines += [
+        f"replay {replay.replay_id} of {replay.pipeline}, generation {replay.generation}: {replay.state},"
+        f" {replay.counts.get('phase', 'under way')}"
+        for replay in report.replays
     ]
     return lines if report.workers else [*lines, "no worker is alive; `strandline worker` starts one"]

@@ -20,6 +20,8 @@ AROUND_SECONDS = 60.0
 
 
 def main() -> int:
+    # A shell starts background jobs with it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     options = _parse()
     span = 60 * options.minutes - 3 * CALM_SECONDS - AROUND_SECONDS
     shape = Shape(options.faults, CALM_SECONDS, span)

@@ -207,6 +207,14 @@ def upgrade() -> None:
         schema=schema,
     )
     op.create_index("due_by_ring", "due", ["stage", "ring_at"], unique=False, schema=schema)
+    op.create_index(
+        "due_unrung",
+        "due",
+        ["stage", "shard_key", "scope_key", "generation_id"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("ring_at = 'infinity'"),
+    )
     op.create_table(
         "fact",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
@@ -321,6 +329,14 @@ def upgrade() -> None:
         comment="What people did to an owner's facts, in order; it outlives every derivation",
     )
     op.create_table(
+        "fact_owner",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("shard_key", name=op.f("fact_owner_pkey")),
+        schema=schema,
+        comment="The namespace of an owner whom people gave facts, also one without any session",
+    )
+    op.create_table(
         "fact_revision",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
@@ -330,6 +346,9 @@ def upgrade() -> None:
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("fingerprint", sa.LargeBinary(), nullable=False),
         sa.Column("lexemes", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("own_text", sa.Text(), nullable=True),
+        sa.Column("own_fingerprint", sa.LargeBinary(), nullable=True),
+        sa.Column("own_lexemes", sa.ARRAY(sa.Text()), nullable=True),
         sa.Column("event_id", sa.Uuid(), nullable=True),
         sa.Column("session_key", sa.Uuid(), nullable=True),
         sa.Column("seqs", sa.ARRAY(sa.BigInteger()), nullable=False),
@@ -352,6 +371,10 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "num_nulls(event_id, session_key, extract_batch_id, merge_batch_id, model, prompt_hash) = CASE WHEN fact_event IS NULL THEN 0 ELSE 6 END AND (condense_batch_id IS NOT NULL) = (operation = 'condense')",
             name=op.f("fact_revision_source_check"),
+        ),
+        sa.CheckConstraint(
+            "num_nulls(own_text, own_fingerprint, own_lexemes) IN (0, 3)",
+            name=op.f("fact_revision_own_check"),
         ),
         sa.PrimaryKeyConstraint(
             "shard_key", "generation_id", "fact_id", "revision", name=op.f("fact_revision_pkey")
@@ -401,16 +424,106 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.Column(
+            "prompts",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'::jsonb"),
+            nullable=False,
+        ),
+        sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
+        sa.Column(
+            "fed_since",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=True,
+        ),
+        sa.Column("backfilled_through", sa.Uuid(), nullable=True),
+        sa.Column("served_until", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("entry_scope IN ('session', 'owner')", name=op.f("generation_entry_scope_check")),
-        sa.CheckConstraint("state IN ('serving', 'feeding', 'retired')", name=op.f("generation_state_check")),
+        sa.CheckConstraint(
+            "state IN ('preparing', 'feeding', 'serving', 'retired')", name=op.f("generation_state_check")
+        ),
+        sa.CheckConstraint(
+            "(fed_since IS NULL) = (state = 'preparing') OR state = 'retired'",
+            name=op.f("generation_fed_since_check"),
+        ),
         sa.PrimaryKeyConstraint("generation_id", name=op.f("generation_pkey")),
         schema=schema,
-        comment="Which pipelines run, and which derivation of each one serves",
+        comment="Which pipelines run, what each derivation is made with, and which one serves",
+    )
+    op.create_table(
+        "scope_generation",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("pipeline", sa.Text(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), nullable=False),
+        sa.Column(
+            "switched_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("held_until", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("shard_key", "pipeline", name=op.f("scope_generation_pkey")),
+        schema=schema,
+        comment="Owners for whom another derivation serves than for the others, until all are through",
+    )
+    op.create_table(
+        "replay",
+        sa.Column("replay_id", sa.Integer(), sa.Identity(always=True), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("pipeline", sa.Text(), nullable=False),
+        sa.Column("generation_id", sa.Integer(), nullable=False),
+        sa.Column(
+            "selection",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'::jsonb"),
+            nullable=False,
+        ),
+        sa.Column("state", sa.Text(), server_default="running", nullable=False),
+        sa.Column("held", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("position", sa.Uuid(), nullable=True),
+        sa.Column("calls_per_second", sa.Double(), nullable=True),
+        sa.Column(
+            "counts",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'::jsonb"),
+            nullable=False,
+        ),
+        sa.Column(
+            "started_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column(
+            "updated_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint("kind IN ('new', 'in_place')", name=op.f("replay_kind_check")),
+        sa.CheckConstraint("state IN ('running', 'stopped', 'done')", name=op.f("replay_state_check")),
+        sa.PrimaryKeyConstraint("replay_id", name=op.f("replay_pkey")),
+        schema=schema,
+        comment="Each replay: what it derives again, and how far it is",
+    )
+    op.create_table(
+        "replay_budget",
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("calls_left", sa.Double(), nullable=False),
+        sa.Column(
+            "filled_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("namespace", name=op.f("replay_budget_pkey")),
+        schema=schema,
+        comment="Model calls that replays may make now, by namespace; all workers draw on it",
     )
     op.create_index(
         "generation_serving",
@@ -574,15 +687,21 @@ def upgrade() -> None:
         sa.Column("user_id", sa.Text(), nullable=True),
         sa.Column("tokenizer", sa.Text(), nullable=False),
         sa.Column("pipelines", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("max_facts", sa.Integer(), nullable=True),
+        sa.Column("shared_scope", sa.Text(), nullable=True),
+        sa.Column("shared_key", sa.Uuid(), nullable=True),
         sa.CheckConstraint(
             "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through AND flushed_through >= pinned_through AND window_from <= flushed_through + 1 AND flushed_through < next_seq",
             name=op.f("session_marks_check"),
         ),
         sa.CheckConstraint("window_tokens >= 0 AND pinned_tokens >= 0", name=op.f("session_tokens_check")),
+        sa.CheckConstraint(
+            "(shared_scope IS NULL) = (shared_key IS NULL)", name=op.f("session_shared_check")
+        ),
         sa.PrimaryKeyConstraint("shard_key", "session_key", name=op.f("session_pkey")),
         schema=schema,
         comment="One conversation: its marks, its token count and its policy",
-        postgresql_with={"fillfactor": "60", "autovacuum_vacuum_scale_factor": "0.02"},
+        postgresql_with={"fillfactor": "45", "autovacuum_vacuum_scale_factor": "0.02"},
     )
     op.create_table(
         "session_owner",
@@ -625,12 +744,49 @@ def upgrade() -> None:
     )
     op.create_index("watch_by_time", "watch", ["check_at"], unique=False, schema=schema)
     op.create_table(
+        "shared_session",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("owner_key", sa.Uuid(), nullable=False),
+        sa.Column("session_id", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "incarnation", name=op.f("shared_session_pkey")),
+        schema=schema,
+        comment="Lives of sessions that share with a scope; what is gone was forgotten and is never shared again",
+    )
+    op.create_table(
+        "shared_message",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("tokens", sa.Integer(), nullable=False),
+        sa.Column("envelope", sa.JSON(), nullable=False),
+        sa.Column("metadata", sa.JSON(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "seq", name=op.f("shared_message_pkey")),
+        schema=schema,
+        comment="Copies of what sessions flushed that share with a scope, as its searches show them",
+    )
+    op.create_table(
         "worker",
         sa.Column("worker_id", sa.Uuid(), nullable=False),
         sa.Column("host", sa.Text(), nullable=False),
         sa.Column("pid", sa.Integer(), nullable=False),
         sa.Column("version", sa.Text(), nullable=False),
         sa.Column("stages", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column(
+            "left_out", sa.ARRAY(sa.Integer()), server_default=sa.text("'{}'::integer[]"), nullable=False
+        ),
         sa.Column(
             "started_at",
             sa.DateTime(timezone=True),
@@ -650,5 +806,17 @@ def upgrade() -> None:
 
     # A vector is read whole in a scan: out of line it would cost a second look-up per row (measured, 3x).
     op.execute(in_schema("ALTER TABLE strandline.chunk ALTER COLUMN embedding SET STORAGE PLAIN", schema))
-    for name in ("window_v1", "put_v1", "flush_v1", "unfold_v1", "reset_v1", "pop_v1", "search_v1"):
+    for name in (
+        "window_v1",
+        "put_v1",
+        "serving_v1",
+        "uncovered_v1",
+        "flush_v1",
+        "unfold_v1",
+        "forget_facts_v1",
+        "reset_v1",
+        "pop_v1",
+        "search_v1",
+        "forget_shared_v1",
+    ):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))

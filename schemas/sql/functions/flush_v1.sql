@@ -2,7 +2,9 @@
 --
 -- All or nothing, in one statement: the marks move only if they and the incarnation are still what the
 -- plan was made from.  No row comes back when another flush, a reset, or a pop of what is planned was first.
--- Returns the lanes that now have work: the session's, or the owner's, as the generation says.
+-- The work is due in every generation that is kept.  One that serves this owner is rung for; what is due in
+-- the others waits for the part of the workers that is set apart for replays (ring_at: infinity).
+-- Returns the lanes to ring for: the session's, or the owner's, as the generation says.
 CREATE FUNCTION strandline.flush_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -50,20 +52,23 @@ BEGIN
             AS e (event_id, from_seq, through_seq, tokens, messages);
     INSERT INTO strandline.due (
             shard_key, session_key, generation_id, stage, from_seq, through_seq, scope_key, event_id,
-            incarnation, tokens)
+            incarnation, tokens, ring_at)
         SELECT p_shard_key, p_session_key, g.generation_id, g.entry_stage, e.from_seq, e.through_seq,
             CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END,
-            e.event_id, p_incarnation, e.tokens
+            e.event_id, p_incarnation, e.tokens,
+            CASE WHEN v.generation_id IS NULL THEN 'infinity'
+                ELSE clock_timestamp() + interval '2 seconds' END
         FROM unnest(p_event_ids, p_from_seqs, p_through_seqs, p_tokens)
             AS e (event_id, from_seq, through_seq, tokens)
         CROSS JOIN strandline.generation g
-        WHERE g.pipeline = ANY (fed) AND g.state IN ('serving', 'feeding');
+        LEFT JOIN strandline.serving_v1(p_shard_key, fed) v ON v.generation_id = g.generation_id
+        WHERE g.pipeline = ANY (fed) AND g.state <> 'retired';
     RETURN QUERY
         SELECT g.generation_id, g.entry_stage,
             CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END
-        FROM strandline.generation g
-        WHERE g.pipeline = ANY (fed) AND g.state IN ('serving', 'feeding')
-          AND cardinality(p_event_ids) > 0;
+        FROM strandline.serving_v1(p_shard_key, fed) v
+        JOIN strandline.generation g ON g.generation_id = v.generation_id
+        WHERE cardinality(p_event_ids) > 0;
     IF NOT FOUND THEN
         -- Won, with nothing to ring: say so with one empty row.
         RETURN QUERY SELECT NULL::integer, NULL::text, NULL::uuid;

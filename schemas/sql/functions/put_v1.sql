@@ -55,12 +55,14 @@ BEGIN
         END IF;
         INSERT INTO strandline.session (
             shard_key, session_key, namespace, session_id, user_id, token_limit, flush_at_tokens,
-            token_flush_size, idle_seconds, tokenizer, pipelines)
+            token_flush_size, idle_seconds, tokenizer, pipelines, max_facts, shared_scope, shared_key)
         SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
-            n.flush_at_tokens, n.token_flush_size, n.idle_seconds, n.tokenizer, n.pipelines
+            n.flush_at_tokens, n.token_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts,
+            n.shared_scope, n.shared_key
         FROM jsonb_to_record(p_session) AS n (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
-            token_flush_size integer, idle_seconds integer, tokenizer text, pipelines text[])
+            token_flush_size integer, idle_seconds integer, tokenizer text, pipelines text[],
+            max_facts integer, shared_scope text, shared_key uuid)
         ON CONFLICT DO NOTHING;
         SELECT * INTO s FROM strandline.session t
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;

@@ -4,9 +4,10 @@
 -- clear it away.  With p_derived the lanes are taken away from their holders first: a worker that is just
 -- writing commits before (and is deleted here) or finds its lease gone.  The session row is locked last, so
 -- that no put waits while this waits for a worker.
--- Returns the number of messages that were in the log; no row if there is no such session.
+-- Returns the number of messages that were in the log, and with p_derived the incarnations that had events or
+-- the log; no row if there is no such session.
 CREATE FUNCTION strandline.reset_v1(p_shard_key uuid, p_session_key uuid, p_derived boolean)
-RETURNS TABLE (messages bigint)
+RETURNS TABLE (messages bigint, ended uuid[])
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -38,11 +39,13 @@ BEGIN
         FROM strandline.session old
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
           AND old.shard_key = t.shard_key AND old.session_key = t.session_key
-        RETURNING t.next_seq - old.log_start_seq INTO messages;
+        RETURNING t.next_seq - old.log_start_seq, ARRAY[old.incarnation] INTO messages, ended;
     IF NOT FOUND THEN
         RETURN;
     END IF;
     IF p_derived THEN
+        ended := ended || ARRAY(SELECT DISTINCT e.incarnation FROM strandline.flush_event e
+            WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key);
         DELETE FROM strandline.due d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key;
         DELETE FROM strandline.watch w
@@ -55,62 +58,7 @@ BEGIN
             WHERE c.shard_key = p_shard_key AND c.session_key = p_session_key;
         DELETE FROM strandline.dead_letter d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key;
-        -- What was condensed from facts of this session among others is taken apart: its parts stand again,
-        -- or ended as it did.
-        LOOP
-            UPDATE strandline.fact f SET condensed_into = NULL, invalidated_at = c.invalidated_at,
-                    invalidated_by = c.invalidated_by, valid_until = c.valid_until
-                FROM strandline.fact c
-                WHERE f.shard_key = p_shard_key AND c.shard_key = p_shard_key
-                  AND c.generation_id = f.generation_id AND c.fact_id = f.condensed_into
-                  AND c.invalidated_at IS NOT NULL AND EXISTS (
-                    SELECT FROM strandline.fact_revision r WHERE r.shard_key = p_shard_key
-                      AND r.generation_id = c.generation_id AND r.fact_id = c.fact_id
-                      AND r.operation = 'condense' AND r.session_key = p_session_key);
-            EXIT WHEN NOT FOUND;
-        END LOOP;
-        DELETE FROM strandline.fact_revision r
-            WHERE r.shard_key = p_shard_key AND r.operation = 'condense' AND EXISTS (
-                SELECT FROM strandline.fact_revision o WHERE o.shard_key = p_shard_key
-                  AND o.generation_id = r.generation_id AND o.fact_id = r.fact_id
-                  AND o.operation = 'condense' AND o.session_key = p_session_key);
-        DELETE FROM strandline.fact_revision r
-            WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key;
-        DELETE FROM strandline.fact f
-            WHERE f.shard_key = p_shard_key AND NOT EXISTS (
-                SELECT FROM strandline.fact_revision r
-                WHERE r.shard_key = f.shard_key AND r.generation_id = f.generation_id
-                  AND r.fact_id = f.fact_id);
-        -- A fact that other sessions had a part in goes back to what those said of it.
-        UPDATE strandline.fact f SET
-                text = r.text, fingerprint = r.fingerprint, lexemes = r.lexemes, updated_at = clock_timestamp()
-            FROM (
-                SELECT DISTINCT ON (l.generation_id, l.fact_id) l.* FROM strandline.fact_revision l
-                WHERE l.shard_key = p_shard_key AND l.operation <> 'invalidate'
-                ORDER BY l.generation_id, l.fact_id, l.operation = 'duplicate', l.revision DESC
-            ) AS r
-            WHERE f.shard_key = p_shard_key AND r.generation_id = f.generation_id
-              AND r.fact_id = f.fact_id AND r.text <> f.text
-              AND NOT EXISTS (
-                SELECT FROM strandline.fact o WHERE o.shard_key = p_shard_key AND o.live
-                  AND o.generation_id = f.generation_id AND o.fingerprint = r.fingerprint);
-        -- (Where a person deleted what took its place, invalidated_by is null, and it stays ended.)
-        UPDATE strandline.fact f SET
-                live = true, invalidated_at = NULL, invalidated_by = NULL, valid_until = NULL
-            WHERE f.shard_key = p_shard_key AND NOT f.live AND f.invalidated_by IS NOT NULL
-              AND NOT EXISTS (
-                SELECT FROM strandline.fact o WHERE o.shard_key = p_shard_key
-                  AND o.generation_id = f.generation_id
-                  AND (o.fact_id = f.invalidated_by OR (o.live AND o.fingerprint = f.fingerprint)));
-        UPDATE strandline.fact f SET live = true, condensed_into = NULL
-            WHERE f.shard_key = p_shard_key AND f.condensed_into IS NOT NULL
-              AND NOT EXISTS (
-                SELECT FROM strandline.fact_revision r WHERE r.shard_key = p_shard_key
-                  AND r.generation_id = f.generation_id AND r.fact_id = f.condensed_into
-                  AND r.operation = 'condense')
-              AND NOT EXISTS (
-                SELECT FROM strandline.fact o WHERE o.shard_key = p_shard_key AND o.live
-                  AND o.generation_id = f.generation_id AND o.fingerprint = f.fingerprint);
+        PERFORM strandline.forget_facts_v1(p_shard_key, p_session_key);
         -- Tombstones recognise its messages no more, since they are gone; of the words the digests stay.
         UPDATE strandline.fact_event e SET traces = (
                 SELECT jsonb_agg(CASE WHEN t.trace->>'session_key' = p_session_key::text

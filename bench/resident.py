@@ -1,0 +1,44 @@
+"""What a worker holds in memory, early and late in its life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.backlog import close, fill, wait_until_applied
+from bench.figures import Figure, Goal, of_values
+from bench.ground import Ground
+from bench.processes import Process, model_server, worker
+from bench.size import Size
+
+EVENTS_EACH = 10
+SECONDS_PER_EVENT = 0.5
+
+
+def measure_memory(ground: Ground, size: Size) -> Iterator[Figure]:
+    """A worker's resident memory after many events, against few; models over HTTP, and the local embedder."""
+    with model_server(0) as model:
+        for name, environment, megabytes in (
+            ("models over HTTP", model.environment(), 200.0),
+            ("the local embedder", model.environment(embedding=False), 256.0),
+        ):
+            with (
+                ground.fresh(registered=False) as own,
+                worker(own, environment, concurrency=16) as process,
+            ):
+                early = _held(own, process, 0, size.events_early)
+                late = _held(own, process, size.events_early, size.events_late)
+            after = f"after {size.events_late:,} events, {name}"
+            yield of_values(
+                "memory", after, f"after {size.events_early:,}", "MB", [(late, early)], goal=Goal(1.1)
+            )
+            yield of_values("memory", after, f"{megabytes:g} MB", "MB", [(late, megabytes)], goal=Goal(1))
+
+
+def _held(ground: Ground, process: Process, done: int, events: int) -> float:
+    """Megabytes once so many events have been applied."""
+    sessions = -(-(events - done) // EVENTS_EACH)
+    each = min(EVENTS_EACH, events - done)
+    memories = fill(ground, sessions=sessions, events_each=each)
+    wait_until_applied(ground, seconds=60 + events * SECONDS_PER_EVENT)
+    close(memories)
+    return process.resident_megabytes()

@@ -1,0 +1,87 @@
+"""How much is measured: a few calls to see that it works, what ten minutes allow, or the far ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The numbers that the cases take; the defaults are those of ``make bench``.
+
+    Attributes:
+        repetitions: after one that warms up.
+        puts: of one repetition, one in flight.
+        gets: the same.
+        in_flight: sessions that put at the same time.
+        puts_each: puts of each of them, per repetition.
+        window: messages in the window that is read.
+        crossing_puts: puts of one repetition, of which a third crosses the mark.
+        peer_calls: puts, and gets, of a library that is slower.
+        backlog: sessions that have ten events due, and ten times as many that have one.
+        concurrencies: of the worker whose calls in flight are counted.
+        call_seconds: what the model takes.
+        steady_seconds: for how long calls in flight are counted.
+        flushes: of one repetition, timed until their facts are readable.
+        events_early, events_late: after how many events a worker's memory is looked at.
+        messages, sessions, facts, chunks: the points of each axis, from near to far.
+        axis_calls: at each point, per repetition.
+        recall_queries: for recall, at the farthest point of chunks.
+    """
+
+    repetitions: int = 5
+    puts: int = 300
+    gets: int = 40
+    in_flight: int = 64
+    puts_each: int = 50
+    window: int = 400
+    crossing_puts: int = 660
+    peer_calls: int = 15
+    backlog: int = 60
+    concurrencies: tuple[int, ...] = (16, 128)
+    call_seconds: float = 1.0
+    steady_seconds: float = 6.0
+    flushes: int = 4
+    events_early: int = 300
+    events_late: int = 3_000
+    messages: tuple[int, ...] = (10, 1_000, 100_000)
+    sessions: tuple[int, ...] = (1_000, 100_000)
+    facts: tuple[int, ...] = (10, 100, 1_000)
+    chunks: tuple[int, ...] = (100, 1_000, 10_000)
+    axis_calls: int = 60
+    recall_queries: int = 20
+
+
+USUAL = Size()
+FULL = Size(
+    concurrencies=(16, 64, 128, 256),
+    events_early=1_000,
+    events_late=10_000,
+    messages=(10, 1_000, 100_000, 1_000_000),
+    sessions=(1_000, 100_000, 1_000_000),
+    facts=(10, 100, 1_000, 10_000),
+    chunks=(100, 1_000, 10_000, 100_000),
+)
+QUICK = Size(
+    repetitions=1,
+    puts=10,
+    gets=4,
+    in_flight=4,
+    puts_each=2,
+    window=30,
+    crossing_puts=60,
+    peer_calls=2,
+    backlog=2,
+    concurrencies=(4,),
+    call_seconds=0.2,
+    steady_seconds=0.5,
+    flushes=1,
+    events_early=3,
+    events_late=9,
+    messages=(10, 100),
+    sessions=(10, 100),
+    facts=(10, 40),
+    chunks=(10, 40),
+    axis_calls=4,
+    recall_queries=2,
+)

@@ -1,0 +1,88 @@
+"""Hits: where a search looks, for what, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+from uuid import UUID
+
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.messages import Message
+
+SearchScope = Literal["session", "owner", "shared"]
+HitKind = Literal["message", "fact"]
+
+MESSAGES_ALONE: tuple[HitKind, ...] = ("message",)
+
+_SCOPES: tuple[SearchScope, ...] = get_args(SearchScope)
+_KINDS: tuple[HitKind, ...] = get_args(HitKind)
+
+
+@dataclass(frozen=True, slots=True)
+class HitFact:
+    """A fact that a search found: its id, for ``memory.facts.get``, and what it says."""
+
+    fact_id: UUID
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """What a search found: consecutive messages of one session, or a fact.
+
+    Attributes:
+        score: how well it fits, 0 to 1; to be compared within one search only.
+        session_key: the messages' session; None for a fact, which may come from several.
+        messages: what was said; empty for a fact.
+        similarity: the cosine similarity of its best piece, or of the messages that a fact comes from; 0
+            where only words were compared.
+        fact: the fact, where it is one.
+        has_vector: false for a message that no vectors cover yet, so that its words decided alone.
+    """
+
+    score: float
+    session_key: UUID | None
+    messages: tuple[Message, ...]
+    similarity: float = 0.0
+    fact: HitFact | None = None
+    has_vector: bool = True
+
+    @property
+    def kind(self) -> HitKind:
+        return "message" if self.fact is None else "fact"
+
+
+# Given the query and the hits of a search, best first, gives those that are to be shown, in their order.
+Reranker = Callable[[str, Sequence[Hit]], Sequence[Hit]]
+
+
+def checked_kinds(kinds: object) -> tuple[HitKind, ...]:
+    """The kinds of hits that a caller wants, each once; raises ConfigurationError where they are none."""
+    if isinstance(kinds, str) or not isinstance(kinds, Sequence) or not kinds:
+        raise ConfigurationError(
+            f"kinds is {kinds!r}; it must be a list of {' and '.join(map(repr, _KINDS))}."
+        )
+    for kind in kinds:
+        if kind not in _KINDS:
+            raise ConfigurationError(
+                f"kinds holds {kind!r}; a hit is one of {' and '.join(map(repr, _KINDS))}."
+            )
+    return tuple(kind for kind in _KINDS if kind in kinds)
+
+
+def check_scope(scope: object, kinds: Sequence[HitKind], exclude_current: object) -> None:
+    """Raise ConfigurationError unless ``scope`` is one, and the other two go with it."""
+    if scope not in _SCOPES:
+        raise ConfigurationError(f"scope is {scope!r}; it must be 'session', 'owner' or 'shared'.")
+    if not isinstance(exclude_current, bool):
+        raise ConfigurationError(f"exclude_current is {exclude_current!r}; it must be True or False.")
+    if exclude_current and scope == "session":
+        raise ConfigurationError(
+            "exclude_current=True leaves nothing of scope='session'; search the scope 'owner' or 'shared'."
+        )
+    if scope == "shared" and "fact" in kinds:
+        raise ConfigurationError(
+            "kinds holds 'fact' with scope='shared': facts are one owner's and are never shared;"
+            " search the scope 'owner' for them."
+        )

@@ -1,0 +1,1 @@
+"""Replay: long-term memory derived again from the log, in place or beside what serves."""

@@ -1,0 +1,134 @@
+"""Comparing two generations of a pipeline, owner by owner, before one takes the other's place."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from strandline.pipelines.registry import Generation, find, serving
+from strandline.schemas.database import Database
+from strandline.schemas.errors import ReplayError
+from strandline.schemas.lanes import FACTS, VECTORS
+
+OWNERS_PER_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class FactChange:
+    """A fact that one derivation alone has (``added``, ``gone``), or that differs (``changed``)."""
+
+    change: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """The state of one lane in both; of a summary, its text.  ``session_id`` is empty for an owner's."""
+
+    session_id: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerDiff:
+    """What differs for one owner; ``same`` counts what does not."""
+
+    namespace: str
+    user_id: str | None
+    session_id: str
+    same: int
+    facts: tuple[FactChange, ...] = ()
+    states: tuple[StateChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Two generations of a pipeline: totals, and the owners for whom something differs."""
+
+    pipeline: str
+    old: int
+    new: int
+    totals: dict[str, int] = field(default_factory=dict)
+    owners: tuple[OwnerDiff, ...] = ()
+
+
+def compare(
+    database: Database,
+    new_id: int,
+    old_id: int | None = None,
+    *,
+    namespace: str | None = None,
+    user_id: str | None = None,
+    session_id: str | None = None,
+    max_owners: int = 100,
+) -> Diff:
+    """Hold one generation against another: the one that serves, unless one is named.
+
+    ``max_owners`` bounds how many owners are told of; the totals are of all.
+
+    Raises:
+        ReplayError: there is no such generation, they are of two pipelines, or nothing can be compared.
+    """
+    old, new = _pair(database, new_id, old_id)
+    totals: Counter[str] = Counter()
+    told: list[OwnerDiff] = []
+    wanted = {"namespace": namespace, "user_id": user_id, "session_id": session_id}
+    for shard_key in _owners(database, wanted):
+        found = _owner(database, new.pipeline, old.generation_id, new.generation_id, shard_key)
+        totals.update(change.change for change in found.facts)
+        totals.update("changed" for _state in found.states)
+        totals["same"] += found.same
+        if (found.facts or found.states) and len(told) < max_owners:
+            told.append(found)
+    return Diff(new.pipeline, old.generation_id, new.generation_id, dict(totals), tuple(told))
+
+
+def _pair(database: Database, new_id: int, old_id: int | None) -> tuple[Generation, Generation]:
+    new = find(database, new_id)
+    if new is None or new.state == "retired":
+        raise ReplayError(f"There is no generation {new_id} that is kept.")
+    old = serving(database).get(new.pipeline) if old_id is None else find(database, old_id)
+    if old is None or old.pipeline != new.pipeline or old.generation_id == new.generation_id:
+        raise ReplayError(
+            f"Generation {new_id} is of {new.pipeline}; name another generation of it to compare with."
+        )
+    return old, new
+
+
+def _owners(database: Database, wanted: dict[str, str | None]) -> Iterator[UUID]:
+    after = UUID(int=0)
+    while page := database.fetch("selected_owners", wanted | {"after": after, "limit": OWNERS_PER_PAGE}):
+        for (after,) in page:
+            yield after
+
+
+def _owner(database: Database, pipeline: str, old: int, new: int, shard_key: UUID) -> OwnerDiff:
+    names = database.fetch("owner_names", {"shard_keys": [shard_key]})
+    _key, namespace, user_id, session_id = names[0]
+    pair = {"shard_key": shard_key, "old": old, "new": new}
+    if pipeline == VECTORS:
+        # They hold the same messages; what they find is told by questions.
+        return OwnerDiff(namespace, user_id, session_id, 0)
+    if pipeline == FACTS:
+        rows = database.fetch("compare_facts", pair)
+        changes = tuple(FactChange(*row) for row in rows if row[0] != "same")
+        return OwnerDiff(namespace, user_id, session_id, len(rows) - len(changes), facts=changes)
+    states = [
+        StateChange(name, _text(before), _text(after))
+        for name, before, after in database.fetch("compare_states", pair)
+    ]
+    differing = tuple(state for state in states if state.before != state.after)
+    return OwnerDiff(namespace, user_id, session_id, len(states) - len(differing), states=differing)
+
+
+def _text(state: str | None) -> str | None:
+    """A summary's text; the state of another block as it is."""
+    if state is None:
+        return None
+    value = json.loads(state)
+    return str(value["text"]) if isinstance(value, dict) and "prompt_hash" in value else state

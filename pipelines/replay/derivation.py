@@ -1,0 +1,325 @@
+"""Deriving a new generation beside the one that serves, and switching owner by owner.
+
+Begun, it is fed by every flush that sees its row.  When all transactions from before have ended, no flush
+passes it by, and the log is gone through: owner by owner, what it has not seen is made due.  Workers derive
+it (``workers.replaying``); an owner who is covered is switched, and when all are, everybody is.  Each step
+can be repeated, so a replay may be stopped anywhere and gone on with.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from strandline.pipelines.building import build
+from strandline.pipelines.fact_events import apply_fact_events
+from strandline.pipelines.recipe import differences, recipe_for
+from strandline.pipelines.registry import Generation, find, recipe_params, serving
+from strandline.pipelines.replay.records import Replay, Selection, begin, report
+from strandline.pipelines.replay.switching import last_stage, serve_everybody, switch_owner
+from strandline.schemas.database import Database
+from strandline.schemas.errors import ReplayError
+from strandline.schemas.lanes import FACTS
+from strandline.schemas.settings import Settings
+
+NOBODY = UUID(int=0)
+
+OWNERS_PER_PAGE = 100
+EVENTS_PER_PAGE = 5_000
+WAIT_SECONDS = 60.0
+PAUSE_SECONDS = 0.2
+HOLD_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a replay is.
+
+    Attributes:
+        phase: ``waiting`` for older transactions, ``filling`` from the log, ``deriving``, ``switching``,
+            then ``held`` or ``done``.
+        owners, events, tokens: what was made due so far.
+        due: what workers have still to do.
+        switched, remaining: owners for whom it serves, and who lack something yet.
+        eta_seconds: until nothing is due, by the pace so far; None where there is none to tell.
+    """
+
+    phase: str
+    owners: int = 0
+    events: int = 0
+    tokens: int = 0
+    due: int = 0
+    switched: int = 0
+    remaining: int = 0
+    eta_seconds: float | None = None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def begin_generation(
+    database: Database,
+    pipeline: str,
+    settings: Settings,
+    *,
+    hold: bool = False,
+    force: bool = False,
+    calls_per_second: float | None = None,
+) -> Replay:
+    """Begin a generation with what the settings say; from its commit on, flushes feed it.
+
+    Args:
+        hold: derive it, and leave it to ``promote`` to let it serve.
+        force: also where nothing differs from the one that serves.
+        calls_per_second: model calls of workers for it, per namespace; None: as their settings say.
+
+    Raises:
+        ReplayError: nothing serves, nothing differs, or another replay is not finished.
+        ConfigurationError: what the settings say cannot be built here.
+    """
+    wanted = recipe_for(pipeline, settings)
+    with database.transaction() as tx:
+        tx.fetch("hold_pipeline", {"pipeline": pipeline})
+        before = serving(tx).get(pipeline)
+        if before is None:
+            raise ReplayError(f"Nothing of pipeline {pipeline!r} serves yet; start a worker once.")
+        if not force and not list(differences(before.recipe, wanted)):
+            raise ReplayError(
+                f"The settings say what generation {before.generation_id} of {pipeline} was made with: there"
+                " is nothing new to derive. Without --new it is checked in place; --force derives it anew."
+            )
+        ((generation_id,),) = tx.fetch("begin_generation", recipe_params(pipeline, wanted))
+        build(Generation(generation_id, pipeline, "preparing", wanted), settings)
+        return begin(
+            tx, "new", pipeline, generation_id, Selection(), held=hold, calls_per_second=calls_per_second
+        )
+
+
+def derive_generation(
+    database: Database,
+    replay: Replay,
+    *,
+    on_progress: OnProgress = lambda _progress: None,
+    stop: threading.Event | None = None,
+    wait_seconds: float = WAIT_SECONDS,
+) -> Progress:
+    """Carry a replay on until it serves (or is held), or until ``stop`` is set; gives where it stands then.
+
+    Raises:
+        ReplayError: an older transaction does not end, or dead letters stand in the way.
+    """
+    run = _Run(database, replay, on_progress, stop or threading.Event(), wait_seconds)
+    try:
+        return run.carry_on()
+    except BaseException:
+        run.write("stopped")
+        raise
+
+
+class _Run:
+    """One process's turn at a replay."""
+
+    def __init__(
+        self,
+        database: Database,
+        replay: Replay,
+        on_progress: OnProgress,
+        stop: threading.Event,
+        wait_seconds: float,
+    ) -> None:
+        found = find(database, replay.generation_id)
+        if found is None or found.state == "retired":
+            raise ReplayError(f"Generation {replay.generation_id} was pruned; begin a new one.")
+        self._database = database
+        self._replay = replay
+        self._generation = found
+        self._stage = last_stage(replay.pipeline)
+        self._on_progress = on_progress
+        self._stop = stop
+        self._wait_seconds = wait_seconds
+        self._began = time.monotonic()
+        self._due_at_first: int | None = None
+        kept = {name: replay.counts.get(name, 0) for name in ("owners", "events", "tokens")}
+        self._progress = Progress("waiting", **kept)
+
+    def carry_on(self) -> Progress:
+        if self._generation.state == "preparing":
+            self._wait_for_older()
+        if not self._stop.is_set() and self._fill():
+            if self._replay.held:
+                self._derive_held()
+            else:
+                self._switch_all()
+        self.write("done" if self._progress.phase in ("held", "done") else "stopped")
+        return self._progress
+
+    def write(self, state: str) -> None:
+        counts = {
+            name: getattr(self._progress, name)
+            for name in ("phase", "owners", "events", "tokens", "due", "switched", "remaining")
+        }
+        report(self._database, self._replay, state, counts, None)  # type: ignore[arg-type]
+
+    def _tell(self, **changes: object) -> None:
+        self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
+        self._on_progress(self._progress)
+
+    def _wait_for_older(self) -> None:
+        """Flushes that began before the generation's row was there may not have seen it."""
+        self._tell(phase="waiting")
+        ((target,),) = self._database.fetch("transactions_begun", {})
+        deadline = time.monotonic() + self._wait_seconds
+        while not self._stop.is_set():
+            ((oldest,),) = self._database.fetch("transactions_under_way", {})
+            if oldest >= target:
+                self._database.fetch("feed_generation", {"generation_id": self._generation.generation_id})
+                return
+            if time.monotonic() > deadline:
+                raise ReplayError(
+                    f"A transaction that was open before the replay has not ended for"
+                    f" {self._wait_seconds:.0f} s, and might flush past the new generation. End it (see"
+                    f" pg_stat_activity), then: strandline replay --resume {self._replay.replay_id}."
+                )
+            self.write("running")
+            self._stop.wait(PAUSE_SECONDS)
+
+    def _fill(self) -> bool:
+        """Go through the log from where the last turn ended; False if stopped before its end."""
+        self._tell(phase="filling")
+        after = self._replay.position or NOBODY
+        while not self._stop.is_set():
+            page = self._database.fetch("owners_after", {"after": after, "limit": OWNERS_PER_PAGE})
+            for (shard_key,) in page:
+                self._fill_owner(shard_key)
+                after = shard_key
+                if self._stop.is_set():
+                    return False
+            if len(page) < OWNERS_PER_PAGE:
+                self._database.fetch("end_backfill", {"generation_id": self._generation.generation_id})
+                return True
+        return False
+
+    def _fill_owner(self, shard_key: UUID) -> None:
+        """All of one owner, and what people did to facts; only then may workers begin with it."""
+        generation_id = self._generation.generation_id
+        with self._database.transaction() as tx:
+            events, tokens = self._make_due(tx, shard_key)
+            if self._generation.pipeline == FACTS:
+                tx.run(apply_fact_events(shard_key, generation_id))
+            tx.fetch("open_backfilled", {"generation_id": generation_id, "through": shard_key})
+            self._progress = replace(
+                self._progress,
+                owners=self._progress.owners + 1,
+                events=self._progress.events + events,
+                tokens=self._progress.tokens + tokens,
+            )
+            counts = {name: getattr(self._progress, name) for name in ("owners", "events", "tokens")}
+            report(tx, self._replay, "running", counts, shard_key)
+        self._on_progress(self._progress)
+
+    def _make_due(self, tx: object, shard_key: UUID) -> tuple[int, int]:
+        wanted = {
+            "shard_key": shard_key,
+            "generation_id": self._generation.generation_id,
+            "last_stage": self._stage,
+            "limit": EVENTS_PER_PAGE,
+        }
+        events = tokens = 0
+        while True:
+            ((page_events, page_tokens),) = tx.fetch("backfill_owner", wanted)  # type: ignore[attr-defined]
+            events, tokens = events + page_events, tokens + page_tokens
+            if page_events < EVENTS_PER_PAGE:
+                return events, tokens
+
+    def _derive_held(self) -> None:
+        while not self._stop.is_set():
+            due = self._look_at_backlog()
+            if not due:
+                self._tell(phase="held")
+                return
+            self._tell(phase="deriving")
+            self.write("running")
+            self._stop.wait(PAUSE_SECONDS)
+
+    def _switch_all(self) -> None:
+        idle_passes = 0
+        while not self._stop.is_set():
+            due = self._look_at_backlog()
+            before = self._progress.switched
+            lacking, dead = self._switch_covered()
+            if not lacking:
+                serve_everybody(self._database, self._generation)
+                self._tell(phase="done")
+                return
+            self.write("running")
+            idle_passes = 0 if due or self._progress.switched > before else idle_passes + 1
+            if idle_passes == 2:
+                # What a reset voided in the meantime is derived again for those who still know it.
+                self._fill_lacking(lacking)
+            elif idle_passes > 3:
+                raise ReplayError(self._in_the_way(len(lacking), dead))
+            self._stop.wait(PAUSE_SECONDS)
+
+    def _switch_covered(self) -> tuple[list[UUID], int]:
+        """One pass over all owners: who lacks something yet, and how much of that is dead."""
+        lacking: list[UUID] = []
+        dead = switched = 0
+        after = NOBODY
+        wanted = {"generation_id": self._generation.generation_id, "last_stage": self._stage}
+        while not self._stop.is_set():
+            page = self._database.fetch(
+                "uncovered_owners", wanted | {"after": after, "limit": OWNERS_PER_PAGE}
+            )
+            for shard_key, events, dead_events, fresh, is_switched, is_shared in page:
+                # What owners share is searched in one derivation: they are switched when everybody is.
+                if not events and is_shared:
+                    continue
+                if is_switched or (not events and switch_owner(self._database, self._generation, shard_key)):
+                    switched += 1
+                    continue
+                lacking.append(shard_key)
+                dead += dead_events
+                if events and fresh == events and not dead_events:
+                    self._hold(shard_key)
+            self._tell(phase="switching", switched=switched, remaining=len(lacking))
+            if len(page) < OWNERS_PER_PAGE:
+                break
+            after = page[-1][0]
+        return lacking, dead
+
+    def _hold(self, shard_key: UUID) -> None:
+        """An owner who says something all the time: only what is live yet is missing, so let it catch up."""
+        owner = {"shard_key": shard_key, "pipeline": self._generation.pipeline}
+        self._database.fetch("hold_owner", owner | {"seconds": HOLD_SECONDS})
+
+    def _fill_lacking(self, owners: list[UUID]) -> None:
+        for shard_key in owners:
+            with self._database.transaction() as tx:
+                self._make_due(tx, shard_key)
+
+    def _look_at_backlog(self) -> int:
+        rows = self._database.fetch("generation_backlog", {"generation_id": self._generation.generation_id})
+        due = sum(int(row[1]) for row in rows)
+        if self._due_at_first is None:
+            self._due_at_first, self._began = due, time.monotonic()
+        done = self._due_at_first - due
+        pace = done / max(0.001, time.monotonic() - self._began)
+        self._progress = replace(self._progress, due=due, eta_seconds=due / pace if pace > 0 else None)
+        return due
+
+    def _in_the_way(self, owners: int, dead: int) -> str:
+        generation_id = self._generation.generation_id
+        if not dead:
+            return (
+                f"{owners} owners have events that generation {generation_id} has neither done nor due."
+                f" Go on later: strandline replay --resume {self._replay.replay_id}."
+            )
+        return (
+            f"{dead} events of {owners} owners are dead letters in generation {generation_id}; the former"
+            f" one goes on serving them. Look at them: strandline dead-letters list --pipeline"
+            f" {self._replay.pipeline}; retry or drop them, then: strandline replay --resume"
+            f" {self._replay.replay_id}."
+        )

@@ -1,0 +1,314 @@
+"""Replaying in place: what serves is held against what its stored answers make, and put right.
+
+Batches and answers are those of the first time, so nothing is asked of a model and, where all is well,
+nothing is written.  What each stage does:
+
+- *vectors*: the pieces of a batch are written anew if they differ; a batch whose answer is gone is embedded
+  again.
+- *summary* and custom blocks: states are folded again from the first, and those that differ are rewritten; a
+  summary whose answer is gone is folded again from there, by the model.
+- *extract*: candidates that differ are counted, not replaced: facts were merged from them.
+- *merge* is not repeated: it decided on what was known at the time.  Another decision is a new generation's.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.building import build
+from strandline.pipelines.engine.batches import read_batch
+from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
+from strandline.pipelines.engine.stage import Batch, RawAnswer, Stage
+from strandline.pipelines.registry import Generation, serving
+from strandline.pipelines.replay.records import Replay, Selection, begin, report
+from strandline.pipelines.replay.switching import last_stage
+from strandline.schemas.database import Database, Fetcher
+from strandline.schemas.errors import ReplayError
+from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, VECTORS, VECTORS_STAGE, Lane
+from strandline.schemas.operations import Row
+from strandline.schemas.settings import Settings
+
+OWNERS_PER_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """What a replay in place has found and done.
+
+    Attributes:
+        batches: compared with what is there; ``same`` of them are as they were.
+        rewritten: batches whose rows differed, and were written anew.
+        asked_again: batches without a stored answer, which are due again.
+        kept: batches of facts without a stored answer, left as they are.
+        differing: batches of facts whose candidates differ: only a new generation can follow.
+        made_due: events that were neither due nor done; ``retried`` counts dead letters.
+    """
+
+    owners: int = 0
+    batches: int = 0
+    same: int = 0
+    rewritten: int = 0
+    asked_again: int = 0
+    kept: int = 0
+    differing: int = 0
+    made_due: int = 0
+    retried: int = 0
+
+    def plus(self, **counts: int) -> InPlace:
+        return replace(self, **{name: getattr(self, name) + count for name, count in counts.items()})
+
+
+def begin_in_place(database: Database, pipeline: str, selection: Selection) -> Replay:
+    """Record a replay of what serves.
+
+    Raises:
+        ReplayError: nothing of the pipeline serves, or it would collide with another replay.
+    """
+    with database.transaction() as tx:
+        tx.fetch("hold_pipeline", {"pipeline": pipeline})
+        generation = serving(tx).get(pipeline)
+        if generation is None:
+            raise ReplayError(f"Nothing of pipeline {pipeline!r} serves yet; start a worker once.")
+        return begin(tx, "in_place", pipeline, generation.generation_id, selection)
+
+
+def replay_in_place(
+    database: Database,
+    replay: Replay,
+    settings: Settings,
+    *,
+    on_progress: Callable[[InPlace], None] = lambda _found: None,
+    stop: threading.Event | None = None,
+) -> InPlace:
+    """Carry a replay in place on to its end, or until ``stop`` is set.
+
+    Raises:
+        ReplayError: another generation serves by now.
+        ConfigurationError: the one that serves cannot be built here.
+    """
+    generation = serving(database).get(replay.pipeline)
+    if generation is None or generation.generation_id != replay.generation_id:
+        raise ReplayError(f"Generation {replay.generation_id} of {replay.pipeline} does not serve any more.")
+    run = _Run(database, generation, replay.selection, build(generation, settings))
+    names = asdict(InPlace())
+    run.found = InPlace(**{name: replay.counts.get(name, 0) for name in names})
+    try:
+        ended = run.carry_on(replay, on_progress, stop or threading.Event())
+    except BaseException:
+        report(database, replay, "stopped", asdict(run.found), None)
+        raise
+    report(database, replay, "done" if ended else "stopped", asdict(run.found), None)
+    return run.found
+
+
+class _Run:
+    """One process's turn at a replay in place."""
+
+    def __init__(
+        self,
+        database: Database,
+        generation: Generation,
+        selection: Selection,
+        stages: Mapping[str, Stage[Any]],
+    ) -> None:
+        self._database = database
+        self._generation = generation
+        self._selection = selection
+        self._stages = stages
+        self.found = InPlace()
+
+    def carry_on(self, replay: Replay, on_progress: Callable[[InPlace], None], stop: threading.Event) -> bool:
+        if self._selection.only_dead:
+            self._retry_dead()
+            return True
+        after = replay.position or UUID(int=0)
+        while not stop.is_set():
+            wanted = self._selection.params | {"after": after, "limit": OWNERS_PER_PAGE}
+            page = self._database.fetch("selected_owners", wanted)
+            for (shard_key,) in page:
+                self._owner(shard_key)
+                after = shard_key
+                report(self._database, replay, "running", asdict(self.found), after)
+                on_progress(self.found)
+                if stop.is_set():
+                    return False
+            if len(page) < OWNERS_PER_PAGE:
+                return True
+        return False
+
+    def _retry_dead(self) -> None:
+        letters = list_dead_letters(
+            self._database,
+            namespace=self._selection.namespace,
+            session_id=self._selection.session_id,
+            pipeline=self._generation.pipeline,
+        )
+        for letter in letters:
+            if letter.generation_id == self._generation.generation_id and _fits(letter, self._selection):
+                outcome = retry_dead_letter(self._database, letter).outcome
+                self.found = self.found.plus(retried=int(outcome == "due"))
+
+    def _owner(self, shard_key: UUID) -> None:
+        self._make_due(shard_key)
+        pipeline = self._generation.pipeline
+        if pipeline == VECTORS:
+            for row in self._batches(shard_key, VECTORS_STAGE):
+                self._chunks(shard_key, row)
+        elif pipeline == FACTS:
+            for row in self._batches(shard_key, EXTRACT_STAGE):
+                self._candidates(shard_key, row)
+        else:
+            for scope_key in dict.fromkeys(row[1] for row in self._batches(shard_key, pipeline)):
+                self._states(shard_key, scope_key, pipeline)
+        self.found = self.found.plus(owners=1)
+
+    def _make_due(self, shard_key: UUID) -> None:
+        """What the generation never saw; there is none, unless something went wrong."""
+        wanted = self._keys(shard_key) | {"last_stage": last_stage(self._generation.pipeline), "limit": 5_000}
+        with self._database.transaction() as tx:
+            ((events, _tokens),) = tx.fetch("backfill_owner", wanted)
+            if events:
+                tx.fetch("ring_owner", self._keys(shard_key))
+        self.found = self.found.plus(made_due=events)
+
+    def _batches(self, shard_key: UUID, stage: str) -> list[Row]:
+        wanted = self._selection.params | self._keys(shard_key) | {"stage": stage}
+        return self._database.fetch("selected_batches", wanted)
+
+    def _chunks(self, shard_key: UUID, row: Row) -> None:
+        batch = self._batch(shard_key, row, VECTORS_STAGE)
+        stage = self._stages[VECTORS_STAGE]
+        work = stage.load(self._database, batch)
+        answers = _answers(self._database, batch)
+        if len(answers) < len(stage.calls(batch, work)):
+            self._database.fetch("redo_batch", self._batch_keys(batch))
+            self.found = self.found.plus(batches=1, asked_again=1)
+            return
+
+        def again(tx: Fetcher) -> None:
+            tx.fetch("delete_chunks", self._batch_keys(batch))
+            stage.write(tx, batch, work, answers)
+
+        same = self._same_after(again, "digest_chunks", batch, keep=True)
+        self.found = self.found.plus(batches=1, same=int(same), rewritten=int(not same))
+
+    def _candidates(self, shard_key: UUID, row: Row) -> None:
+        batch = self._batch(shard_key, row, EXTRACT_STAGE)
+        stage = self._stages[EXTRACT_STAGE]
+        work = stage.load(self._database, batch)
+        answers = _answers(self._database, batch)
+        if len(answers) < len(stage.calls(batch, work)):
+            self.found = self.found.plus(batches=1, kept=1)
+            return
+
+        def again(tx: Fetcher) -> None:
+            tx.fetch("delete_candidates", self._batch_keys(batch))
+            stage.write(_Except(tx, {"insert_receipts": None, "pass_on": None}), batch, work, answers)
+
+        same = self._same_after(again, "digest_candidates", batch, keep=False)
+        self.found = self.found.plus(batches=1, same=int(same), differing=int(not same))
+
+    def _same_after(self, again: Callable[[Fetcher], None], digest: str, batch: Batch, *, keep: bool) -> bool:
+        """Whether writing a batch again makes the same rows; what is the same is taken back unwritten."""
+        try:
+            with self._database.transaction() as tx:
+                before = tx.fetch(digest, self._batch_keys(batch))
+                again(tx)
+                after = tx.fetch(digest, self._batch_keys(batch))
+                if before == after or not keep:
+                    raise _TakeBackError(before == after)
+        except _TakeBackError as taken_back:
+            return taken_back.same
+        return False
+
+    def _states(self, shard_key: UUID, scope_key: UUID, stage_name: str) -> None:
+        """Fold a lane again from its first state, each batch as it was."""
+        keys = self._keys(shard_key) | {"scope_key": scope_key, "stage": stage_name}
+        stage = self._stages[stage_name]
+        state: Row | None = None
+        differing: list[tuple[UUID, str]] = []
+        rows = self._database.fetch("lane_states", keys)
+        for ordinal, through_seq, stored, batch_id, event_ids in rows:
+            batch = self._batch(shard_key, (batch_id, scope_key, event_ids), stage_name)
+            before = [] if state is None else [state]
+            fetcher = _Except(self._database, {"latest_state": before, "insert_state": None})
+            work = stage.load(fetcher, batch)
+            answers = _answers(self._database, batch)
+            if len(answers) < len(stage.calls(batch, work)):
+                self._fold_again(keys, ordinal)
+                self.found = self.found.plus(batches=1, asked_again=1)
+                break
+            stage.write(fetcher, batch, work, answers)
+            made = fetcher.given.get("insert_state", {}).get("state", stored)
+            same = json.loads(made) == json.loads(stored)
+            if not same:
+                differing.append((batch_id, made))
+            self.found = self.found.plus(batches=1, same=int(same), rewritten=int(not same))
+            state = (made, through_seq)
+        if differing:
+            self._rewrite(keys, differing)
+
+    def _rewrite(self, keys: dict[str, Any], differing: list[tuple[UUID, str]]) -> None:
+        """Under the lane's lock, taken from a holder who may have begun with a state that changes now."""
+        with self._database.transaction() as tx:
+            tx.fetch("reopen_lane", keys | {"seize": True})
+            for batch_id, state in differing:
+                tx.fetch("rewrite_state", keys | {"batch_id": batch_id, "state": state})
+
+    def _fold_again(self, keys: dict[str, Any], ordinal: int) -> None:
+        with self._database.transaction() as tx:
+            tx.fetch("reopen_lane", keys | {"seize": True})
+            tx.fetch("unfold_from", keys | {"ordinal": ordinal})
+
+    def _batch(self, shard_key: UUID, row: Row, stage: str) -> Batch:
+        batch_id, scope_key, event_ids = row
+        lane = Lane(shard_key, scope_key, self._generation.generation_id, stage)
+        return read_batch(self._database, lane, batch_id, event_ids)
+
+    def _keys(self, shard_key: UUID) -> dict[str, Any]:
+        return {"shard_key": shard_key, "generation_id": self._generation.generation_id}
+
+    def _batch_keys(self, batch: Batch) -> dict[str, Any]:
+        lane = {"scope_key": batch.lane.scope_key, "stage": batch.lane.stage}
+        return self._keys(batch.lane.shard_key) | lane | {"batch_id": batch.batch_id}
+
+
+class _TakeBackError(Exception):
+    """Ends a transaction whose writes are not wanted."""
+
+    def __init__(self, same: bool) -> None:
+        self.same = same
+
+
+class _Except:
+    """Runs statements but for some, which give what is said here; what those were given is kept."""
+
+    def __init__(self, fetcher: Fetcher, instead: Mapping[str, list[Row] | None]) -> None:
+        self._fetcher = fetcher
+        self._instead = instead
+        self.given: dict[str, Mapping[str, Any]] = {}
+
+    def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+        if name in self._instead:
+            self.given[name] = params
+            return self._instead[name] or []
+        return self._fetcher.fetch(name, params)
+
+
+def _answers(fetcher: Fetcher, batch: Batch) -> dict[str, RawAnswer]:
+    keys = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id}
+    rows = fetcher.fetch("stored_answers", keys)
+    return {step: RawAnswer(model, prompt_hash, bytes(body)) for step, model, prompt_hash, body in rows}
+
+
+def _fits(letter: Any, selection: Selection) -> bool:
+    return (
+        (selection.user_id is None or letter.user_id == selection.user_id)
+        and (selection.since is None or letter.flushed_at >= selection.since)
+        and (selection.until is None or letter.flushed_at < selection.until)
+    )

@@ -1,0 +1,183 @@
+"""The record of each replay: what it derives again, how far it is, and which others it would collide with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from strandline.schemas.database import Fetcher
+from strandline.schemas.errors import ReplayError
+from strandline.schemas.operations import Row
+
+ReplayKind = Literal["new", "in_place"]
+ReplayState = Literal["running", "stopped", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to derive again: all that fits everything given.
+
+    Attributes:
+        namespace: of the sessions; needed where a session or a user is named.
+        since, until: when the events were flushed, ``until`` itself left out.
+        only_dead: dead letters alone.
+    """
+
+    namespace: str | None = None
+    session_id: str | None = None
+    user_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    only_dead: bool = False
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """As statements take it."""
+        return asdict(self)
+
+    @property
+    def is_everything(self) -> bool:
+        return self == Selection()
+
+    def overlaps(self, other: Selection) -> bool:
+        """Whether some event may be in both."""
+        for name in ("namespace", "session_id", "user_id"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine is not None and theirs is not None and mine != theirs:
+                return False
+        return not (_ends_before(self, other) or _ends_before(other, self))
+
+    def to_json(self) -> str:
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps(given, default=datetime.isoformat)
+
+    @classmethod
+    def from_json(cls, text: str) -> Selection:
+        given = json.loads(text)
+        times = {name: datetime.fromisoformat(given[name]) for name in ("since", "until") if name in given}
+        return cls(**(given | times))
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One replay as it is recorded; ``is_alive`` says that a process has reported on it lately."""
+
+    replay_id: int
+    kind: ReplayKind
+    pipeline: str
+    generation_id: int
+    selection: Selection
+    state: ReplayState
+    held: bool
+    position: UUID | None
+    calls_per_second: float | None
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    started_at: datetime | None = None
+    updated_at: datetime | None = None
+    is_alive: bool = False
+
+    @classmethod
+    def read(cls, row: Row) -> Replay:
+        replay_id, kind, pipeline, generation_id, selection, *rest = row
+        state, held, position, rate, counts, started_at, updated_at, is_alive = rest
+        return cls(
+            replay_id=replay_id,
+            kind=kind,
+            pipeline=pipeline,
+            generation_id=generation_id,
+            selection=Selection.from_json(selection),
+            state=state,
+            held=held,
+            position=position,
+            calls_per_second=rate,
+            counts=json.loads(counts),
+            started_at=started_at,
+            updated_at=updated_at,
+            is_alive=is_alive,
+        )
+
+
+def replays(
+    database: Fetcher, *, replay_id: int | None = None, pipeline: str | None = None, unfinished: bool = False
+) -> list[Replay]:
+    """The replays that fit, oldest first."""
+    wanted = {"replay_id": replay_id, "pipeline": pipeline, "unfinished": unfinished}
+    return [Replay.read(row) for row in database.fetch("find_replays", wanted)]
+
+
+def begin(
+    tx: Fetcher,
+    kind: ReplayKind,
+    pipeline: str,
+    generation_id: int,
+    selection: Selection,
+    *,
+    held: bool = False,
+    calls_per_second: float | None = None,
+) -> Replay:
+    """Record a replay, in a transaction that holds the pipeline.
+
+    Raises:
+        ReplayError: it would collide with one that is not finished.
+    """
+    for other in replays(tx, pipeline=pipeline, unfinished=True):
+        _refuse_collision(other, kind, selection)
+    params = {
+        "kind": kind,
+        "pipeline": pipeline,
+        "generation_id": generation_id,
+        "selection": selection.to_json(),
+        "held": held,
+        "calls_per_second": calls_per_second,
+    }
+    ((replay_id,),) = tx.fetch("begin_replay", params)
+    return replays(tx, replay_id=replay_id)[0]
+
+
+def take(database: Fetcher, replay_id: int) -> Replay:
+    """Go on with a replay that was stopped, or whose process is gone.
+
+    Raises:
+        ReplayError: there is none, it is done, or another process is at it.
+    """
+    found = replays(database, replay_id=replay_id)
+    if not found:
+        raise ReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
+    if found[0].state == "done":
+        raise ReplayError(f"Replay {replay_id} is done.")
+    if not database.fetch("take_replay", {"replay_id": replay_id}):
+        raise ReplayError(f"Another process is at replay {replay_id}; wait for it, or stop it there.")
+    return replays(database, replay_id=replay_id)[0]
+
+
+def report(
+    fetcher: Fetcher, replay: Replay, state: ReplayState, counts: Mapping[str, Any], position: UUID | None
+) -> None:
+    """Write down how far it is."""
+    params = {"replay_id": replay.replay_id, "state": state, "position": position}
+    fetcher.fetch("report_replay", params | {"counts": json.dumps(dict(counts))})
+
+
+def _refuse_collision(other: Replay, kind: ReplayKind, selection: Selection) -> None:
+    if other.kind != kind:
+        return
+    if kind == "new":
+        how = "is running" if other.is_alive else "was not finished"
+        raise ReplayError(
+            f"Replay {other.replay_id} already derives a new generation of {other.pipeline}"
+            f" ({other.generation_id}), and {how}. Go on with it: strandline replay --resume"
+            f" {other.replay_id}. Or give it up: strandline generations prune {other.generation_id}."
+        )
+    if other.is_alive and other.selection.overlaps(selection):
+        raise ReplayError(
+            f"Replay {other.replay_id} is running on {other.pipeline}, over some of the same events; wait"
+            " until it is done, or stop it."
+        )
+
+
+def _ends_before(one: Selection, other: Selection) -> bool:
+    return one.until is not None and other.since is not None and one.until <= other.since

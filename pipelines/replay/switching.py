@@ -1,0 +1,152 @@
+"""Which generation serves whom: switched owner by owner, promoted, gone back to, pruned."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from strandline.pipelines.fact_events import apply_fact_events
+from strandline.pipelines.registry import Generation, find
+from strandline.pipelines.replay.records import replays, report
+from strandline.schemas.database import Database, Transaction
+from strandline.schemas.errors import ReplayError
+from strandline.schemas.lanes import FACTS, PIPELINE_STAGES
+
+logger = logging.getLogger("strandline.generations")
+
+OWNERS_PER_PAGE = 100
+
+
+def last_stage(pipeline: str) -> str:
+    """The stage after which an event is covered."""
+    return stages_of(pipeline)[-1]
+
+
+def stages_of(pipeline: str) -> tuple[str, ...]:
+    """The stages of a pipeline; a custom one has one of its own name."""
+    return PIPELINE_STAGES.get(pipeline, (pipeline,))
+
+
+def switch_owner(database: Database, generation: Generation, shard_key: UUID) -> bool:
+    """Let a generation serve one owner, if it covers all that the one before does; False if it does not.
+
+    What people did to facts is applied once more first, under the locks that keep others from doing more.
+    """
+    keys = {"shard_key": shard_key, "generation_id": generation.generation_id}
+    with database.transaction() as tx:
+        if generation.pipeline == FACTS:
+            tx.run(apply_fact_events(shard_key, generation.generation_id))
+        if not tx.fetch("switch_owner", keys | {"last_stage": last_stage(generation.pipeline)}):
+            return False
+        tx.fetch("ring_owner", keys)
+    return True
+
+
+def serve_everybody(database: Database, generation: Generation) -> None:
+    """Let a generation serve all owners, in one transaction; the one before goes on being fed.
+
+    Raises:
+        ReplayError: it is not fed, or serves already.
+    """
+    with database.transaction() as tx:
+        tx.fetch("hold_pipeline", {"pipeline": generation.pipeline})
+        _serve(tx, generation)
+    logger.info("generation serves", extra={"action": "generation_serves", **_where(generation)})
+
+
+def roll_back(database: Database, pipeline: str) -> Generation:
+    """Go back to the generation that served before, for everybody at once; gives that one.
+
+    While owners are still being switched, those who were switched go back.
+
+    Raises:
+        ReplayError: there is none to go back to.
+    """
+    with database.transaction() as tx:
+        rows = tx.fetch("hold_pipeline", {"pipeline": pipeline})
+        serving = [row[0] for row in rows if row[1] == "serving"]
+        switched = tx.fetch("forget_owners_generations", {"pipeline": pipeline})
+        if serving and any(row[0] not in serving for row in switched):
+            found = find(tx, serving[0])
+        else:
+            before = [row for row in rows if row[1] == "feeding" and row[2] is not None]
+            if not before:
+                raise ReplayError(
+                    f"No generation of {pipeline} that served before is kept, so there is none to go back to."
+                )
+            found = find(tx, max(before, key=lambda row: row[2])[0])
+            if found is not None:
+                _serve(tx, found)
+    if found is None:
+        raise ReplayError(f"The generation of {pipeline} that served before is gone.")
+    logger.info("rolled back", extra={"action": "generation_rolled_back", **_where(found)})
+    return found
+
+
+def prune(
+    database: Database, generation_id: int, *, on_owners: Callable[[int], None] = lambda _owners: None
+) -> int:
+    """Take a generation that does not serve away, owner by owner; gives how many events it had applied.
+
+    Its row stays, as retired.  Stopped half-way, it is gone on with by pruning again.
+
+    Raises:
+        ReplayError: there is none, it serves somebody, or its replay is running.
+    """
+    generation = find(database, generation_id)
+    if generation is None:
+        raise ReplayError(f"There is no generation {generation_id}.")
+    with database.transaction() as tx:
+        tx.fetch("hold_pipeline", {"pipeline": generation.pipeline})
+        for replay in replays(tx, pipeline=generation.pipeline, unfinished=True):
+            if replay.generation_id == generation_id and replay.kind == "new":
+                if replay.is_alive:
+                    raise ReplayError(
+                        f"Replay {replay.replay_id} is deriving generation {generation_id}; stop it first."
+                    )
+                report(tx, replay, "done", {"phase": "given up"}, None)
+        if not tx.fetch("retire_generation", {"generation_id": generation_id}):
+            raise ReplayError(
+                f"Generation {generation_id} of {generation.pipeline} serves; promote another one first, or"
+                f" go back: strandline generations rollback --pipeline {generation.pipeline}."
+            )
+    _await_older(database)
+    applied = owners = 0
+    after = UUID(int=0)
+    while page := database.fetch("owners_with_rows", {"after": after, "limit": OWNERS_PER_PAGE}):
+        for (shard_key,) in page:
+            rows = database.fetch("prune_owner", {"shard_key": shard_key, "generation_id": generation_id})
+            applied, owners = applied + rows[0][0], owners + 1
+            on_owners(owners)
+        after = page[-1][0]
+    logger.info("generation pruned", extra={"action": "generation_pruned", **_where(generation)})
+    return applied
+
+
+def _serve(tx: Transaction, generation: Generation) -> None:
+    keys = {"pipeline": generation.pipeline, "generation_id": generation.generation_id}
+    tx.fetch("end_serving", keys)
+    if not tx.fetch("begin_serving", keys):
+        raise ReplayError(
+            f"Generation {generation.generation_id} of {generation.pipeline} cannot serve: it is not fed."
+        )
+    tx.fetch("forget_owners_generations", keys)
+    tx.fetch("ring_generation", keys | {"stages": list(stages_of(generation.pipeline))})
+
+
+def _await_older(database: Database, seconds: float = 30.0) -> None:
+    """Flushes and reads that began before may still use the generation; most end within milliseconds."""
+    ((target,),) = database.fetch("transactions_begun", {})
+    deadline = time.monotonic() + seconds
+    while database.fetch("transactions_under_way", {})[0][0] < target:
+        if time.monotonic() > deadline:
+            raise ReplayError(
+                "A transaction from before has not ended; the generation is retired. Prune again later."
+            )
+        time.sleep(0.1)
+
+
+def _where(generation: Generation) -> dict[str, object]:
+    return {"generation": generation.generation_id, "pipeline": generation.pipeline}

@@ -1,0 +1,139 @@
+"""The vector block: pieces of flushed conversation, and facts, that fit what is being asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.pipelines.blocks import BaseMemoryBlock, CountText, Material, check_count, pieces_to_cut
+from strandline.pipelines.hits import (
+    MESSAGES_ALONE,
+    Hit,
+    HitKind,
+    Reranker,
+    SearchScope,
+    check_scope,
+    checked_kinds,
+)
+from strandline.pipelines.rendering import fact_line, message_line
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.lanes import VECTORS
+
+# Escaped text holds no "<", so this mark is found between hits and never inside one.
+_BETWEEN_HITS = re.compile(r"\n\n(?=<(?:message |fact>))")
+
+
+@dataclass(frozen=True, init=False)
+class VectorMemoryBlock(BaseMemoryBlock):
+    """Pieces of flushed conversation that fit what is being asked, best first; facts as well, if wanted.
+
+    Attributes:
+        similarity_top_k: how many hits.
+        retrieval_context_window: how many of the latest messages form the query: of the window, or of the
+            ``messages`` that a read is given.  What it is given as ``input`` is searched for alone.
+        similarity_cutoff: the least cosine similarity, 0 to 1; not applied where only text is compared.
+        scope: search this ``session``, all sessions of its ``owner``, or what is ``shared`` with the scope
+            that ``Memory(shared_scope=…)`` names.
+        kinds: ``"message"``, ``"fact"`` or both; messages alone by default, since facts have a block of their
+            own.  A fact that a facts block of the same read was given is not found once more.
+        exclude_current: leave this session out, and facts that come from it alone.
+        postprocessors: functions, called one after the other with the query and the hits that the one before
+            left, at first up to 20; what the last returns is shown, in its order, up to
+            ``similarity_top_k``.  A ``Hit`` has ``messages``, or a ``fact``.  They run where ``get`` is
+            called, for a second at most together; if one fails, the hits stay as they were, and ``.omitted``
+            says so.  They may be called in several threads.
+        rerank: one more of these, the last.
+    """
+
+    similarity_top_k: int
+    retrieval_context_window: int
+    similarity_cutoff: float
+    scope: SearchScope
+    kinds: tuple[HitKind, ...]
+    exclude_current: bool
+    postprocessors: tuple[Reranker, ...]
+    rerank: Reranker | None
+
+    _keywords = (
+        "name",
+        "similarity_top_k",
+        "retrieval_context_window",
+        "similarity_cutoff",
+        "scope",
+        "kinds",
+        "exclude_current",
+        "postprocessors",
+        "rerank",
+        "priority",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str = "vector_memory",
+        similarity_top_k: int = 2,
+        retrieval_context_window: int = 5,
+        similarity_cutoff: float = 0.0,
+        scope: SearchScope = "session",
+        kinds: Sequence[HitKind] = MESSAGES_ALONE,
+        exclude_current: bool = False,
+        postprocessors: Sequence[Reranker] = (),
+        rerank: Reranker | None = None,
+        priority: int = 3,
+        **unknown: Any,
+    ) -> None:
+        super().__init__(name=name, priority=priority, pipeline=VECTORS, **unknown)
+        check_count("similarity_top_k", similarity_top_k, least=1)
+        check_count("retrieval_context_window", retrieval_context_window, least=1)
+        self._set(
+            similarity_top_k=similarity_top_k,
+            retrieval_context_window=retrieval_context_window,
+            similarity_cutoff=_checked_cutoff(similarity_cutoff),
+            scope=scope,
+            kinds=checked_kinds(kinds),
+            exclude_current=exclude_current,
+            postprocessors=_checked_functions(postprocessors),
+            rerank=rerank,
+        )
+        check_scope(scope, self.kinds, exclude_current)
+        if rerank is not None and not callable(rerank):
+            raise ConfigurationError("rerank must be a callable that takes the query and a list of hits.")
+
+    @property
+    def steps(self) -> tuple[tuple[str, Reranker], ...]:
+        """What the hits go through in order, each with the keyword that it was given by."""
+        last = () if self.rerank is None else (("rerank", self.rerank),)
+        return (*(("postprocessors", step) for step in self.postprocessors), *last)
+
+    def render(self, material: Material) -> str | None:
+        """A line per message that has text, or the fact; a blank line parts one hit from the next."""
+        pieces = (_lines(hit) for hit in material.hits.get(self.name, ()))
+        return "\n\n".join(piece for piece in pieces if piece) or None
+
+    def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
+        """Without the hits that scored lowest."""
+        hits = _BETWEEN_HITS.split(content)
+        worst_first = hits[::-1]
+        return "\n\n".join(hits[: len(hits) - pieces_to_cut(worst_first, tokens_to_cut, count)]) or None
+
+
+def _lines(hit: Hit) -> str:
+    if hit.fact is not None:
+        return fact_line(hit.fact.text)
+    return "\n".join(message_line(message) for message in hit.messages if message.text)
+
+
+def _checked_cutoff(cutoff: object) -> float:
+    if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float)) or not 0 <= cutoff <= 1:
+        raise ConfigurationError(f"similarity_cutoff is {cutoff!r}; it must be from 0 to 1.")
+    return float(cutoff)
+
+
+def _checked_functions(functions: object) -> tuple[Reranker, ...]:
+    if not isinstance(functions, (list, tuple)) or not all(callable(one) for one in functions):
+        raise ConfigurationError(
+            "postprocessors must be a list of callables that take the query and a list of hits."
+        )
+    return tuple(functions)

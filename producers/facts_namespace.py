@@ -1,0 +1,128 @@
+"""The facts of a whole namespace: how many there are, and clearing them, owner by owner."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from strandline.producers.carrying import Carrier
+from strandline.producers.facts_editing import clear_facts
+from strandline.producers.resources import Resources
+from strandline.schemas.identity import check_name
+from strandline.schemas.operations import Fetch, Operation, Row
+
+# How many owners one statement looks at.
+OWNERS_PER_PAGE = 200
+
+_BEFORE_ALL = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """What is cleared, or would be: ``owners``, and the ``facts`` of theirs that are live."""
+
+    owners: int = 0
+    facts: int = 0
+
+    def __add__(self, other: Clearing) -> Clearing:
+        return Clearing(self.owners + other.owners, self.facts + other.facts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Some owners in the order of their keys: ``last`` is the last one looked at, None behind all of them."""
+
+    last: UUID | None
+    to_clear: tuple[tuple[UUID, int], ...]
+
+
+class NamespaceFacts:
+    """The facts of all owners of a namespace; get it from ``Facts.of_namespace``.
+
+    Clearing is one event per owner, as ``Facts.clear`` makes it, each in a transaction of its own; so it may
+    be stopped at any time, and goes on where it was when it is called again: an owner who has said nothing
+    since the last clearing is passed over.  Owners who begin meanwhile may be left out.
+
+    All methods raise DatabaseUnavailableError when Postgres cannot be reached; those that clear,
+    UnknownPipelineError before any worker has ever run.
+    """
+
+    def __init__(self, resources: Resources, namespace: str) -> None:
+        self._resources = resources
+        self._carrier = Carrier(resources)
+        self._namespace = check_name("namespace", namespace)
+
+    def close(self) -> None:
+        """End what this process shares: pools, threads, the embedded servers; all memories of it are done."""
+        self._resources.close()
+
+    async def aclose(self) -> None:
+        """Async twin of ``close``; to be called on the event loop that used it."""
+        await self._resources.aclose()
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    def to_clear(self) -> Clearing:
+        """What ``clear`` would do now; changes nothing."""
+        total = Clearing()
+        after: UUID | None = _BEFORE_ALL
+        while after is not None:
+            page = self._carrier.run(_page(self._namespace, after))
+            total, after = total + _sum(page), page.last
+        return total
+
+    async def ato_clear(self) -> Clearing:
+        """Async twin of ``to_clear``."""
+        total = Clearing()
+        after: UUID | None = _BEFORE_ALL
+        while after is not None:
+            page = await self._carrier.arun(_page(self._namespace, after))
+            total, after = total + _sum(page), page.last
+        return total
+
+    def clear(self, *, actor: str | None = None) -> Clearing:
+        """Take all facts of all owners away, for good; what was said before does not come back as a fact.
+
+        ``actor`` is a name for who did it, kept with the events.
+        """
+        return sum(self.clear_each(actor=actor), Clearing())
+
+    async def aclear(self, *, actor: str | None = None) -> Clearing:
+        """Async twin of ``clear``."""
+        total = Clearing()
+        async for cleared in self.aclear_each(actor=actor):
+            total += cleared
+        return total
+
+    def clear_each(self, *, actor: str | None = None) -> Iterator[Clearing]:
+        """``clear`` one owner after the other; gives what was cleared of each, once it is committed."""
+        after: UUID | None = _BEFORE_ALL
+        while after is not None:
+            page = self._carrier.run(_page(self._namespace, after))
+            for owner, _live in page.to_clear:
+                yield Clearing(1, self._carrier.run(clear_facts(owner, actor), atomic=True))
+            after = page.last
+
+    async def aclear_each(self, *, actor: str | None = None) -> AsyncIterator[Clearing]:
+        """Async twin of ``clear_each``."""
+        after: UUID | None = _BEFORE_ALL
+        while after is not None:
+            page = await self._carrier.arun(_page(self._namespace, after))
+            for owner, _live in page.to_clear:
+                yield Clearing(1, await self._carrier.arun(clear_facts(owner, actor), atomic=True))
+            after = page.last
+
+
+def _page(namespace: str, after: UUID) -> Operation[_Page]:
+    rows: list[Row] = yield Fetch(
+        "owners_with_facts", {"namespace": namespace, "after": after, "limit": OWNERS_PER_PAGE}
+    )
+    to_clear = tuple((owner, live) for owner, live, is_new in rows if is_new)
+    return _Page(rows[-1][0] if len(rows) == OWNERS_PER_PAGE else None, to_clear)
+
+
+def _sum(page: _Page) -> Clearing:
+    return Clearing(len(page.to_clear), sum(live for _owner, live in page.to_clear))

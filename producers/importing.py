@@ -1,0 +1,95 @@
+"""Importing: existing history into a session in bulk, by COPY, and flushed under the cause ``import``.
+
+One transaction per call: the messages are copied into a table of the connection's own, and put from there by
+the function that every put goes through; so ids, marks and bad input are treated as everywhere.  What stands
+there already adds nothing, so an import that was interrupted is simply run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from strandline.producers.appending import Append, check_status, claim_session, session_record
+from strandline.schemas.database import Database
+from strandline.schemas.flushing import Flushed, flush_at_put
+from strandline.schemas.operations import Row
+from strandline.schemas.tokens import count_message
+
+# In one call, which is one transaction.
+MOST_IN_AN_IMPORT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What one call did: messages that were there already, those added, and the flush, if there was one."""
+
+    known: int
+    added: int
+    flushed: Flushed | None = None
+
+
+def import_messages(database: Database, request: Append) -> Imported:
+    """Put the messages of ``request``, however many, in one transaction; then flush.
+
+    Raises:
+        ConflictError: an id was used before with other content; nothing of this call was stored.
+        OwnerError: the session belongs to somebody else.
+        UnknownPipelineError: a memory block needs a pipeline that nobody has registered.
+        DatabaseUnavailableError: Postgres cannot be reached; safe to repeat.
+    """
+    known = _known(database, request)
+    total = len(request.messages)
+    if known == total:
+        return Imported(known, 0)
+    messages = list(_rows(request))
+    rows = _put(database, request, messages, claimed=False)
+    if rows[0][0] == "unclaimed":
+        database.run(claim_session(request.identity))
+        rows = _put(database, request, messages, claimed=True)
+    _, window = check_status(request.identity, rows[0])
+    flushed = None
+    if window is not None:
+        keys = (request.identity.shard_key, request.identity.session_key)
+        flushed = database.run(flush_at_put(*keys, window, cause="import"))
+    return Imported(known, total - known, flushed)
+
+
+def _known(database: Database, request: Append) -> int:
+    wanted = {
+        "shard_key": request.identity.shard_key,
+        "session_key": request.identity.session_key,
+        "ids": [message.id for message in request.messages],
+    }
+    ((known,),) = database.fetch("known_messages", wanted, repeatable=True)
+    return int(known)
+
+
+def _put(database: Database, request: Append, messages: Sequence[Row], *, claimed: bool) -> Sequence[Row]:
+    params = {
+        "shard_key": request.identity.shard_key,
+        "session_key": request.identity.session_key,
+        "claimed": claimed,
+        "session": session_record(request.identity, request.policy),
+    }
+    with database.transaction() as transaction:
+        transaction.fetch("make_import_table", {})
+        transaction.copy("copy_import", messages)
+        return transaction.fetch("put_imported", params)
+
+
+def _rows(request: Append) -> Iterator[Row]:
+    for place, message in enumerate(request.messages):
+        tokens = count_message(message.source, request.count_text, request.part_tokens)
+        yield (
+            place,
+            message.id,
+            message.role,
+            tokens,
+            message.digest,
+            message.envelope,
+            message.metadata,
+            message.created_at,
+            message.calls,
+            message.answers,
+        )

@@ -1,0 +1,64 @@
+"""Postprocessing: an application's own functions between a search's hits and what a block shows of them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from strandline.pipelines.hits import Hit, Reranker
+from strandline.pipelines.vector_block import VectorMemoryBlock
+from strandline.producers.context import Omission
+from strandline.producers.time_limit import TimeLimitError, call_within
+
+logger = logging.getLogger("strandline.producers")
+
+# What the functions are given to choose from, and how long they may take together.
+CANDIDATES = 20
+SECONDS = 1.0
+
+
+def postprocessed(
+    block: VectorMemoryBlock, query: str, hits: tuple[Hit, ...]
+) -> tuple[tuple[Hit, ...], list[Omission]]:
+    """The hits after each function of the block in order; one that fails or is late leaves them as they are.
+
+    It is the application's code, and one that fails must not fail the read.
+    """
+    deadline = time.monotonic() + SECONDS
+    said = []
+    for keyword, step in block.steps:
+        if not hits:
+            break
+        chosen, problem = _attempt(step, query, hits, deadline - time.monotonic())
+        if chosen is not None:
+            hits = chosen
+            continue
+        logger.warning(
+            "postprocessor failed", extra={"action": "rerank_failed", "block": block.name, "reason": problem}
+        )
+        reason = f"Its {keyword}= {problem}; the hits stay as they were before."
+        said.append(Omission("rerank_failed", block.name, reason))
+    return hits, said
+
+
+def _attempt(
+    step: Reranker, query: str, hits: tuple[Hit, ...], seconds: float
+) -> tuple[tuple[Hit, ...] | None, str]:
+    """What the function leaves, or None and why it is not used."""
+    try:
+        chosen = tuple(call_within(max(0.0, seconds), partial(step, query, hits)))
+    except TimeLimitError:
+        return None, f"took longer than {SECONDS} s"
+    except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
+        return None, f"raised {type(error).__name__}"
+    places = [_place(hit, hits) for hit in chosen]
+    if None in places:
+        return None, "returned something that is none of the hits"
+    return tuple(hits[place] for place in dict.fromkeys(places) if place is not None), ""
+
+
+def _place(wanted: object, hits: Sequence[Hit]) -> int | None:
+    """Which of the hits it is, if it is one of them."""
+    return next((place for place, hit in enumerate(hits) if hit is wanted), None)

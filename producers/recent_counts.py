@@ -1,0 +1,39 @@
+"""Counts of texts that were counted lately: what memory shows is mostly what it showed a moment ago."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import blake2b
+
+CountText = Callable[[str], int]
+
+KEPT = 1_000
+
+
+class RecentCounts:
+    """Remembers the last ``kept`` counts by tokenizer and a digest of the text, never the text itself."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._counts: OrderedDict[tuple[CountText, bytes], int] = OrderedDict()
+
+    def count(self, count_text: CountText, text: str) -> int:
+        """What ``count_text`` says of ``text``, now or the last time."""
+        key = (count_text, blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
+        with self._lock:
+            known = self._counts.get(key)
+            if known is not None:
+                self._counts.move_to_end(key)
+                return known
+        counted = count_text(text)
+        with self._lock:
+            self._counts[key] = counted
+            if len(self._counts) > self._kept:
+                self._counts.popitem(last=False)
+        return counted
+
+
+recent_counts = RecentCounts()

@@ -1,0 +1,162 @@
+"""The statement that ranks: what it is told of query, scope and bounds, and its rows as hits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.hits import Hit, HitFact, HitKind, SearchScope
+from strandline.producers.window_cache import read_message
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.identity import SessionIdentity
+from strandline.schemas.lanes import FACTS, VECTORS
+from strandline.schemas.messages import Message
+from strandline.schemas.operations import Fetch, Operation, Row
+
+# Up to here nothing is left out as visible: no seq comes that far.
+NOTHING_VISIBLE = 2**62
+# From here on everything is.
+ALL_VISIBLE = 0
+
+# score, similarity, session, first and last seq; then a message; then a fact.
+_PLACE_COLUMNS = 5
+_FACT_COLUMNS = slice(12, 14)
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The generation that serves searches, with what it was made by (``embedder``, ``dimensions``)."""
+
+    generation_id: int
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query as the search takes it; ``problem`` says why there is no vector, if there is none."""
+
+    text: str
+    lexemes: list[str]
+    vector: str | None
+    problem: str | None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to compare."""
+        return self.vector is None and not self.lexemes
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a search looks, and for what.
+
+    Attributes:
+        shared_key: under which the rows of the shared scope lie, where there is one.
+        visible_from: this session's messages from here on are not looked for.
+        facts_generation_id: of the facts that are looked at; None: of none.
+        facts_shown: ids of facts that are not looked for.
+        beside: how many messages beside a hit come along, before and after.
+    """
+
+    identity: SessionIdentity
+    scope: SearchScope
+    kinds: tuple[HitKind, ...]
+    shared_key: UUID | None
+    visible_from: int = NOTHING_VISIBLE
+    facts_generation_id: int | None = None
+    facts_shown: Sequence[str] = ()
+    beside: int = 0
+
+    @property
+    def shard_key(self) -> UUID:
+        """Under which key the rows lie.
+
+        Raises:
+            ConfigurationError: the scope is shared, and the memory names none.
+        """
+        if self.scope != "shared":
+            return self.identity.shard_key
+        if self.shared_key is None:
+            raise ConfigurationError(
+                "scope='shared' searches what is shared with a scope, and this Memory names none;"
+                " give it shared_scope=."
+            )
+        return self.shared_key
+
+
+def ranked(
+    query: Query, vectors: Vectors, target: Target, *, limit: int, similarity_cutoff: float
+) -> Operation[list[Hit]]:
+    """The best hits, best first.
+
+    Raises:
+        ConfigurationError: the scope is shared, and the memory names none.
+        StrandlineError: the statement failed.
+    """
+    name = "search_shared_chunks" if target.scope == "shared" else "search_chunks"
+    rows: list[Row] = yield Fetch(
+        name,
+        {
+            "shard_key": target.shard_key,
+            "generation_id": vectors.generation_id,
+            "embedding": query.vector,
+            "lexemes": query.lexemes,
+            "session_key": target.identity.session_key,
+            "scope_key": target.identity.session_key if target.scope == "session" else None,
+            # Without a vector nothing has a similarity, and a cut-off would leave nothing at all.
+            "similarity_cutoff": 0.0 if query.vector is None else similarity_cutoff,
+            "top_k": limit,
+            "visible_from": target.visible_from,
+            "messages": "message" in target.kinds,
+            "facts_generation_id": target.facts_generation_id,
+            "facts_shown": list(target.facts_shown),
+            "beside": target.beside,
+        },
+    )
+    return read_hits(rows)
+
+
+def serving_vectors(shard_key: UUID) -> Operation[Vectors | None]:
+    """The derivation that searches of these rows look at; None before a worker has registered one."""
+    rows: list[Row] = yield Fetch("serving_generation", {"shard_key": shard_key, "pipeline": VECTORS})
+    return Vectors(rows[0][0], json.loads(rows[0][1])) if rows else None
+
+
+def facts_generation(kinds: Sequence[HitKind], shard_key: UUID) -> Operation[int | None]:
+    """The derivation of facts that serves this owner, if facts are wanted and there is one."""
+    if "fact" not in kinds:
+        return None
+    rows: list[Row] = yield Fetch("serving_generation", {"shard_key": shard_key, "pipeline": FACTS})
+    return rows[0][0] if rows else None
+
+
+def read_hits(rows: Sequence[Row]) -> list[Hit]:
+    """The rows of the statement, best first, as pieces of conversation and facts."""
+    return [_hit(list(group)) for _, group in groupby(rows, key=_place)]
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return (*row[:_PLACE_COLUMNS], row[_FACT_COLUMNS])
+
+
+def _hit(rows: Sequence[Row]) -> Hit:
+    score, similarity, session_key, from_seq, through_seq = rows[0][:_PLACE_COLUMNS]
+    fact_id, text = rows[0][_FACT_COLUMNS]
+    if fact_id is not None:
+        return Hit(score, None, (), similarity, HitFact(fact_id, text))
+    messages = [read_message(row[_PLACE_COLUMNS : _FACT_COLUMNS.start]) for row in rows]
+    return Hit(score, session_key, _exchange(messages, from_seq, through_seq), similarity)
+
+
+def _exchange(messages: Sequence[Message], from_seq: int, through_seq: int) -> tuple[Message, ...]:
+    """The messages found, with the answer behind a question, or what was answered before an answer."""
+    found = [message for message in messages if from_seq <= (message.seq or 0) <= through_seq]
+    if not found:
+        return ()
+    before = [m for m in messages if (m.seq or 0) < from_seq and m.role != "system"]
+    after = [m for m in messages if (m.seq or 0) > through_seq]
+    return (*found, *after) if found[0].role == "user" else (*before, *found)

@@ -1,0 +1,145 @@
+"""Searching as a part of a session's memory, sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+from uuid import UUID
+
+from strandline.pipelines.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
+from strandline.producers.carrying import Carrier
+from strandline.producers.facts_search import FoundFact
+from strandline.producers.resources import Resources
+from strandline.producers.search import Search, SearchHit, search
+from strandline.schemas.identity import SessionIdentity
+from strandline.schemas.operations import Operation
+
+Found = SearchHit | FoundFact
+
+
+class Searching:
+    """What ``SessionMemory`` offers to search with."""
+
+    def __init__(self, resources: Resources, identity: SessionIdentity, shared_key: UUID | None) -> None:
+        self._resources = resources
+        self._carrier = Carrier(resources)
+        self._identity = identity
+        self._shared_key = shared_key
+
+    @overload
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+    ) -> list[SearchHit]: ...
+
+    @overload
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+        kinds: Sequence[HitKind],
+    ) -> list[SearchHit | FoundFact]: ...
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+        kinds: Sequence[HitKind] = MESSAGES_ALONE,
+    ) -> Sequence[Found]:
+        """What was said and fits ``query``, best first.
+
+        Args:
+            query: words or a question; of a long text the end counts.
+            limit: how many hits at most, 0 to 1,000.
+            scope: this ``session``, all sessions of its ``owner``, or what is ``shared`` with the scope that
+                the memory names (``shared_scope=``).
+            exclude_current: leave this session out, and facts that come from it alone.
+            include_window: find what was not flushed yet as well, or has no vectors yet, by its words: the
+                newest 1,000 such messages, of an owner those of the 20 sessions last put to.  A message that
+                says just ``query`` is left out then.  Shared scopes have what was flushed alone.
+            kinds: ``"message"``, ``"fact"`` or both.  Messages alone by default: ``memory.facts`` has a
+                search of its own.  A fact's hit has ``.fact``, with the messages that it comes from, and no
+                ``.message``; each has ``.kind``, ``.text``, ``.score`` and ``.similarity``.
+
+        Raises:
+            ConfigurationError: an argument is none of these; facts are asked for in the shared scope, which
+                has none; or the memory names no shared scope.
+            OwnerError, DatabaseUnavailableError: as ``get``.
+        """
+        return self._carrier.run(
+            self._searching(query, limit, scope, exclude_current, include_window, kinds), None
+        )
+
+    @overload
+    async def asearch(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+    ) -> list[SearchHit]: ...
+
+    @overload
+    async def asearch(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+        kinds: Sequence[HitKind],
+    ) -> list[SearchHit | FoundFact]: ...
+
+    async def asearch(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+        kinds: Sequence[HitKind] = MESSAGES_ALONE,
+    ) -> Sequence[Found]:
+        """Async twin of ``search``."""
+        return await self._carrier.arun(
+            self._searching(query, limit, scope, exclude_current, include_window, kinds), None
+        )
+
+    def _searching(
+        self,
+        query: str,
+        limit: int,
+        scope: SearchScope,
+        exclude_current: bool,
+        include_window: bool,
+        kinds: Sequence[HitKind],
+    ) -> Operation[list[Found]]:
+        return search(
+            Search(
+                identity=self._identity,
+                query=query,
+                limit=limit,
+                scope=scope,
+                embed_query=self._resources.embed_query,
+                kinds=checked_kinds(kinds),
+                exclude_current=exclude_current,
+                shared_key=self._shared_key,
+                include_window=include_window,
+            )
+        )

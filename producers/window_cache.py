@@ -1,0 +1,133 @@
+"""Windows that this process has read before, so that the next read of one fetches only what is new.
+
+Messages never change, so what can become wrong of a window is only where it begins and ends.  A read sends
+what it knows; the statement looks, in its own snapshot, whether the last message known still stands there
+under its number and id, and if so gives only those after it.  Since messages are taken out newest first
+(``pop``) and no number is used twice, all others known then stand there as well.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from strandline.schemas.messages import Message, read_stored
+from strandline.schemas.operations import Row
+
+SessionKey = tuple[UUID, UUID]
+
+# Of a message in memory, beside its characters.
+_MESSAGE_BYTES = 600
+_SCALARS = (str, int, float, bool, type(None))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWindow:
+    """The messages of a window in order, as far as they were known at some read.
+
+    Attributes:
+        seqs: their numbers.
+        entries: each as a value that can be given to anybody, or as the row to make it from.
+        tokens: of all of them.
+        last_id: the id of the last one.
+    """
+
+    seqs: tuple[int, ...] = ()
+    entries: tuple[Message | Row, ...] = ()
+    tokens: int = 0
+    last_id: str = ""
+    size: int = 0
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What the statement ``read`` is told of it."""
+        first, last = (self.seqs[0], self.seqs[-1]) if self.seqs else (None, None)
+        return {"known_from": first, "known_through": last, "known_id": self.last_id}
+
+    def messages(self) -> list[Message]:
+        return [one if isinstance(one, Message) else read_message(one) for one in self.entries]
+
+    def moved(self, window_from: int, rows: Sequence[Row]) -> KnownWindow:
+        """The window as it is now: from ``window_from`` on, with the rows that came behind."""
+        if not rows and self.seqs and self.seqs[0] >= window_from:
+            return self
+        begin = bisect_left(self.seqs, window_from)
+        entries = (*self.entries[begin:], *map(_entry, rows))
+        return KnownWindow(
+            seqs=(*self.seqs[begin:], *(row[0] for row in rows)),
+            entries=entries,
+            tokens=sum(one.tokens or 0 if isinstance(one, Message) else one[3] for one in entries),
+            last_id=rows[-1][1] if rows else self.last_id if begin < len(self.seqs) else "",
+            size=sum(map(_size, entries)),
+        )
+
+
+NOTHING_KNOWN = KnownWindow()
+
+
+class WindowCache:
+    """The windows read last; safe to share between threads.
+
+    Args:
+        max_bytes: about how much memory they may take; 0 keeps none.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._windows: OrderedDict[SessionKey, KnownWindow] = OrderedDict()
+
+    def known(self, session: SessionKey) -> KnownWindow:
+        """What is known of a session's window; nothing, mostly."""
+        with self._lock:
+            window = self._windows.get(session)
+            if window is None:
+                return NOTHING_KNOWN
+            self._windows.move_to_end(session)
+            return window
+
+    def keep(self, session: SessionKey, window: KnownWindow) -> None:
+        """Keep it for the next read, in the place of the windows that were not read for longest."""
+        with self._lock:
+            before = self._windows.pop(session, NOTHING_KNOWN)
+            self._bytes -= before.size
+            if not window.seqs or window.size > self._max_bytes:
+                return
+            self._windows[session] = window
+            self._bytes += window.size
+            while self._bytes > self._max_bytes:
+                _, dropped = self._windows.popitem(last=False)
+                self._bytes -= dropped.size
+
+
+def read_message(row: Sequence[Any]) -> Message:
+    """A message from its columns: seq, id, role, tokens, created_at, envelope, metadata."""
+    seq, id_, role, tokens, created_at, envelope, metadata = row
+    return read_stored(
+        seq=seq, id=id_, role=role, tokens=tokens, created_at=created_at, envelope=envelope, metadata=metadata
+    )
+
+
+def _entry(row: Row) -> Message | Row:
+    """The message itself if nothing in it can be changed by whom it is given to."""
+    message = read_message(row)
+    return message if _is_unchangeable(message) else row
+
+
+def _is_unchangeable(message: Message) -> bool:
+    if not (message.content is None or isinstance(message.content, str)) or message.tool_calls:
+        return False
+    given = (*message.metadata.values(), *message.extra.values())
+    return all(isinstance(value, _SCALARS) for value in given)
+
+
+def _size(entry: Message | Row) -> int:
+    if isinstance(entry, Message):
+        return _MESSAGE_BYTES + len(entry.text)
+    return _MESSAGE_BYTES + len(entry[5]) + len(entry[6] or "")

@@ -1,0 +1,141 @@
+"""Searching what no statement finds yet: messages that are not delivered, or not covered by vectors.
+
+They are ranked by their words, here, with the weighting that ``search_v1`` has for words; no model is asked.
+So a message is found from the moment it is put.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.chunks import chunks
+from strandline.pipelines.hits import Hit
+from strandline.pipelines.lexemes import lexemes
+from strandline.producers.search_statement import ALL_VISIBLE, Query, Target
+from strandline.producers.window_cache import read_message
+from strandline.schemas.messages import Message
+from strandline.schemas.operations import Fetch, Operation, Row, Run
+
+# At most so many are looked at, the newest; there are more only while workers are far behind.
+MAX_MESSAGES = 1_000
+# Of an owner, the sessions that were put to last.
+MAX_SESSIONS = 20
+
+# The constants of ``search_v1``: BM25's, a usual message's length, and what a word counts for its neighbours.
+_K1 = 1.2
+_B = 0.75
+_USUAL_LENGTH = 40
+_NEARBY = {-3: 0.1, -2: 0.3, -1: 0.4, 0: 1.0, 1: 0.4, 2: 0.3, 3: 0.1}
+# What words count for beside a vector.
+_WORDS_BESIDE_VECTOR = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A message as words see it: how often each lexeme of the query stands in it, set against its length."""
+
+    session_key: UUID | None
+    message: Message
+    times: Mapping[str, float]
+
+
+def with_unsearched(
+    hits: Sequence[Hit], query: Query, target: Target, generation_id: int | None, limit: int
+) -> Operation[list[Hit]]:
+    """``hits`` of a search together with what fits among the messages that it could not find, best first.
+
+    A message without a vector is judged by its words alone; the best words of all count as much as in any
+    search by words.  One that says just what is searched for is no answer, and is left out: mostly it is
+    the question, put a moment ago.
+
+    Args:
+        generation_id: of the vectors that were searched; None: there are none.
+    """
+    if target.scope == "shared" or "message" not in target.kinds or not query.lexemes:
+        return list(hits)
+    rows: list[Row] = yield Fetch("unsearched_messages", _parameters(target, generation_id))
+    found = {(hit.session_key, message.seq) for hit in hits for message in hit.messages}
+    waiting = [
+        (session_key, message)
+        for session_key, message in ((row[0], read_message(row[1:])) for row in rows)
+        if (session_key, message.seq) not in found and message.text.strip() != query.text
+    ]
+    if not waiting:
+        return list(hits)
+    merged: list[Hit] = yield Run(partial(_merged, hits, waiting, query))
+    return merged[:limit]
+
+
+def _parameters(target: Target, generation_id: int | None) -> dict[str, Any]:
+    session_key = target.identity.session_key
+    return {
+        "shard_key": target.shard_key,
+        "scope_key": session_key if target.scope == "session" else None,
+        "left_out": session_key if target.visible_from == ALL_VISIBLE else None,
+        "generation_id": generation_id,
+        "sessions": MAX_SESSIONS,
+        "messages": MAX_MESSAGES,
+    }
+
+
+def _merged(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: Query) -> list[Hit]:
+    """Both in one order: the words of each are set against the best words of all."""
+    known = [(hit.session_key, message) for hit in hits for message in hit.messages]
+    scores = _scores([_place(key, message, query) for key, message in (*known, *waiting)])
+    best = max(scores.values(), default=0.0)
+    if not best:
+        return list(hits)
+    best_known = max((scores[key, message.seq] for key, message in known), default=0.0)
+    share = 1.0 if query.vector is None else _WORDS_BESIDE_VECTOR
+    surplus = share * (1 / best_known - 1 / best) if best_known else 0.0
+    words = [max((scores[hit.session_key, m.seq] for m in hit.messages), default=0.0) for hit in hits]
+    lowered = [
+        replace(hit, score=max(0.0, hit.score - surplus * own)) for hit, own in zip(hits, words, strict=True)
+    ]
+    added = [
+        Hit(scores[key, message.seq] / best, key, (message,), has_vector=False)
+        for key, message in waiting
+        if scores[key, message.seq]
+    ]
+    return sorted((*lowered, *added), key=lambda hit: -hit.score)
+
+
+def _place(session_key: UUID | None, message: Message, query: Query) -> _Place:
+    wanted = frozenset(query.lexemes)
+    said = [lexeme for chunk in chunks([message]) for lexeme, _position in lexemes(chunk.text)]
+    by_length = 1 - _B + _B * max(1, len(said)) / _USUAL_LENGTH
+    counts = Counter(lexeme for lexeme in said if lexeme in wanted)
+    return _Place(session_key, message, {lexeme: count / by_length for lexeme, count in counts.items()})
+
+
+def _scores(places: Sequence[_Place]) -> dict[tuple[UUID | None, int | None], float]:
+    """BM25 of each message, with what its neighbours in the session say."""
+    holders = Counter(lexeme for place in places for lexeme in place.times)
+    rarity = {
+        lexeme: math.log(1 + (len(places) - count + 0.5) / (count + 0.5)) for lexeme, count in holders.items()
+    }
+    by_seq = {(place.session_key, place.message.seq): place for place in places}
+
+    def score(place: _Place) -> float:
+        times: dict[str, float] = {}
+        for share, near in _near(place, by_seq):
+            for lexeme, count in near.times.items():
+                times[lexeme] = times.get(lexeme, 0.0) + count * share
+        return sum(rarity[lexeme] * count / (count + _K1) for lexeme, count in times.items())
+
+    return {key: score(place) for key, place in by_seq.items()}
+
+
+def _near(
+    place: _Place, by_seq: Mapping[tuple[UUID | None, int | None], _Place]
+) -> Iterator[tuple[float, _Place]]:
+    for distance, share in _NEARBY.items():
+        near = by_seq.get((place.session_key, (place.message.seq or 0) + distance))
+        if near is not None:
+            yield share, near

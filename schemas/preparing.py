@@ -1,0 +1,236 @@
+"""Preparing: a message checked and turned into the form that a put sends to Postgres.
+
+Everything that can be refused has been refused by then, so that a put never fails half-way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from json.encoder import encode_basestring as quoted
+from os import urandom
+from typing import Any
+
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.identity import check_name
+from strandline.schemas.messages import OWN_KEYS, ROLES, Message, Role, plain
+from strandline.schemas.text import check_texts_within
+
+# What Postgres and Python both can hold, in whatever time zone it is shown.
+_EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+_LATEST = datetime(9999, 12, 30, tzinfo=UTC)
+
+# One for all: to make it takes as long as to encode a message.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class PutLimits:
+    """Bounds on what one put accepts, in bytes of UTF-8 JSON, from the settings of the same names."""
+
+    max_content_bytes: int
+    max_metadata_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedMessage:
+    """A checked message in the form a put sends: texts and digests, ready for Postgres."""
+
+    id: str
+    role: Role
+    digest: bytes
+    envelope: str
+    metadata: str | None
+    created_at: datetime | None
+    calls: str | None
+    answers: str | None
+    source: Message
+
+
+def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
+    """Check one message and encode it.
+
+    Raises:
+        InvalidMessageError: naming the field under ``where`` and what to do about it.
+    """
+    _check_role(message, where)
+    calls: list[str] = []
+    if isinstance(message.content, str) and _is_plain(message):
+        envelope = _encode_text(where, message.content, limits.max_content_bytes)
+    else:
+        _check_content(message, where)
+        _check_tool_fields(message, where)
+        _check_name_and_extra(message, where)
+        calls = [call["id"] for call in message.tool_calls or ()]
+        envelope = _encode(where, "content", _envelope(message), limits.max_content_bytes)
+    message_id = urandom(16).hex() if message.id is None else check_name(f"{where}.id", message.id)
+    metadata = _encode_metadata(message, where, limits.max_metadata_bytes) if message.metadata != {} else None
+    if message.created_at is not None:
+        _check_time(f"{where}.created_at", message.created_at)
+    return PreparedMessage(
+        id=message_id,
+        role=message.role,
+        digest=_digest(message.role, envelope, metadata),
+        envelope=envelope,
+        metadata=metadata,
+        created_at=message.created_at,
+        calls=json.dumps(calls) if calls else None,
+        answers=message.tool_call_id,
+        source=message,
+    )
+
+
+def _check_role(message: Message, where: str) -> None:
+    if message.role not in ROLES:
+        raise InvalidMessageError(
+            f"{where}.role", f"{message.role!r} is unknown; use one of {', '.join(ROLES)}"
+        )
+
+
+def _is_plain(message: Message) -> bool:
+    """Whether there is nothing about it to check but its content, as with most messages."""
+    return (
+        message.role != "tool"
+        and message.name is None
+        and message.tool_calls is None
+        and message.tool_call_id is None
+        and message.extra == {}
+    )
+
+
+def _check_content(message: Message, where: str) -> None:
+    content: object = message.content
+    path = f"{where}.content"
+    if content is None:
+        if message.role == "assistant" and (message.tool_calls or message.extra):
+            return
+        raise InvalidMessageError(path, "is missing; give text or content parts")
+    if isinstance(content, str):
+        return
+    if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
+        raise InvalidMessageError(
+            path, f"must be text or a list of content parts, not {type(content).__name__}"
+        )
+    for index, part in enumerate(content):
+        if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+            raise InvalidMessageError(
+                f"{path}[{index}]", "must be an object with a 'type', such as {'type': 'text'}"
+            )
+        if part["type"] == "text" and not isinstance(part.get("text"), str):
+            raise InvalidMessageError(f"{path}[{index}].text", "must be a string")
+
+
+def _check_name_and_extra(message: Message, where: str) -> None:
+    if message.name is not None and not isinstance(message.name, str):
+        raise InvalidMessageError(f"{where}.name", f"must be a string, not {type(message.name).__name__}")
+    if not isinstance(message.extra, Mapping):
+        raise InvalidMessageError(f"{where}.extra", f"must be an object, not {type(message.extra).__name__}")
+    if taken := sorted(OWN_KEYS.intersection(message.extra)):
+        raise InvalidMessageError(
+            f"{where}.extra.{taken[0]}", f"is a field of every message; give it as {taken[0]!r} itself"
+        )
+
+
+def _check_tool_fields(message: Message, where: str) -> None:
+    calls: object = message.tool_calls
+    if calls is not None and (not isinstance(calls, Sequence) or isinstance(calls, (str, bytes, bytearray))):
+        raise InvalidMessageError(f"{where}.tool_calls", f"must be a list, not {type(calls).__name__}")
+    if calls and message.role != "assistant":
+        raise InvalidMessageError(
+            f"{where}.tool_calls", f"belong to assistant messages, not to role {message.role!r}"
+        )
+    for index, call in enumerate(message.tool_calls or ()):
+        path = f"{where}.tool_calls[{index}]"
+        if not isinstance(call, Mapping):
+            raise InvalidMessageError(path, "must be an object with 'id', 'type' and 'function'")
+        check_name(f"{path}.id", call.get("id"))
+    if message.role == "tool":
+        if message.tool_call_id is None:
+            raise InvalidMessageError(
+                f"{where}.tool_call_id", "is missing; a tool message names the call it answers"
+            )
+        check_name(f"{where}.tool_call_id", message.tool_call_id)
+    elif message.tool_call_id is not None:
+        raise InvalidMessageError(
+            f"{where}.tool_call_id", f"belongs to tool messages, not to role {message.role!r}"
+        )
+
+
+def _envelope(message: Message) -> dict[str, Any]:
+    body: dict[str, Any] = {"content": message.content}
+    if message.name is not None:
+        body["name"] = message.name
+    if message.tool_calls:
+        body["tool_calls"] = message.tool_calls
+    if message.tool_call_id is not None:
+        body["tool_call_id"] = message.tool_call_id
+    if message.extra:
+        body["extra"] = message.extra
+    return body
+
+
+def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None:
+    if not isinstance(message.metadata, Mapping):
+        raise InvalidMessageError(
+            f"{where}.metadata", f"must be a JSON object, not {type(message.metadata).__name__}"
+        )
+    if not message.metadata:
+        return None
+    return _encode(where, "metadata", message.metadata, max_bytes)
+
+
+def _encode(where: str, name: str, given: Mapping[str, Any], max_bytes: int) -> str:
+    """JSON text of ``given``, checked as ``_checked`` does."""
+    try:
+        value = plain(given)
+        text = _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidMessageError(f"{where}.{name}", f"cannot be written as JSON: {error}") from None
+    return _checked(where, name, value, text, max_bytes)
+
+
+def _encode_text(where: str, content: str, max_bytes: int) -> str:
+    """What ``_encode`` gives for a content of text and nothing else, in a third of the time."""
+    return _checked(where, "content", {"content": content}, f'{{"content":{quoted(content)}}}', max_bytes)
+
+
+def _checked(where: str, name: str, value: Mapping[str, Any], text: str, max_bytes: int) -> str:
+    """``text``, which is ``value`` as JSON: looked at for what Postgres cannot store, and for its size."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        size = 0
+    # "\u0000" may also be six innocent characters, so the fast look only decides whether to look closely.
+    if size == 0 or "\\u0000" in text:
+        for key, item in value.items():
+            check_texts_within(f"{where}.{key}" if name == "content" else f"{where}.{name}.{key}", item)
+            check_texts_within(f"{where}.{name} key", key)
+    if size > max_bytes:
+        raise InvalidMessageError(
+            f"{where}.{name}",
+            f"is {size:,} bytes as JSON, over the limit of {max_bytes:,};"
+            f" shorten it or raise STRANDLINE_MAX_{name.upper()}_BYTES",
+        )
+    return text
+
+
+def _digest(role: str, envelope: str, metadata: str | None) -> bytes:
+    parts = [part.encode() for part in (role, envelope, metadata or "")]
+    prefixed = [piece for part in parts for piece in (len(part).to_bytes(4, "big"), part)]
+    return blake2b(b"".join(prefixed), digest_size=16).digest()
+
+
+def _check_time(path: str, value: datetime | None) -> None:
+    if value is None:
+        return
+    if not isinstance(value, datetime):
+        raise InvalidMessageError(path, f"must be a datetime, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise InvalidMessageError(path, "has no time zone; add one, such as +00:00")
+    if not _EARLIEST <= value <= _LATEST:
+        raise InvalidMessageError(
+            path, f"must lie between {_EARLIEST:%Y-%m-%d} and {_LATEST:%Y-%m-%d}; leave it out if unknown"
+        )

@@ -1,0 +1,20 @@
+"""A dict that cannot be changed: what several readers are given at once."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+
+class ReadOnlyDict(dict[str, Any]):
+    """Reads, compares and is written as JSON like a dict; a copy of it, or a pickled one, is a plain dict."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("What was read is shared and cannot be changed; change a copy: dict(…)")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return dict, (dict(self),)

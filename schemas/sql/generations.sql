@@ -1,0 +1,250 @@
+-- Generations: what each derivation of a pipeline is made with, how a new one is filled, and which one serves.
+
+-- name: find_generation
+-- One derivation, whatever its state.
+SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
+FROM strandline.generation WHERE generation_id = %(generation_id)s
+
+-- name: kept_generations
+-- The derivations that are fed: all but those that were pruned.
+SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
+FROM strandline.generation WHERE state <> 'retired'
+ORDER BY pipeline, generation_id
+
+-- name: hold_pipeline
+-- Keep others from beginning, switching or pruning a derivation of this pipeline until the transaction ends.
+SELECT generation_id, state, served_until FROM strandline.generation WHERE pipeline = %(pipeline)s
+ORDER BY generation_id FOR UPDATE
+
+-- name: begin_generation
+-- A derivation beside the one that serves: fed by every flush that sees this row, closed to workers so far.
+INSERT INTO strandline.generation (pipeline, version, state, entry_stage, entry_scope, config, prompts,
+    fed_since, backfilled_through)
+VALUES (%(pipeline)s, %(version)s, 'preparing', %(entry_stage)s, %(entry_scope)s, %(config)s::jsonb,
+    %(prompts)s::jsonb, NULL, '00000000-0000-0000-0000-000000000000')
+RETURNING generation_id
+
+-- name: transactions_begun
+-- The number that the next transaction to write will get.
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+
+-- name: transactions_under_way
+-- The number of the oldest transaction that has written and has not ended.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+
+-- name: feed_generation
+-- No flush passes it by any more.
+UPDATE strandline.generation SET state = 'feeding', fed_since = clock_timestamp()
+WHERE generation_id = %(generation_id)s AND state = 'preparing'
+
+-- name: owners_after
+-- Owners of whom there is anything to derive from, in order.
+SELECT DISTINCT o.shard_key FROM (
+    (SELECT DISTINCT e.shard_key FROM strandline.flush_event e
+        WHERE e.shard_key > %(after)s::uuid ORDER BY e.shard_key LIMIT %(limit)s)
+    UNION ALL
+    (SELECT DISTINCT p.shard_key FROM strandline.fact_event p
+        WHERE p.shard_key > %(after)s::uuid ORDER BY p.shard_key LIMIT %(limit)s)
+) AS o
+ORDER BY o.shard_key LIMIT %(limit)s
+
+-- name: backfill_owner
+-- Make due what a derivation has not seen of an owner: a page of it, or nothing when all is there.  Of the time
+-- before a reset only what the serving derivation still knows is derived again; the rest is void.
+WITH g AS (
+    SELECT * FROM strandline.generation WHERE generation_id = %(generation_id)s
+), missing AS MATERIALIZED (
+    SELECT e.shard_key, e.session_key, e.from_seq, e.through_seq, e.event_id, e.tokens, e.created_at,
+        g.generation_id, g.entry_stage, s.incarnation, r.event_id IS NOT NULL AS was_void,
+        CASE g.entry_scope WHEN 'owner' THEN e.shard_key ELSE e.session_key END AS scope_key,
+        e.incarnation = s.incarnation OR EXISTS (
+            SELECT FROM strandline.serving_v1(%(shard_key)s, ARRAY[g.pipeline]) v
+            JOIN strandline.receipt o ON o.shard_key = e.shard_key AND o.event_id = e.event_id
+                AND o.generation_id = v.generation_id AND o.stage = %(last_stage)s AND o.outcome = 'applied'
+            ) AS known
+    FROM g
+    JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s
+    JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+        AND g.pipeline = ANY (s.pipelines)
+    LEFT JOIN strandline.receipt r ON r.shard_key = e.shard_key AND r.event_id = e.event_id
+        AND r.generation_id = g.generation_id AND r.stage = g.entry_stage
+    WHERE (r.event_id IS NULL OR r.outcome = 'void') AND NOT EXISTS (
+        SELECT FROM strandline.due d WHERE d.shard_key = e.shard_key AND d.session_key = e.session_key
+            AND d.generation_id = g.generation_id AND d.stage = g.entry_stage AND d.from_seq = e.from_seq)
+), taken AS MATERIALIZED (
+    SELECT * FROM missing WHERE known OR NOT was_void ORDER BY session_key, from_seq LIMIT %(limit)s
+), revived AS (
+    DELETE FROM strandline.receipt r USING taken t
+    WHERE t.was_void AND r.shard_key = t.shard_key AND r.event_id = t.event_id
+        AND r.generation_id = t.generation_id AND r.stage = t.entry_stage
+), voided AS (
+    INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
+    SELECT shard_key, event_id, generation_id, entry_stage, 'void' FROM taken WHERE NOT known
+), made_due AS (
+    INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
+        scope_key, event_id, incarnation, tokens, created_at, ring_at)
+    SELECT shard_key, session_key, generation_id, entry_stage, from_seq, through_seq, scope_key, event_id,
+        incarnation, tokens, created_at, 'infinity' FROM taken WHERE known
+)
+SELECT count(*)::integer AS events, coalesce(sum(tokens), 0)::bigint AS tokens FROM taken
+
+-- name: open_backfilled
+-- Workers may work on the owners up to this one.
+UPDATE strandline.generation SET backfilled_through = %(through)s
+WHERE generation_id = %(generation_id)s AND backfilled_through < %(through)s
+
+-- name: end_backfill
+-- Everything that was flushed so far is due or done in it.
+UPDATE strandline.generation SET backfilled_through = NULL, fed_since = '-infinity'
+WHERE generation_id = %(generation_id)s AND backfilled_through IS NOT NULL
+
+-- name: uncovered_owners
+-- A page of owners: how much of theirs a derivation lacks, how much of that is dead, whether it serves them
+-- already, and whether what they search is shared with other owners.  What is fresh was flushed since it was made.
+SELECT o.shard_key, u.events, u.dead, u.fresh, EXISTS (
+    SELECT FROM strandline.scope_generation s
+    JOIN strandline.generation g ON g.generation_id = s.generation_id AND g.pipeline = s.pipeline
+    WHERE s.shard_key = o.shard_key AND s.generation_id = %(generation_id)s) AS is_switched, EXISTS (
+    SELECT FROM strandline.session s JOIN strandline.generation g ON g.generation_id = %(generation_id)s
+        AND g.pipeline = 'vectors'
+    WHERE s.shard_key = o.shard_key AND s.shared_key IS NOT NULL) AS is_shared
+FROM (
+    SELECT p.shard_key FROM (
+        (SELECT DISTINCT e.shard_key FROM strandline.flush_event e
+            WHERE e.shard_key > %(after)s::uuid ORDER BY e.shard_key LIMIT %(limit)s)
+        UNION ALL
+        (SELECT DISTINCT f.shard_key FROM strandline.fact_event f
+            WHERE f.shard_key > %(after)s::uuid ORDER BY f.shard_key LIMIT %(limit)s)) AS p
+    GROUP BY p.shard_key ORDER BY p.shard_key LIMIT %(limit)s
+) AS o
+CROSS JOIN LATERAL (
+    SELECT count(*)::integer AS events, count(d.event_id)::integer AS dead,
+        count(*) FILTER (WHERE e.created_at > n.created_at)::integer AS fresh
+    FROM strandline.uncovered_v1(o.shard_key, %(generation_id)s, %(last_stage)s) AS m (event_id)
+    JOIN strandline.generation n ON n.generation_id = %(generation_id)s
+    JOIN strandline.flush_event e ON e.shard_key = o.shard_key AND e.event_id = m.event_id
+    LEFT JOIN strandline.dead_letter d ON d.shard_key = o.shard_key AND d.generation_id = %(generation_id)s
+        AND d.event_id = m.event_id) AS u
+ORDER BY o.shard_key
+
+-- name: switch_owner
+-- From now on this derivation serves the owner, if it covers what the one before covers: check and switch are
+-- one statement.
+INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id)
+SELECT %(shard_key)s, n.pipeline, n.generation_id FROM strandline.generation n
+WHERE n.generation_id = %(generation_id)s AND n.state = 'feeding'
+    AND (n.backfilled_through IS NULL OR %(shard_key)s <= n.backfilled_through)
+    AND NOT EXISTS (
+        SELECT FROM strandline.uncovered_v1(%(shard_key)s, %(generation_id)s, %(last_stage)s))
+ON CONFLICT (shard_key, pipeline) DO UPDATE SET generation_id = excluded.generation_id,
+    switched_at = excluded.switched_at, held_until = NULL
+WHERE s.generation_id <> excluded.generation_id
+RETURNING shard_key
+
+-- name: hold_owner
+-- For some seconds, what serves the owner takes up nothing more, so that the other one can catch up with it.
+INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id, held_until)
+SELECT %(shard_key)s, v.pipeline, v.generation_id, clock_timestamp() + make_interval(secs => %(seconds)s)
+FROM strandline.serving_v1(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
+ON CONFLICT (shard_key, pipeline) DO UPDATE SET held_until = excluded.held_until
+WHERE s.generation_id = excluded.generation_id AND (s.held_until IS NULL OR s.held_until < clock_timestamp())
+
+-- name: ring_owner
+-- What is due for this owner in a derivation that serves it now is rung for like any live work.
+UPDATE strandline.due SET ring_at = clock_timestamp()
+WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND ring_at = 'infinity'
+
+-- name: end_serving
+-- The derivation that served everybody goes on being fed, so that one can go back to it.
+UPDATE strandline.generation SET state = 'feeding', served_until = clock_timestamp()
+WHERE pipeline = %(pipeline)s AND state = 'serving' AND generation_id <> %(generation_id)s
+RETURNING generation_id
+
+-- name: begin_serving
+-- This derivation serves everybody.
+UPDATE strandline.generation SET state = 'serving', served_until = NULL
+WHERE generation_id = %(generation_id)s AND state = 'feeding'
+RETURNING generation_id
+
+-- name: forget_owners_generations
+-- All owners of a pipeline are served alike again.
+DELETE FROM strandline.scope_generation WHERE pipeline = %(pipeline)s
+RETURNING generation_id
+
+-- name: ring_generation
+-- What is due in a derivation that serves everybody now is rung for like any live work.
+UPDATE strandline.due SET ring_at = clock_timestamp()
+WHERE generation_id = %(generation_id)s AND stage = ANY (%(stages)s::text[]) AND ring_at = 'infinity'
+
+-- name: switched_owners
+-- How many owners a derivation serves while others are served by another.
+SELECT count(*)::integer FROM strandline.scope_generation WHERE generation_id = %(generation_id)s
+
+-- name: list_generations
+-- All derivations, newest last, with what they hold and what they lack.
+SELECT g.generation_id, g.pipeline, g.state, g.version, g.config::text, g.created_at, g.served_until,
+    g.backfilled_through IS NULL AS is_filled,
+    (SELECT count(*) FROM strandline.due d WHERE d.generation_id = g.generation_id) AS due,
+    (SELECT count(*) FROM strandline.dead_letter d WHERE d.generation_id = g.generation_id
+        AND d.dropped_at IS NULL) AS dead,
+    (SELECT count(*) FROM strandline.scope_generation s WHERE s.generation_id = g.generation_id
+        AND g.state <> 'serving') AS owners
+FROM strandline.generation g
+WHERE %(pipeline)s::text IS NULL OR g.pipeline = %(pipeline)s
+ORDER BY g.pipeline, g.generation_id
+
+-- name: retire_generation
+-- It is fed no more, and nothing in it is worked on.
+UPDATE strandline.generation g SET state = 'retired'
+WHERE g.generation_id = %(generation_id)s AND g.state IN ('preparing', 'feeding', 'retired') AND NOT EXISTS (
+    SELECT FROM strandline.scope_generation s WHERE s.generation_id = g.generation_id)
+RETURNING g.pipeline
+
+-- name: owners_with_rows
+-- Owners who may have rows of a derivation, in order.
+SELECT DISTINCT o.shard_key FROM (
+    (SELECT DISTINCT s.shard_key FROM strandline.session s
+        WHERE s.shard_key > %(after)s::uuid ORDER BY s.shard_key LIMIT %(limit)s)
+    UNION ALL
+    (SELECT DISTINCT p.shard_key FROM strandline.fact_event p
+        WHERE p.shard_key > %(after)s::uuid ORDER BY p.shard_key LIMIT %(limit)s)
+    UNION ALL
+    (SELECT DISTINCT h.shard_key FROM strandline.shared_session h
+        WHERE h.shard_key > %(after)s::uuid ORDER BY h.shard_key LIMIT %(limit)s)
+) AS o
+ORDER BY o.shard_key LIMIT %(limit)s
+
+-- name: prune_owner
+-- Take away all rows that an owner has of a derivation; what its model calls cost stays in the ledger.  The
+-- lanes go first, so that a worker that is still at one finds its lease gone.
+WITH lanes AS (
+    DELETE FROM strandline.lane WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+), due AS (
+    DELETE FROM strandline.due WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+), batches AS (
+    DELETE FROM strandline.batch WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+    RETURNING batch_id
+), answers AS (
+    DELETE FROM strandline.answer a USING batches b
+    WHERE a.shard_key = %(shard_key)s AND a.batch_id = b.batch_id
+), receipts AS (
+    DELETE FROM strandline.receipt WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+    RETURNING event_id
+), letters AS (
+    DELETE FROM strandline.dead_letter WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+), candidates AS (
+    DELETE FROM strandline.fact_candidate
+    WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+), facts AS (
+    DELETE FROM strandline.fact WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+), revisions AS (
+    DELETE FROM strandline.fact_revision
+    WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+), condensations AS (
+    DELETE FROM strandline.condensation WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+), states AS (
+    DELETE FROM strandline.block_state WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+), chunks AS (
+    DELETE FROM strandline.chunk WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+)
+SELECT count(*)::integer FROM receipts

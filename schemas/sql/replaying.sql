@@ -1,0 +1,269 @@
+-- Replays: deriving memory from the log again, beside what serves or in place.
+
+-- name: replay_lanes
+-- Lanes of a stage with work of derivations that do not serve, free to be taken, from an owner on.
+SELECT DISTINCT d.shard_key, d.scope_key, d.generation_id, d.stage
+FROM strandline.due d
+JOIN strandline.generation g ON g.generation_id = d.generation_id AND g.state <> 'retired'
+    AND (g.backfilled_through IS NULL OR d.shard_key <= g.backfilled_through)
+WHERE d.stage = %(stage)s AND d.ring_at = 'infinity' AND d.shard_key >= %(from_shard)s
+    AND NOT EXISTS (
+        SELECT FROM strandline.lane l WHERE l.shard_key = d.shard_key AND l.scope_key = d.scope_key
+            AND l.generation_id = d.generation_id AND l.stage = d.stage
+            AND (l.next_attempt_at > clock_timestamp() OR (l.deadline_at > clock_timestamp() AND EXISTS (
+                SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
+                    AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)))))
+    AND NOT (g.state = 'feeding' AND d.stage <> g.entry_stage AND EXISTS (
+        SELECT FROM strandline.due e WHERE e.shard_key = d.shard_key AND e.stage = g.entry_stage
+            AND e.generation_id = d.generation_id AND e.created_at < g.created_at))
+ORDER BY d.shard_key, d.scope_key, d.generation_id LIMIT %(limit)s
+
+-- name: take_replay_call
+-- Take one model call from what replays may ask for in the owner's namespace: the seconds to wait, 0 for none.
+-- The allowance fills up by the second, to one second's worth (and at least one call).
+WITH place AS (
+    SELECT s.namespace FROM strandline.session s WHERE s.shard_key = %(shard_key)s LIMIT 1
+), made AS (
+    INSERT INTO strandline.replay_budget (namespace, calls_left)
+    SELECT namespace, greatest(1, %(calls_per_second)s::float8) FROM place
+    ON CONFLICT DO NOTHING
+    RETURNING namespace
+), taken AS (
+    INSERT INTO strandline.replay_budget AS b (namespace, calls_left, filled_at)
+    SELECT namespace, 0, clock_timestamp() FROM place WHERE NOT EXISTS (SELECT FROM made)
+    ON CONFLICT (namespace) DO UPDATE SET filled_at = clock_timestamp(),
+        calls_left = least(greatest(1, %(calls_per_second)s::float8), b.calls_left + %(calls_per_second)s::float8
+            * extract(epoch FROM clock_timestamp() - b.filled_at)::float8) - 1
+    WHERE b.calls_left + %(calls_per_second)s::float8
+        * extract(epoch FROM clock_timestamp() - b.filled_at)::float8 >= 1
+    RETURNING namespace
+)
+SELECT CASE WHEN NOT EXISTS (SELECT FROM place) OR EXISTS (SELECT FROM made) OR EXISTS (SELECT FROM taken)
+    THEN 0 ELSE 1 / %(calls_per_second)s::float8 END
+
+-- name: replay_rate
+-- How many model calls a second the replay of a derivation was begun with; NULL: as the settings say.
+SELECT calls_per_second FROM strandline.replay
+WHERE generation_id = %(generation_id)s AND kind = 'new' ORDER BY replay_id DESC LIMIT 1
+
+-- name: begin_replay
+-- Record that a replay begins.
+INSERT INTO strandline.replay (kind, pipeline, generation_id, selection, held, calls_per_second)
+VALUES (%(kind)s, %(pipeline)s, %(generation_id)s, %(selection)s::jsonb, %(held)s, %(calls_per_second)s)
+RETURNING replay_id
+
+-- name: find_replays
+-- Replays, newest last; alive are those whose process has reported lately.
+SELECT r.replay_id, r.kind, r.pipeline, r.generation_id, r.selection::text, r.state, r.held, r.position,
+    r.calls_per_second, r.counts::text, r.started_at, r.updated_at,
+    r.state = 'running' AND r.updated_at > clock_timestamp() - interval '15 seconds' AS is_alive
+FROM strandline.replay r
+WHERE (%(replay_id)s::integer IS NULL OR r.replay_id = %(replay_id)s)
+    AND (%(pipeline)s::text IS NULL OR r.pipeline = %(pipeline)s)
+    AND (NOT %(unfinished)s::boolean OR r.state <> 'done')
+ORDER BY r.replay_id
+
+-- name: take_replay
+-- Go on with a replay that is not at work elsewhere.
+UPDATE strandline.replay SET state = 'running', updated_at = clock_timestamp()
+WHERE replay_id = %(replay_id)s
+    AND (state = 'stopped' OR (state = 'running' AND updated_at <= clock_timestamp() - interval '15 seconds'))
+RETURNING replay_id
+
+-- name: report_replay
+-- How far a replay is; it also says that its process lives.
+UPDATE strandline.replay SET state = %(state)s, position = coalesce(%(position)s, position),
+    counts = counts || %(counts)s::jsonb, updated_at = clock_timestamp()
+WHERE replay_id = %(replay_id)s
+RETURNING replay_id
+
+-- name: generation_backlog
+-- What is due in a derivation, by stage.
+SELECT d.stage, count(*)::integer FROM strandline.due d WHERE d.generation_id = %(generation_id)s
+GROUP BY d.stage
+
+-- name: selected_owners
+-- Owners who have sessions that fit, in order.
+SELECT DISTINCT s.shard_key FROM strandline.session s
+WHERE s.shard_key > %(after)s::uuid AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
+    AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
+    AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
+ORDER BY s.shard_key LIMIT %(limit)s
+
+-- name: selected_batches
+-- What a derivation applied of an owner's events that fit, in order: each batch with its lane and its events.
+SELECT b.batch_id, b.scope_key, b.event_ids FROM strandline.batch b
+WHERE b.shard_key = %(shard_key)s AND b.generation_id = %(generation_id)s AND b.stage = %(stage)s
+    AND b.state = 'applied' AND EXISTS (
+        SELECT FROM strandline.flush_event e
+        JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+        WHERE e.shard_key = b.shard_key AND e.event_id = ANY (b.event_ids)
+            AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
+            AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
+            AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
+            AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
+            AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s))
+ORDER BY b.created_at, b.batch_id
+
+-- name: lane_states
+-- The states of an ordered lane in order, each with the batch that made it.
+SELECT f.ordinal, f.through_seq, f.state::text, f.batch_id, b.event_ids
+FROM strandline.block_state f
+JOIN strandline.batch b ON b.shard_key = f.shard_key AND b.batch_id = f.batch_id
+WHERE f.shard_key = %(shard_key)s AND f.scope_key = %(scope_key)s AND f.generation_id = %(generation_id)s
+ORDER BY f.ordinal
+
+-- name: rewrite_state
+-- The state of a batch as it is derived again.
+UPDATE strandline.block_state SET state = %(state)s::jsonb
+WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+    AND batch_id = %(batch_id)s
+RETURNING ordinal
+
+-- name: digest_chunks
+-- What the pieces of a batch hold.
+SELECT count(*)::integer, md5(coalesce(string_agg(c::text, '|' ORDER BY c.session_key, c.from_seq, c.piece), ''))
+FROM strandline.chunk c
+WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
+
+-- name: delete_chunks
+-- Take the pieces of a batch away, to be written anew.
+DELETE FROM strandline.chunk
+WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
+
+-- name: digest_candidates
+-- What the candidates of a batch say, whatever people did to them since.
+SELECT count(*)::integer, md5(coalesce(string_agg((to_jsonb(c) - 'dropped_by')::text, '|'
+    ORDER BY c.event_id, c.ordinal), ''))
+FROM strandline.fact_candidate c
+WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
+
+-- name: delete_candidates
+-- Take the candidates of a batch away, to be compared with those that its answer makes now.
+DELETE FROM strandline.fact_candidate
+WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
+
+-- name: stored_answers
+-- The answers of a batch.
+SELECT step, model, prompt_hash, body FROM strandline.answer
+WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
+
+-- name: redo_batch
+-- Its answers are gone: what it applied is due again, and is asked for anew.
+WITH voided AS (
+    UPDATE strandline.batch SET state = 'void'
+    WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'applied'
+    RETURNING event_ids
+), gone AS (
+    DELETE FROM strandline.receipt r USING voided v
+    WHERE r.shard_key = %(shard_key)s AND r.event_id = ANY (v.event_ids)
+        AND r.generation_id = %(generation_id)s AND r.stage = %(stage)s AND r.batch_id = %(batch_id)s
+    RETURNING r.event_id
+), pieces AS (
+    DELETE FROM strandline.chunk c
+    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
+)
+INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
+    scope_key, event_id, incarnation, tokens, created_at, ring_at)
+SELECT e.shard_key, e.session_key, %(generation_id)s, %(stage)s, e.from_seq, e.through_seq, %(scope_key)s,
+    e.event_id, e.incarnation, e.tokens, e.created_at, 'infinity'
+FROM gone JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = gone.event_id
+RETURNING event_id
+
+-- name: unfold_from
+-- Take an ordered lane back to before the state of a batch.
+SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(ordinal)s)
+
+-- name: replay_size
+-- What a replay would go through: the events of a pipeline that fit, their tokens, the batches that applied them,
+-- and how many of those have all that is needed to be applied again without a model.
+WITH fitting AS (
+    SELECT e.shard_key, e.event_id, e.tokens FROM strandline.flush_event e
+    JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+    WHERE %(pipeline)s::text = ANY (s.pipelines)
+        AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
+        AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
+        AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
+        AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
+        AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s)
+        AND (NOT %(only_dead)s::boolean OR EXISTS (
+            SELECT FROM strandline.dead_letter d WHERE d.shard_key = e.shard_key AND d.event_id = e.event_id
+                AND d.generation_id = %(generation_id)s AND d.dropped_at IS NULL))
+), applied AS (
+    SELECT DISTINCT r.shard_key, r.batch_id, r.stage FROM strandline.receipt r JOIN fitting f
+        ON f.shard_key = r.shard_key AND f.event_id = r.event_id
+    WHERE r.generation_id = %(generation_id)s AND r.outcome = 'applied'
+), answered AS (
+    SELECT a.stage, count(*) FILTER (WHERE EXISTS (
+        SELECT FROM strandline.answer s WHERE s.shard_key = a.shard_key AND s.batch_id = a.batch_id)) AS stored,
+        count(*) AS batches
+    FROM applied a GROUP BY a.stage
+)
+SELECT (SELECT count(*)::integer FROM fitting), (SELECT coalesce(sum(tokens), 0)::bigint FROM fitting),
+    (SELECT coalesce(sum(stored), 0)::integer FROM answered),
+    (SELECT coalesce(sum(batches), 0)::integer FROM answered)
+
+-- name: ledger_averages
+-- Per stage of a pipeline, over the latest calls: how many there were for how many tokens of events, and their size.
+WITH latest AS MATERIALIZED (
+    SELECT m.* FROM strandline.model_call m JOIN strandline.generation g ON g.generation_id = m.generation_id
+    WHERE g.pipeline = %(pipeline)s ORDER BY m.created_at DESC LIMIT 500
+)
+SELECT c.stage, count(*)::float8 AS calls, avg(c.input_tokens)::float8, avg(c.output_tokens)::float8,
+    coalesce((SELECT sum(e.tokens) FROM strandline.batch b
+        JOIN strandline.flush_event e ON e.shard_key = b.shard_key AND e.event_id = ANY (b.event_ids)
+        WHERE (b.shard_key, b.batch_id) IN (SELECT o.shard_key, o.batch_id FROM latest o WHERE o.stage = c.stage)
+    ), 0)::float8 AS tokens
+FROM latest c GROUP BY c.stage
+
+-- name: compare_facts
+-- The live facts of two derivations of an owner, matched by their words, or else by a message they both come from.
+WITH old AS (
+    SELECT f.fact_id, f.text, f.fingerprint FROM strandline.fact f
+    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(old)s AND f.live
+), new AS (
+    SELECT f.fact_id, f.text, f.fingerprint FROM strandline.fact f
+    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(new)s AND f.live
+), source AS (
+    SELECT DISTINCT r.generation_id, r.fact_id, r.session_key, u.seq FROM strandline.fact_revision r
+    CROSS JOIN unnest(r.seqs) AS u (seq)
+    WHERE r.shard_key = %(shard_key)s AND r.generation_id IN (%(old)s, %(new)s)
+), pair AS (
+    SELECT o.fact_id AS old_id, n.fact_id AS new_id FROM old o JOIN new n ON n.fingerprint = o.fingerprint
+    UNION ALL
+    SELECT DISTINCT ON (o.fact_id) o.fact_id, n.fact_id
+    FROM old o
+    JOIN source a ON a.generation_id = %(old)s AND a.fact_id = o.fact_id
+    JOIN source b ON b.generation_id = %(new)s AND b.session_key = a.session_key AND b.seq = a.seq
+    JOIN new n ON n.fact_id = b.fact_id
+    WHERE NOT EXISTS (SELECT FROM new x WHERE x.fingerprint = o.fingerprint)
+        AND NOT EXISTS (SELECT FROM old y WHERE y.fingerprint = n.fingerprint)
+)
+SELECT CASE WHEN n.fact_id IS NULL THEN 'gone' WHEN o.fingerprint = n.fingerprint THEN 'same'
+    ELSE 'changed' END AS change, o.text AS before, n.text AS after
+FROM old o LEFT JOIN pair p ON p.old_id = o.fact_id LEFT JOIN new n ON n.fact_id = p.new_id
+UNION ALL
+SELECT 'added', NULL, n.text FROM new n WHERE NOT EXISTS (SELECT FROM pair p WHERE p.new_id = n.fact_id)
+ORDER BY 1, 2, 3
+
+-- name: compare_states
+-- The newest states of two derivations of an owner's lanes, side by side.
+SELECT coalesce(s.session_id, ''), o.state::text, n.state::text
+FROM (
+    SELECT DISTINCT f.scope_key FROM strandline.block_state f
+    WHERE f.shard_key = %(shard_key)s AND f.generation_id IN (%(old)s, %(new)s)
+) AS l
+LEFT JOIN strandline.session s ON s.shard_key = %(shard_key)s AND s.session_key = l.scope_key
+LEFT JOIN LATERAL (
+    SELECT b.state FROM strandline.block_state b WHERE b.shard_key = %(shard_key)s
+        AND b.scope_key = l.scope_key AND b.generation_id = %(old)s ORDER BY b.ordinal DESC LIMIT 1) AS o ON true
+LEFT JOIN LATERAL (
+    SELECT b.state FROM strandline.block_state b WHERE b.shard_key = %(shard_key)s
+        AND b.scope_key = l.scope_key AND b.generation_id = %(new)s ORDER BY b.ordinal DESC LIMIT 1) AS n ON true
+ORDER BY 1
+
+-- name: owner_names
+-- By what people know an owner: a namespace, and the user or the session.
+SELECT s.shard_key, s.namespace, s.user_id, min(s.session_id) FROM strandline.session s
+WHERE s.shard_key = ANY (%(shard_keys)s::uuid[])
+GROUP BY s.shard_key, s.namespace, s.user_id

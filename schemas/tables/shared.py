@@ -1,0 +1,36 @@
+"""What sessions share: under a key of the shared scope's own, beside its rows in ``chunk``."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, BigInteger, Column, Integer, Table, Text, Uuid
+
+from strandline.schemas.tables.base import key, metadata, moment
+
+shared_session = Table(
+    "shared_session",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    key("incarnation"),
+    Column("owner_key", Uuid, nullable=False),
+    Column("session_id", Text),
+    moment("created_at", default=True),
+    moment("gone_at", nullable=True),
+    comment="Lives of sessions that share with a scope; what is gone was forgotten and is never shared again",
+)
+
+shared_message = Table(
+    "shared_message",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("incarnation", Uuid, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("envelope", JSON, nullable=False),
+    Column("metadata", JSON),
+    moment("created_at"),
+    comment="Copies of what sessions flushed that share with a scope, as its searches show them",
+)

@@ -1,0 +1,222 @@
+"""Importing chat JSONL: lines of many sessions, put in bulk, session by session.
+
+Reads the file once and keeps at most some ten thousand messages in memory.  Each message has an id, its own
+or one that follows from its session, its place in it and its words; so the same file again, or a longer one
+with the same beginning, adds only what is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from strandline.memory import Memory
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError
+from strandline.schemas.identity import DEFAULT_NAMESPACE
+
+# Messages that one transaction takes in, and those that are in memory at once.
+MOST_IN_A_CHUNK = 2_000
+MOST_IN_MEMORY = 20_000
+
+_PLACE = re.compile(r"messages\[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Which session and user a line belongs to: a fixed name, or a field of the line (``metadata.session``).
+
+    With neither name nor field, a line's session is its ``session_id``, and its user its ``user_id``, if any.
+    """
+
+    session: str | None = None
+    session_field: str = "session_id"
+    user: str | None = None
+    user_field: str = "user_id"
+    namespace: str = DEFAULT_NAMESPACE
+
+    @property
+    def fields(self) -> tuple[str, str]:
+        """What says whose a line is, and so is no part of its message."""
+        return self.session_field, self.user_field
+
+    def session_of(self, line: Mapping[str, Any], where: str) -> str:
+        if self.session is not None:
+            return self.session
+        found = _at(line, self.session_field)
+        if found is None or found == "":
+            raise ConfigurationError(
+                f"{where} has no {self.session_field!r}; name the field that has the session with"
+                " --session-field, or put all lines into one session with --session."
+            )
+        return str(found)
+
+    def user_of(self, line: Mapping[str, Any]) -> str | None:
+        found = self.user if self.user is not None else _at(line, self.user_field)
+        return None if found is None else str(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an import has come; ``bytes_read`` of ``bytes_in_all``."""
+
+    bytes_read: int = 0
+    bytes_in_all: int = 0
+    sessions: int = 0
+    added: int = 0
+    known: int = 0
+    events: int = 0
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Messages of one session that are still to be put, with the numbers of their lines."""
+
+    session: str
+    user: str | None
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+
+class ChatImport:
+    """One import; ``run`` can be interrupted, and called again by another process on the same file.
+
+    Args:
+        options: what ``Memory.from_defaults`` takes: limits, memory blocks, URLs.
+        report: told of progress after each chunk.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        whose: Whose,
+        *,
+        options: Mapping[str, Any] | None = None,
+        report: Callable[[Progress], None] = lambda _progress: None,
+    ) -> None:
+        self._path = path
+        self._whose = whose
+        self._options = dict(options or {})
+        self._report = report
+        self._seen: dict[str, int] = {}
+        self._waiting: dict[str, _Chunk] = {}
+        self._progress = Progress()
+        self._last: Memory | None = None
+
+    def run(self) -> Progress:
+        """Import everything.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or a line is no message; the sentence names it.  What
+                stands before it may have been imported.
+            StrandlineError: as for a put.
+        """
+        self._progress = Progress(bytes_in_all=self._size())
+        try:
+            self._put_lines()
+        finally:
+            if self._last is not None:
+                self._last.close()
+        return self._progress
+
+    def _put_lines(self) -> None:
+        in_memory = 0
+        for number, line in self._lines():
+            chunk = self._take(number, line)
+            in_memory += 1
+            if len(chunk.messages) >= MOST_IN_A_CHUNK:
+                in_memory -= len(chunk.messages)
+                self._put(self._waiting.pop(chunk.session))
+            elif in_memory >= MOST_IN_MEMORY:
+                self._put_all()
+                in_memory = 0
+        self._put_all()
+
+    def _size(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except OSError as error:
+            raise ConfigurationError(f"{self._path} cannot be read: {error.strerror}.") from None
+
+    def _lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        try:
+            with self._path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    bytes_read = self._progress.bytes_read + len(line)
+                    self._progress = replace(self._progress, bytes_read=bytes_read)
+                    if line.strip():
+                        yield number, _read(line, self._where(number))
+        except OSError as error:
+            raise ConfigurationError(f"{self._path} cannot be read: {error.strerror}.") from None
+
+    def _take(self, number: int, line: dict[str, Any]) -> _Chunk:
+        session = self._whose.session_of(line, self._where(number))
+        user = self._whose.user_of(line)
+        chunk = self._waiting.setdefault(session, _Chunk(session, user))
+        if chunk.user != user:
+            raise ConfigurationError(
+                f"{self._where(number)} is of another user than the lines before it in session {session!r};"
+                " a session has one user."
+            )
+        place = self._seen.get(session, 0)
+        self._seen[session] = place + 1
+        message = {name: value for name, value in line.items() if name not in self._whose.fields}
+        if message.get("id") is None:
+            message["id"] = _id(place, message)
+        chunk.messages.append(message)
+        chunk.lines.append(number)
+        return chunk
+
+    def _put_all(self) -> None:
+        for session in list(self._waiting):
+            self._put(self._waiting.pop(session))
+
+    def _put(self, chunk: _Chunk) -> None:
+        memory = Memory.from_defaults(
+            chunk.session, user_id=chunk.user, namespace=self._whose.namespace, **self._options
+        )
+        self._last = memory
+        try:
+            imported = memory.import_messages(chunk.messages)
+        except InvalidMessageError as error:
+            place = _PLACE.search(error.field)
+            where = self._where(chunk.lines[int(place[1]) if place else 0])
+            raise ConfigurationError(f"{where}: {_PLACE.sub('message', str(error))}.") from None
+        flushed = imported.flushed
+        self._progress = replace(
+            self._progress,
+            sessions=len(self._seen),
+            added=self._progress.added + imported.added,
+            known=self._progress.known + imported.known,
+            events=self._progress.events + (len(flushed.event_ids) if flushed is not None else 0),
+        )
+        self._report(self._progress)
+
+    def _where(self, number: int) -> str:
+        return f"{self._path}, line {number}"
+
+
+def _read(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{where} is no JSON ({error}).") from None
+    if not isinstance(value, dict):
+        raise ConfigurationError(f'{where} must be a JSON object with "role" and "content".')
+    return value
+
+
+def _at(line: Mapping[str, Any], path: str) -> object:
+    value: object = line
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _id(place: int, line: Mapping[str, Any]) -> str:
+    told = json.dumps([place, line.get("role"), line.get("content")], sort_keys=True, default=str)
+    return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,84 @@
+"""``strandline facts``: what concerns the facts of more than one owner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.reports import ClearFactsReport
+from strandline.cli.targets import running_servers
+from strandline.cli.terminal import console, is_rich, print_json
+from strandline.facts import Facts
+from strandline.producers.facts_namespace import Clearing, NamespaceFacts
+
+
+@click.group("facts", short_help="Clear the facts of a whole namespace.")
+def command() -> None:
+    """The facts of a namespace; one owner's are seen and corrected in Python, with `Facts.for_owner`."""
+
+
+@command.command("clear", short_help="Take all facts of all owners of a namespace away.")
+@click.option("--namespace", metavar="NAME", required=True, help="Whose owners' facts.")
+@click.option("--yes", is_flag=True, help="Do it; without this it is only said what would be done.")
+@click.option("--actor", metavar="NAME", help="Who does it; kept with the events.")
+@as_json
+@target_options
+def clear(
+    namespace: str,
+    yes: bool,
+    actor: str | None,
+    as_json: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Clear the facts of every owner of a namespace, for good, as one event per owner.
+
+    Nothing said before comes back as a fact; messages, summaries and vectors stay.  It may be interrupted,
+    and goes on where it was when it is run again.
+    """
+    settings = settings_from(database_url, broker_url, schema)
+    with running_servers(settings, only_looking=True) as servers:
+        facts = Facts.of_namespace(
+            namespace, database_url=servers.database_url, schema=settings.database_schema
+        )
+        try:
+            done = _cleared(facts, actor) if yes else facts.to_clear()
+        finally:
+            facts.close()
+    if as_json:
+        print_json(
+            ClearFactsReport(namespace=namespace, dry_run=not yes, owners=done.owners, facts=done.facts)
+        )
+        return 0
+    what = f"{_counted(done.facts, 'live fact')} of {_counted(done.owners, 'owner')}"
+    click.echo(
+        f"{namespace}: cleared {what}" if yes else f"{namespace}: would clear {what}; add --yes to do it"
+    )
+    return 0
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' if number != 1 else ''}"
+
+
+def _cleared(facts: NamespaceFacts, actor: str | None) -> Clearing:
+    done = Clearing()
+    with _progress() as say:
+        for cleared in facts.clear_each(actor=actor):
+            done += cleared
+            say(done)
+    return done
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Clearing], None]]:
+    """A line on a terminal that counts, gone in the end."""
+    if not is_rich(stderr=True):
+        yield lambda _done: None
+        return
+    with console(stderr=True).status("clearing") as status:
+        yield lambda done: status.update(f"clearing: {_counted(done.owners, 'owner')} done")

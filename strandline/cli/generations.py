@@ -1,0 +1,304 @@
+"""``strandline generations``: which derivations there are, which one serves, and changing that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import click
+
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.question_recall import read_questions, recall
+from strandline.cli.replay import report_of
+from strandline.cli.replay_reports import (
+    DiffReport,
+    FactChangeReport,
+    GenerationReport,
+    GenerationsReport,
+    OwnerDiffReport,
+    StateChangeReport,
+    SwitchReport,
+)
+from strandline.cli.targets import opened, running_servers
+from strandline.cli.terminal import print_json
+from strandline.pipelines.registry import Generation, find, serving, settings_differing
+from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare
+from strandline.pipelines.replay.records import replays
+from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
+from strandline.schemas.database import Database
+from strandline.schemas.errors import ReplayError
+from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session, identify_user
+from strandline.schemas.settings import Settings
+
+
+@click.group("generations", short_help="Look at derivations, compare, promote, go back, prune.")
+def command() -> None:
+    """The derivations of each pipeline: what each is made with, and which one serves."""
+
+
+@command.command("list", short_help="List generations, and replays that are not finished.")
+@click.option("--pipeline", metavar="NAME", help="Only of this pipeline.")
+@as_json
+@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else.")
+@target_options
+def list_command(pipeline: str | None, as_json: bool, json_schema: bool, **given: Any) -> int:
+    """List generations, and replays that are not finished."""
+    if json_schema:
+        click.echo(json.dumps(GenerationsReport.model_json_schema(), indent=2))
+        return 0
+    with _database(given) as (database, settings):
+        report = _report(database, settings, pipeline)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo("\n".join(_lines(report)) or "no generations")
+    return 0
+
+
+@command.command("diff", short_help="Hold a generation against the one that serves.")
+@click.argument("generation", type=int)
+@click.option("--against", type=int, metavar="GENERATION", help="Another one than the one that serves.")
+@click.option("--namespace", metavar="NAME", help="Only owners of this namespace.")
+@click.option("--user", metavar="ID", help="Only this user.")
+@click.option("--session", metavar="ID", help="Only the owner of this session.")
+@click.option(
+    "--owners", type=click.IntRange(0), default=100, show_default=True, help="Show at most so many."
+)
+@click.option(
+    "--questions",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Also the recall on these: JSON lines with question, expect, and user or session.",
+)
+@as_json
+@target_options
+def diff_command(
+    generation: int,
+    against: int | None,
+    namespace: str | None,
+    user: str | None,
+    session: str | None,
+    owners: int,
+    questions: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """What a generation knows that the one that serves does not, and the other way round."""
+    if namespace is None and (user is not None or session is not None):
+        namespace = DEFAULT_NAMESPACE
+    with _database(given) as (database, settings):
+        found = compare(
+            database,
+            generation,
+            against,
+            namespace=namespace,
+            user_id=user,
+            session_id=session,
+            max_owners=owners,
+        )
+        recalls = [
+            recall(database, _kept(database, number), read_questions(questions), settings)
+            for number in (found.old, found.new)
+            if questions is not None
+        ]
+    if as_json:
+        recalled = dict(zip(("recall_old", "recall_new"), recalls, strict=False))
+        print_json(_diff_report(found).model_copy(update=recalled))
+        return 0
+    click.echo("\n".join(_diff_lines(found)))
+    if recalls:
+        click.echo(f"recall on the questions: {recalls[0]:.1%} before, {recalls[1]:.1%} after")
+    return 0
+
+
+@command.command("promote", short_help="Let a generation serve.")
+@click.argument("generation", type=int)
+@click.option("--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, help="Of the user or session.")
+@click.option("--user", metavar="ID", help="Only for this user.")
+@click.option("--session", metavar="ID", help="Only for the owner of this session, if it has no user.")
+@as_json
+@target_options
+def promote_command(
+    generation: int, namespace: str, user: str | None, session: str | None, as_json: bool, **given: Any
+) -> int:
+    """Let a generation serve: for everybody who is covered by it, or for one owner.
+
+    The one before goes on being fed, so that `rollback` is at once; that costs its model calls until `prune`.
+    """
+    with _database(given) as (database, _settings):
+        chosen = _kept(database, generation)
+        if user is None and session is None:
+            _refuse_uncovered(database, chosen)
+            serve_everybody(database, chosen)
+            whom = "serves everybody"
+        elif switch_owner(database, chosen, _shard_key(namespace, user, session)):
+            whom = "serves this owner"
+        else:
+            raise ReplayError(
+                f"Generation {generation} does not yet cover what serves this owner, or serves it already."
+            )
+    _print_switch(SwitchReport(pipeline=chosen.pipeline, generation=generation, done=whom), as_json=as_json)
+    return 0
+
+
+@command.command("rollback", short_help="Go back to the generation that served before.")
+@click.option("--pipeline", required=True, metavar="NAME")
+@as_json
+@target_options
+def rollback_command(pipeline: str, as_json: bool, **given: Any) -> int:
+    """Go back to the generation that served before, for everybody at once."""
+    with _database(given) as (database, _settings):
+        found = roll_back(database, pipeline)
+    report = SwitchReport(pipeline=pipeline, generation=found.generation_id, done="serves everybody again")
+    _print_switch(report, as_json=as_json)
+    return 0
+
+
+@command.command("prune", short_help="Take a generation away that does not serve.")
+@click.argument("generation", type=int)
+@as_json
+@target_options
+def prune_command(generation: int, as_json: bool, **given: Any) -> int:
+    """Take a generation away that does not serve; what its model calls cost stays on record."""
+    with _database(given) as (database, _settings):
+        applied = prune(database, generation)
+        found = find(database, generation)
+    done = f"pruned, with what it had made of {applied:,} receipts"
+    pipeline = "" if found is None else found.pipeline
+    _print_switch(SwitchReport(pipeline=pipeline, generation=generation, done=done), as_json=as_json)
+    return 0
+
+
+@contextmanager
+def _database(given: dict[str, Any]) -> Iterator[tuple[Database, Settings]]:
+    settings = settings_from(given["database_url"], given["broker_url"], given["schema"])
+    with (
+        running_servers(settings, only_looking=True) as servers,
+        opened(servers.database_url, settings) as database,
+    ):
+        yield database, settings
+
+
+def _shard_key(namespace: str, user: str | None, session: str | None) -> UUID:
+    if user is not None:
+        return identify_user(namespace, user).shard_key
+    return identify_session(namespace, session or "", None).shard_key
+
+
+def _kept(database: Database, generation_id: int) -> Generation:
+    found = find(database, generation_id)
+    if found is None or found.state == "retired":
+        raise ReplayError(f"There is no generation {generation_id} that is kept.")
+    return found
+
+
+def _refuse_uncovered(database: Database, generation: Generation) -> None:
+    """Promote only what covers what serves; owner by owner is what a replay without --hold does."""
+    backlog = database.fetch("generation_backlog", {"generation_id": generation.generation_id})
+    if generation.state != "feeding" or sum(row[1] for row in backlog):
+        raise ReplayError(
+            f"Generation {generation.generation_id} of {generation.pipeline} is {generation.state}, with"
+            f" {sum(row[1] for row in backlog):,} events due: it cannot serve everybody now."
+        )
+
+
+def _report(database: Database, settings: Settings, pipeline: str | None) -> GenerationsReport:
+    differing = settings_differing(serving(database), settings)
+    listed = []
+    for row in database.fetch("list_generations", {"pipeline": pipeline}):
+        number, name, state, version, config, created_at, served_until, filled, due, dead, owners = row
+        listed.append(
+            GenerationReport(
+                generation=number,
+                pipeline=name,
+                state=state,
+                version=version,
+                made_with=json.loads(config),
+                created_at=created_at.isoformat(),
+                served_until=None if served_until is None else served_until.isoformat(),
+                filled=filled,
+                due=due,
+                dead=dead,
+                owners=owners,
+                differences=differing.get(name, []) if state == "serving" else [],
+            )
+        )
+    unfinished = [report_of(replay) for replay in replays(database, pipeline=pipeline, unfinished=True)]
+    return GenerationsReport(generations=listed, replays=unfinished)
+
+
+def _lines(report: GenerationsReport) -> Iterator[str]:
+    for item in report.generations:
+        made_with = item.made_with.get("model") or item.made_with.get("embedder") or f"version {item.version}"
+        size = f" {item.made_with['dimensions']}" if "dimensions" in item.made_with else ""
+        owners = f", serves {item.owners:,} owners" if item.owners else ""
+        yield (
+            f"{item.pipeline} {item.generation}: {item.state}, {made_with}{size}, due {item.due:,},"
+            f" dead {item.dead:,}{owners}"
+        )
+        if item.differences:
+            yield (
+                f"  the settings differ ({'; '.join(item.differences)});"
+                f" derive with them: strandline replay --new --pipeline {item.pipeline}"
+            )
+    for replay in report.replays:
+        yield (
+            f"replay {replay.replay_id} ({replay.kind}) of {replay.pipeline}, generation"
+            f" {replay.generation}: {replay.state}, {replay.counts.get('phase', 'under way')}"
+        )
+
+
+def _diff_report(found: Diff) -> DiffReport:
+    return DiffReport(
+        pipeline=found.pipeline,
+        old=found.old,
+        new=found.new,
+        totals=found.totals,
+        owners=[
+            OwnerDiffReport(
+                namespace=owner.namespace,
+                user_id=owner.user_id,
+                session_id=owner.session_id,
+                same=owner.same,
+                facts=[
+                    FactChangeReport(change=f.change, before=f.before, after=f.after) for f in owner.facts
+                ],
+                states=[
+                    StateChangeReport(session_id=s.session_id, before=s.before, after=s.after)
+                    for s in owner.states
+                ],
+            )
+            for owner in found.owners
+        ],
+    )
+
+
+def _diff_lines(found: Diff) -> Iterator[str]:
+    totals = ", ".join(
+        f"{name} {found.totals.get(name, 0):,}" for name in ("added", "changed", "gone", "same")
+    )
+    yield f"{found.pipeline}, generation {found.new} against {found.old}: {totals}"
+    for owner in found.owners:
+        yield f"{owner.user_id or owner.session_id} ({owner.namespace})"
+        yield from _owner_lines(owner)
+
+
+def _owner_lines(owner: OwnerDiff) -> Iterator[str]:
+    signs = {"added": "+", "gone": "-", "changed": "~"}
+    for fact in owner.facts:
+        both = f"{fact.before} -> {fact.after}" if fact.change == "changed" else fact.after or fact.before
+        yield f"  {signs[fact.change]} {both}"
+    for state in owner.states:
+        yield f"  {state.session_id or 'owner'}"
+        yield f"    before: {state.before}"
+        yield f"    after:  {state.after}"
+
+
+def _print_switch(report: SwitchReport, *, as_json: bool) -> None:
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(f"generation {report.generation} of {report.pipeline}: {report.done}")

@@ -1,0 +1,129 @@
+"""``strandline import``: put existing chats in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from strandline.chat_import import ChatImport, Progress, Whose
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.reports import ImportReport
+from strandline.cli.targets import running_servers
+from strandline.cli.terminal import console, is_rich, print_json
+from strandline.schemas.identity import DEFAULT_NAMESPACE
+from strandline.schemas.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT
+
+LINE_EVERY_BYTES = 50_000_000
+
+
+@click.command("import", short_help="Put existing chats, from JSONL, in bulk.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--session", metavar="ID", help="Put all lines into this session.")
+@click.option(
+    "--session-field",
+    metavar="FIELD",
+    default="session_id",
+    show_default=True,
+    help="Else: the field that has a line's session, such as metadata.session.",
+)
+@click.option("--user", metavar="ID", help="Whose sessions they are.")
+@click.option(
+    "--user-field",
+    metavar="FIELD",
+    default="user_id",
+    show_default=True,
+    help="Else: the field that has a line's user, where there is one.",
+)
+@click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
+@click.option("--token-limit", type=int, default=DEFAULT_TOKEN_LIMIT, show_default=True)
+@click.option("--token-flush-size", type=int, default=DEFAULT_FLUSH_SIZE, show_default=True)
+@as_json
+@target_options
+def command(
+    file: Path,
+    session: str | None,
+    session_field: str,
+    user: str | None,
+    user_field: str,
+    namespace: str,
+    token_limit: int,
+    token_flush_size: int,
+    as_json: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Put the chats of FILE: one message per line, as a JSON object with "role" and "content".
+
+    The newest messages of a session stay in its window; those before it are delivered to the pipelines.
+    Lines may have "id", "name", "created_at", "metadata". An import that was interrupted is run again:
+    what is there already adds nothing.
+    """
+    settings = settings_from(database_url, broker_url, schema)
+    whose = Whose(session, session_field, user, user_field, namespace)
+    with running_servers(settings, only_looking=True) as servers, _progress() as report:
+        options = {
+            "token_limit": token_limit,
+            "token_flush_size": token_flush_size,
+            "database_url": servers.database_url,
+            "broker_url": servers.broker_url,
+            "schema": settings.database_schema,
+        }
+        done = ChatImport(file, whose, options=options, report=report).run()
+    if as_json:
+        print_json(
+            ImportReport(
+                namespace=namespace,
+                sessions=done.sessions,
+                added=done.added,
+                known=done.known,
+                events=done.events,
+            )
+        )
+    else:
+        click.echo(_said(done))
+    return 0
+
+
+def _said(done: Progress) -> str:
+    there = f", {done.known:,} were there already" if done.known else ""
+    return (
+        f"{done.added:,} messages added{there}; {done.sessions:,} sessions,"
+        f" {done.events:,} flush events for the workers"
+    )
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Progress], None]]:
+    """A bar on a terminal; a line now and then elsewhere."""
+    if not is_rich(stderr=True):
+        yield _lines()
+        return
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("importing", total=None)
+        yield lambda done: bar.update(
+            task,
+            total=done.bytes_in_all,
+            completed=done.bytes_read,
+            description=f"{done.added + done.known:,} messages",
+        )
+
+
+def _lines() -> Callable[[Progress], None]:
+    said = 0
+
+    def say(done: Progress) -> None:
+        nonlocal said
+        if done.bytes_read >= said + LINE_EVERY_BYTES:
+            said = done.bytes_read
+            share = 100 * done.bytes_read // max(1, done.bytes_in_all)
+            click.echo(f"{share} %: {done.added + done.known:,} messages", err=True)
+
+    return say

@@ -1,0 +1,276 @@
+"""``strandline replay``: derive memory again from the log, in place or as a new generation."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Any
+
+import click
+
+from strandline.cli.interrupts import INTERRUPTED_EXIT
+from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.replay_reports import EstimateReport, EstimatesReport, ReplaysReport
+from strandline.cli.reports import ReplayReport
+from strandline.cli.targets import opened, running_servers
+from strandline.cli.terminal import print_json
+from strandline.pipelines.registry import serving, settings_differing
+from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
+from strandline.pipelines.replay.estimate import Estimate, estimate
+from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
+from strandline.pipelines.replay.records import Replay, Selection, replays, take
+from strandline.schemas.database import Database
+from strandline.schemas.errors import ReplayError
+from strandline.schemas.identity import DEFAULT_NAMESPACE
+from strandline.schemas.settings import Settings
+
+SAY_SECONDS = 5.0
+
+
+@click.command("replay", short_help="Derive memory again from the log.")
+@click.option("--pipeline", "pipelines", multiple=True, metavar="NAME", help="Only of this one; repeatable.")
+@click.option("--new", is_flag=True, help="As a new generation, with what the settings say now.")
+@click.option("--force", is_flag=True, help="With --new: also where the settings say nothing new.")
+@click.option("--hold", is_flag=True, help="With --new: leave it to `generations promote` to let it serve.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Model calls per second and namespace.")
+@click.option("--namespace", metavar="NAME", help="Only of this namespace.")
+@click.option("--session", metavar="ID", help="Only this session.")
+@click.option("--user", metavar="ID", help="Only the sessions of this user.")
+@click.option("--since", type=click.DateTime(), help="Only what was flushed at or after this time (UTC).")
+@click.option("--until", type=click.DateTime(), help="Only what was flushed before this time (UTC).")
+@click.option("--dead-letters", "only_dead", is_flag=True, help="Only dead letters, which are tried again.")
+@click.option("--resume", type=int, metavar="REPLAY", help="Go on with a replay that was stopped.")
+@click.option("--dry-run", is_flag=True, help="Say how much it would be, and what it would cost.")
+@as_json
+@target_options
+def command(
+    pipelines: tuple[str, ...],
+    new: bool,
+    force: bool,
+    hold: bool,
+    rate: float | None,
+    resume: int | None,
+    dry_run: bool,
+    as_json: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+    **chosen: Any,
+) -> int:
+    """Derive long-term memory again from the log.
+
+    In place, which is the default, what serves is held against the answers that are stored: nothing is asked
+    of a model, and only what differs is written. With --new, a generation is derived beside the one that
+    serves, and takes its place owner by owner as soon as it covers as much.
+
+    Workers do the work; this command prepares it, watches and switches. Ctrl-C stops it, and it says how to
+    go on.
+    """
+    selection = _selection(**chosen)
+    if new and not selection.is_everything:
+        raise click.UsageError("A new generation is derived for everybody: --new takes no selection.")
+    settings = settings_from(database_url, broker_url, schema)
+    with (
+        running_servers(settings, only_looking=True) as servers,
+        opened(servers.database_url, settings, pool_size=4) as database,
+    ):
+        names = list(pipelines) or _default_pipelines(database, settings, new=new and not force)
+        if dry_run:
+            found = [estimate(database, name, selection, settings, new=new) for name in names]
+            _print_estimates(found, as_json=as_json)
+            return 0
+        with _stopped_by_signals() as stop:
+            begun: list[Replay] = []
+            for replay in _begin(
+                database, settings, names, selection, resume, new=new, rate=rate, force=force, hold=hold
+            ):
+                begun.append(replay)
+                _carry_on(database, settings, replay, stop, quiet=as_json)
+                if stop.is_set():
+                    break
+            ended = [replays(database, replay_id=replay.replay_id)[0] for replay in begun]
+    _print(ended, as_json=as_json)
+    return INTERRUPTED_EXIT if stop.is_set() else 0
+
+
+def _selection(
+    namespace: str | None,
+    session: str | None,
+    user: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    only_dead: bool,
+) -> Selection:
+    if namespace is None and (session is not None or user is not None):
+        namespace = DEFAULT_NAMESPACE
+    return Selection(namespace, session, user, _utc(since), _utc(until), only_dead)
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+def _default_pipelines(database: Database, settings: Settings, *, new: bool) -> list[str]:
+    """All that serve; of a new generation only those for which the settings say something new.
+
+    Raises:
+        ReplayError: they say nothing new.
+    """
+    generations = serving(database)
+    if not new:
+        return sorted(generations)
+    if not (differing := settings_differing(generations, settings)):
+        raise ReplayError(
+            "The settings say what each generation that serves was made with: there is nothing new to"
+            " derive. Without --new what serves is checked in place; --force derives it anew."
+        )
+    return sorted(differing)
+
+
+def _begin(
+    database: Database,
+    settings: Settings,
+    names: list[str],
+    selection: Selection,
+    resume: int | None,
+    *,
+    new: bool,
+    rate: float | None,
+    **how: bool,
+) -> Iterator[Replay]:
+    """The replays that were asked for, each begun when the one before has ended."""
+    if resume is not None:
+        yield take(database, resume)
+        return
+    for name in names:
+        if new:
+            yield begin_generation(database, name, settings, calls_per_second=rate, **how)
+        else:
+            yield begin_in_place(database, name, selection)
+
+
+def _carry_on(
+    database: Database, settings: Settings, replay: Replay, stop: threading.Event, *, quiet: bool
+) -> None:
+    say = _Teller(replay, quiet=quiet)
+    if replay.kind == "new":
+        derive_generation(database, replay, on_progress=say.progress, stop=stop)
+    else:
+        replay_in_place(database, replay, settings, on_progress=say.in_place, stop=stop)
+
+
+class _Teller:
+    """Says now and then how far a replay is, on the standard error."""
+
+    def __init__(self, replay: Replay, *, quiet: bool) -> None:
+        self._replay = replay
+        self._quiet = quiet
+        self._next = 0.0
+        self._phase = ""
+
+    def progress(self, progress: Progress) -> None:
+        eta = "" if progress.eta_seconds is None else f", about {progress.eta_seconds:,.0f} s left"
+        text = {
+            "waiting": "waiting for transactions that began before",
+            "filling": f"{progress.owners:,} owners, {progress.events:,} events made due",
+            "deriving": f"{progress.due:,} due{eta}",
+            "switching": f"{progress.due:,} due{eta}; {progress.switched:,} owners switched,"
+            f" {progress.remaining:,} not yet",
+            "held": "derived; it serves when it is promoted",
+            "done": "serves everybody",
+        }[progress.phase]
+        self._say(progress.phase, text)
+
+    def in_place(self, found: InPlace) -> None:
+        self._say("checking", f"{found.owners:,} owners, {found.batches:,} batches, {found.same:,} the same")
+
+    def _say(self, phase: str, text: str) -> None:
+        if self._quiet or (phase == self._phase and time.monotonic() < self._next):
+            return
+        self._phase, self._next = phase, time.monotonic() + SAY_SECONDS
+        replay = self._replay
+        click.echo(f"{replay.pipeline} (generation {replay.generation_id}): {text}", err=True)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """The first Ctrl-C or SIGTERM asks for an end between two steps; the second one ends at once."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def report_of(replay: Replay) -> ReplayReport:
+    """A replay as ``--json`` shows it."""
+    return ReplayReport(
+        replay_id=replay.replay_id,
+        kind=replay.kind,
+        pipeline=replay.pipeline,
+        generation=replay.generation_id,
+        state=replay.state,
+        counts=dict(replay.counts),
+    )
+
+
+def _print(ended: list[Replay], *, as_json: bool) -> None:
+    if as_json:
+        print_json(ReplaysReport(replays=[report_of(replay) for replay in ended]))
+        return
+    for replay in ended:
+        click.echo(_sentence(replay))
+
+
+def _sentence(replay: Replay) -> str:
+    what = f"replay {replay.replay_id} of {replay.pipeline}, generation {replay.generation_id}"
+    if replay.state != "done":
+        return f"{what}: stopped; go on with: strandline replay --resume {replay.replay_id}"
+    if replay.kind == "in_place":
+        counts = {name: count for name, count in replay.counts.items() if count}
+        return f"{what}: " + ", ".join(
+            f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items()
+        )
+    if replay.counts.get("phase") == "held":
+        return f"{what}: derived and held; next: strandline generations promote {replay.generation_id}"
+    return f"{what}: serves everybody; the one before is fed until it is pruned"
+
+
+def _print_estimates(found: list[Estimate], *, as_json: bool) -> None:
+    if as_json:
+        reports = [EstimateReport(**asdict(item) | {"differences": list(item.differences)}) for item in found]
+        print_json(EstimatesReport(pipelines=reports))
+        return
+    for item in found:
+        click.echo("\n".join(_estimate_lines(item)))
+
+
+def _estimate_lines(item: Estimate) -> Iterator[str]:
+    how = "as a new generation" if item.new else f"generation {item.generation} in place"
+    yield f"{item.pipeline}, {how}: {item.events:,} events, {item.tokens:,} tokens"
+    if item.new:
+        changes = "; ".join(item.differences) or "none: --force is needed"
+        yield f"  what changes: {changes}"
+    else:
+        yield f"  from stored answers: {item.stored_batches:,} of {item.batches:,} batches"
+    if item.model_calls is None:
+        yield "  model calls: not to be told, since the ledger holds none of this pipeline"
+        return
+    cost = "no price is set (STRANDLINE_MODEL_PRICES)" if item.cost_usd is None else f"${item.cost_usd:,.2f}"
+    size = f"{item.input_tokens:,} tokens in, {item.output_tokens:,} out"
+    yield f"  model calls: about {item.model_calls:,}" + (f" ({size}; {cost})" if item.model_calls else "")

@@ -1,0 +1,113 @@
+"""What ``replay`` and ``generations`` print under ``--json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strandline.cli.reports import ReplayReport, Report
+
+
+class EstimateReport(Report):
+    """A dry run of one pipeline; fields that are null are not to be told from what there is to go by."""
+
+    pipeline: str
+    generation: int
+    new: bool
+    differences: list[str]
+    events: int
+    tokens: int
+    batches: int
+    stored_batches: int
+    model_calls: int | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+
+
+class EstimatesReport(Report):
+    """``strandline replay --dry-run``."""
+
+    pipelines: list[EstimateReport]
+
+
+class ReplaysReport(Report):
+    """``strandline replay``."""
+
+    replays: list[ReplayReport]
+
+
+class GenerationReport(Report):
+    """One generation; ``owners`` counts those it serves while others are served by another.
+
+    ``differences`` says where the settings of this process differ from what the one that serves is made with.
+    """
+
+    generation: int
+    pipeline: str
+    state: str
+    version: str
+    made_with: dict[str, Any]
+    created_at: str
+    served_until: str | None
+    filled: bool
+    due: int
+    dead: int
+    owners: int
+    differences: list[str]
+
+
+class GenerationsReport(Report):
+    """``strandline generations list``; ``replays`` are those that are not finished."""
+
+    generations: list[GenerationReport]
+    replays: list[ReplayReport]
+
+
+class FactChangeReport(Report):
+    """A fact that was added, is gone, or is worded otherwise."""
+
+    change: str
+    before: str | None
+    after: str | None
+
+
+class StateChangeReport(Report):
+    """The state of one session, or of the owner (``session_id`` empty), in both."""
+
+    session_id: str
+    before: str | None
+    after: str | None
+
+
+class OwnerDiffReport(Report):
+    """What differs for one owner."""
+
+    namespace: str
+    user_id: str | None
+    session_id: str
+    same: int
+    facts: list[FactChangeReport]
+    states: list[StateChangeReport]
+
+
+class DiffReport(Report):
+    """``strandline generations diff``; ``totals`` counts added, changed, gone and same over all owners.
+
+    ``recall_old`` and ``recall_new`` are the share of the questions given that find what is expected.
+    """
+
+    pipeline: str
+    old: int
+    new: int
+    totals: dict[str, int]
+    owners: list[OwnerDiffReport]
+    recall_old: float | None = None
+    recall_new: float | None = None
+
+
+class SwitchReport(Report):
+    """``promote``, ``rollback`` and ``prune``: what serves, or is gone, now."""
+
+    pipeline: str
+    generation: int
+    done: str

@@ -1,0 +1,58 @@
+"""Replaying from Python: what ``strandline replay`` and ``strandline generations`` do, as functions.
+
+Each takes a ``Database`` (``connect``), and settings where it depends on them; workers do the deriving.
+"""
+
+from __future__ import annotations
+
+from strandline.pipelines.registry import Generation, kept, serving
+from strandline.pipelines.replay.comparison import Diff, compare
+from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
+from strandline.pipelines.replay.estimate import Estimate, estimate
+from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
+from strandline.pipelines.replay.records import Replay, Selection, replays, take
+from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.settings import Settings, load_settings
+
+__all__ = [
+    "Diff",
+    "Estimate",
+    "Generation",
+    "InPlace",
+    "Progress",
+    "Replay",
+    "Selection",
+    "begin_generation",
+    "begin_in_place",
+    "compare",
+    "connect",
+    "derive_generation",
+    "estimate",
+    "kept",
+    "prune",
+    "replay_in_place",
+    "replays",
+    "roll_back",
+    "serve_everybody",
+    "serving",
+    "switch_owner",
+    "take",
+]
+
+
+def connect(settings: Settings | None = None) -> Database:
+    """A small pool on the configured database, for these functions; close it in the end.
+
+    Raises:
+        ConfigurationError: STRANDLINE_DATABASE_URL is not set.
+    """
+    settings = settings or load_settings()
+    if settings.database_url is None:
+        raise ConfigurationError(
+            "Set STRANDLINE_DATABASE_URL: replays work on a database of their own choice."
+        )
+    url = settings.database_url.get_secret_value()
+    return Database.connect(ConnectionOptions.from_settings(url, settings, pool_size=2))

@@ -1,0 +1,206 @@
+"""What a process knows of a window makes reads quicker, and never another read."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from strandline import DeliveredError, Memory
+from strandline.producers.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
+from strandline.schemas.database import Database
+from strandline.schemas.operations import Row
+from strandline.schemas.read_only import ReadOnlyDict
+from tests.conftest import rows_of
+
+MakeMemory = Callable[..., Memory]
+
+LIMITS: dict[str, Any] = {"token_limit": 200, "token_flush_size": 30, "memory_blocks": []}
+STEPS = (
+    "put",
+    "put other",
+    "put parts",
+    "put many",
+    "flush",
+    "flush all",
+    "pop",
+    "set",
+    "reset",
+    "forget",
+    "get",
+)
+
+
+@contextmanager
+def reading_afresh(url: str, session_id: str) -> Iterator[Memory]:
+    """A memory in a process that keeps no windows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STRANDLINE_WINDOW_CACHE_BYTES", "0")
+        with closing(Memory.from_defaults(session_id, database_url=url, **LIMITS)) as memory:
+            yield memory
+
+
+def step(memory: Memory, name: str, number: int) -> None:
+    text = {"role": "user" if number % 3 else "assistant", "content": f"word {number} " * (number % 7 + 1)}
+    match name:
+        case "put":
+            memory.put(text)
+        case "put other":
+            memory.put(text | {"metadata": {"n": number, "tags": ["a"] * (number % 2)}})
+        case "put parts":
+            memory.put({"role": "user", "content": [{"type": "text", "text": f"part {number}"}]})
+        case "put many":
+            memory.put_messages([text, text | {"role": "user"}])
+        case "flush" | "flush all":
+            memory.flush(all=name == "flush all")
+        case "pop":
+            with suppress(DeliveredError):
+                memory.pop()
+        case "set":
+            memory.set([text])
+        case "reset" | "forget":
+            memory.reset(derived=name == "forget")
+
+
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.booleans()), max_size=25))
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
+def test_a_read_is_the_same_whatever_was_read_before(
+    database_url: str, steps: list[tuple[str, bool]]
+) -> None:
+    """Whoever wrote in between: this process, or another, of whose writes it hears nothing."""
+    session_id = uuid4().hex
+    with (
+        closing(Memory.from_defaults(session_id, database_url=database_url, **LIMITS)) as knowing,
+        reading_afresh(database_url, session_id) as other,
+    ):
+        for number, (name, by_other) in enumerate(steps):
+            step(other if by_other else knowing, name, number)
+            assert list(knowing.get()) == list(other.get())
+            assert knowing.get().tokens == other.get().tokens
+
+
+def test_a_second_read_fetches_only_what_is_new(make_memory: MakeMemory, statements_seen: list[int]) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put_messages([{"role": "user", "content": f"{number}"} for number in range(50)])
+    memory.get()
+    memory.put({"role": "user", "content": "one more"})
+    assert len(memory.get()) == 51
+    assert len(memory.get()) == 51
+    assert statements_seen == [51, 2, 1], "the header, and each message once"
+
+
+@pytest.fixture
+def statements_seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each read has fetched."""
+    seen: list[int] = []
+    fetch = Database.fetch
+
+    def counted(self: Database, name: str, params: Mapping[str, Any], **options: bool) -> list[Row]:
+        rows = fetch(self, name, params, **options)
+        if name == "read":
+            seen.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(Database, "fetch", counted)
+    return seen
+
+
+def test_what_a_rolled_back_transaction_showed_is_not_kept(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put({"role": "user", "content": "stays"})
+    with psycopg.connect(database_url) as connection:
+        memory.put({"role": "user", "content": "goes"}, connection=connection)
+        assert [message.text for message in memory.get(connection=connection)] == ["stays", "goes"]
+        connection.rollback()
+    memory.put({"role": "user", "content": "other"})
+    assert [message.text for message in memory.get()] == ["stays", "other"]
+
+
+def test_a_standby_that_had_not_heard_of_the_last_messages_takes_over(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    """Their numbers are given to others then; what was known of them is void."""
+    memory = make_memory(memory_blocks=[])
+    for text in ("one", "two", "three"):
+        memory.put({"role": "user", "content": text})
+    assert len(memory.get()) == 3
+    rows_of(database_url, "DELETE FROM strandline.message WHERE seq > 1 RETURNING 1")
+    rows_of(database_url, "UPDATE strandline.session SET next_seq = 2 RETURNING 1")
+    for text in ("zwei", "drei", "vier"):
+        memory.put({"role": "user", "content": text})
+        assert [message.text for message in memory.get()][-1] == text
+    assert [message.text for message in memory.get()] == ["one", "zwei", "drei", "vier"]
+
+
+def test_nobody_is_given_what_another_can_change(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[])
+    parts = [{"type": "text", "text": "a part"}]
+    memory.put({"role": "user", "content": "plain", "metadata": {"topic": "boats"}})
+    memory.put({"role": "user", "content": parts, "metadata": {"tags": ["x"]}})
+    plain, nested = memory.get()
+    with pytest.raises(TypeError, match="change a copy"):
+        plain.metadata["topic"] = "cars"  # type: ignore[index]
+    nested.metadata["tags"].append("y")
+    nested.content[0]["text"] = "changed"  # type: ignore[index]
+    again = memory.get()
+    assert again[0].metadata == {"topic": "boats"}
+    assert (again[1].metadata, again[1].content) == ({"tags": ["x"]}, parts)
+
+
+def test_a_read_only_dict_is_a_dict_to_all_who_read_it() -> None:
+    given = ReadOnlyDict({"a": [1], "b": None})
+    for change in ("clear", "popitem", "update", "pop", "setdefault"):
+        with pytest.raises(TypeError):
+            getattr(given, change)()
+    with pytest.raises(TypeError):
+        del given["a"]
+    with pytest.raises(TypeError):
+        given |= {"c": 1}
+    for copied in (copy.deepcopy(given), copy.copy(given), pickle.loads(pickle.dumps(given))):  # noqa: S301
+        assert (type(copied), copied) == (dict, {"a": [1], "b": None})
+    assert json.loads(json.dumps(given)) == given | {}
+
+
+def row(seq: int, size: int = 0) -> tuple[Any, ...]:
+    return (seq, f"id{seq}", "user", 3, None, json.dumps({"content": "x" * size}), None)
+
+
+def test_a_cache_keeps_what_was_read_last_within_its_bound() -> None:
+    sessions = [(UUID(int=0), UUID(int=number)) for number in range(5)]
+    window = NOTHING_KNOWN.moved(1, [row(1, 1_000)])
+    cache = WindowCache(3 * window.size)
+    for session in sessions[:3]:
+        cache.keep(session, window)
+    cache.known(sessions[0])
+    cache.keep(sessions[3], window)
+    assert [cache.known(session) is window for session in sessions] == [True, False, True, True, False]
+    too_large = NOTHING_KNOWN.moved(1, [row(seq, 1_000) for seq in range(1, 9)])
+    cache.keep(sessions[0], too_large)
+    assert cache.known(sessions[0]) is NOTHING_KNOWN
+    cache.keep(sessions[2], NOTHING_KNOWN)
+    assert cache.known(sessions[2]) is NOTHING_KNOWN
+
+
+def test_a_window_moves_over_what_is_known() -> None:
+    window = NOTHING_KNOWN.moved(1, [row(1), row(2), row(4)])
+    assert window.moved(1, []) is window
+    later = window.moved(2, [row(5)])
+    assert (later.seqs, later.tokens, later.last_id) == ((2, 4, 5), 9, "id5")
+    assert later.params == {"known_from": 2, "known_through": 5, "known_id": "id5"}
+    assert later.moved(9, []) == KnownWindow()

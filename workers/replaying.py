@@ -1,0 +1,150 @@
+"""Replay slots: the part of a worker that derives what does not serve yet.
+
+Live work is rung for; the work of a replay is not.  A few threads, set apart for it, look into Postgres for
+lanes that nobody is at.  So no queue of the broker ever holds a replay's hints, none of them stands before a
+live one, and however much there is to derive again, it takes these threads and no more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+from strandline.pipelines.engine.drain import Engine, drain
+from strandline.schemas.errors import ReplayBudgetError, StrandlineError
+from strandline.schemas.lanes import Lane
+from strandline.schemas.settings import Settings
+
+logger = logging.getLogger("strandline.replay")
+
+LOOK_SECONDS = 1.0
+LANES_PER_LOOK = 64
+# Beside live work: twice as long at rest as at work, up to half a second after each lane.
+REST_SHARE = 2.0
+LONGEST_REST_SECONDS = 0.5
+LIVE_SECONDS = 2.0
+
+
+class ReplaySlots:
+    """Threads that drain the lanes of generations that do not serve.
+
+    Args:
+        engine: that of the worker; what is drained here rings for nothing and keeps to the replays' budget.
+    """
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        count = settings.replay_concurrency
+        self._count = max(1, settings.worker_concurrency // 4) if count is None else count
+        self._dead_after_seconds = settings.worker_dead_after_seconds
+        self._calls_per_second = settings.replay_calls_per_second
+        self._engine = replace(engine, ring=lambda _lanes: None, admit=self._admit)
+        self._lanes: deque[Lane] = deque()
+        self._replayed: set[int] = set()
+        self._live_at = -LIVE_SECONDS
+        self._looking = threading.Lock()
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        if self._count:
+            self._threads.append(self._thread(0))
+
+    def start(self) -> None:
+        """Begin to look for work, with one thread; the others are started when there is some."""
+        for thread in list(self._threads):
+            thread.start()
+
+    def stop(self) -> None:
+        """Take nothing up any more; lanes in hand are given back after their batch."""
+        self._stop.set()
+
+    def _thread(self, number: int) -> threading.Thread:
+        return threading.Thread(target=self._run, name=f"strandline-replay-{number}", daemon=True)
+
+    def _run(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            self._work()
+
+    def _work(self) -> None:
+        """Drain lanes while there are any and they get on."""
+        while not self._stop.is_set() and not self._engine.stopping():
+            try:
+                if (lane := self._next()) is None:
+                    return
+                began = time.monotonic()
+                outcome = drain(self._engine, lane)
+                self._give_way(time.monotonic() - began, paused=outcome != "drained")
+            except StrandlineError as error:
+                logger.warning("replay failed", extra={"action": "replay_failed", "reason": str(error)})
+                return
+            except Exception:
+                # The outermost edge of these threads: a defect must not end them.
+                logger.exception("replay broke", extra={"action": "replay_broke"})
+                return
+
+    def _give_way(self, worked_seconds: float, *, paused: bool) -> None:
+        """Where live lanes were drained lately, rest longer than was worked: threads share a processor."""
+        in_hand = sum(lane.generation_id in self._replayed for lane in self._engine.active.lanes())
+        if len(self._engine.active) > in_hand:
+            self._live_at = time.monotonic()
+        if paused or time.monotonic() - self._live_at < LIVE_SECONDS:
+            self._stop.wait(min(max(REST_SHARE * worked_seconds, 0.05), LONGEST_REST_SECONDS))
+
+    def _next(self) -> Lane | None:
+        with self._looking:
+            if not self._lanes:
+                self._look()
+            if not self._lanes:
+                return None
+            self._call_for_help()
+            return self._lanes.popleft()
+
+    def _call_for_help(self) -> None:
+        """Now that there is work: until there was some, one thread was enough."""
+        while len(self._threads) < self._count:
+            self._threads.append(self._thread(len(self._threads)))
+            self._threads[-1].start()
+
+    def _look(self) -> None:
+        """From some owner on, then from the first: so workers rarely look at the same lanes."""
+        for from_shard in (uuid4(), UUID(int=0)):
+            found = [
+                Lane(*row)
+                for stage in self._engine.stages
+                for row in self._engine.database.fetch("replay_lanes", self._wanted(stage, from_shard))
+            ]
+            self._lanes += [lane for lane in found if self._is_served(lane)]
+            if self._lanes:
+                self._replayed = {lane.generation_id for lane in found}
+                return
+
+    def _wanted(self, stage: str, from_shard: UUID) -> dict[str, object]:
+        return {
+            "stage": stage,
+            "from_shard": from_shard,
+            "limit": LANES_PER_LOOK,
+            "dead_after_seconds": self._dead_after_seconds,
+        }
+
+    def _is_served(self, lane: Lane) -> bool:
+        """Whether it gets on here now: its generation can be built, and its provider answers."""
+        stage = self._engine.stages.of(lane.generation_id, lane.stage)
+        return stage is not None and stage.wait_seconds() == 0
+
+    def _admit(self, lane: Lane) -> None:
+        """Take a model call from the budget of replays.
+
+        Raises:
+            ReplayBudgetError: it is used up for now.
+        """
+        rates = self._engine.database.fetch("replay_rate", {"generation_id": lane.generation_id})
+        rate = rates[0][0] if rates and rates[0][0] is not None else self._calls_per_second
+        if rate is None:
+            return
+        taken = self._engine.database.fetch(
+            "take_replay_call", {"shard_key": lane.shard_key, "calls_per_second": rate}
+        )
+        if taken[0][0] > 0:
+            raise ReplayBudgetError(taken[0][0])
