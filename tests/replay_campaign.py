@@ -44,6 +44,7 @@ PROMPT = "Find what is worth keeping, in the manner of the second prompt."
 MARK = "noted: "
 LIVE_PAUSE_SECONDS = 0.1
 READ_PAUSE_SECONDS = 0.05
+KILL_EVERY_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +156,7 @@ class Campaign:
 
     def _replay_beside_traffic(self, memories: list[Memory], known: dict[str, int]) -> None:
         began_at = rows_of(self.url, "SELECT clock_timestamp()")[0][0]
-        threads = [
-            threading.Thread(target=self._read_on, args=(memories, known)),
-            threading.Thread(target=self._live),
-            threading.Thread(target=self._kill_now_and_then),
-        ]
-        for thread in threads:
-            thread.start()
+        threads = self._disturbances(memories, known)
         began = time.monotonic()
         try:
             for pipeline in ("facts", "vectors"):
@@ -213,20 +208,27 @@ class Campaign:
             memory.close()
 
     def _lag_without_replay(self, memories: list[Memory], known: dict[str, int]) -> float:
-        """The same traffic and the same reads, with nothing to replay."""
+        """The same traffic, reads and kills, with nothing to replay."""
         began_at = rows_of(self.url, "SELECT clock_timestamp()")[0][0]
-        threads = [
-            threading.Thread(target=self._read_on, args=(memories, known)),
-            threading.Thread(target=self._live),
-        ]
-        for thread in threads:
-            thread.start()
-        time.sleep(self.options.baseline_seconds)
+        threads = self._disturbances(memories, known)
+        time.sleep(max(self.options.baseline_seconds, KILL_EVERY_SECONDS * (self.options.kills + 1)))
         self._stop.set()
         for thread in threads:
             thread.join()
         self._stop.clear()
+        self.found.kills = 0
         return self._lag_since(began_at)
+
+    def _disturbances(self, memories: list[Memory], known: dict[str, int]) -> list[threading.Thread]:
+        """What goes on all the time, with a replay or without; begun, and ended by ``_stop``."""
+        threads = [
+            threading.Thread(target=self._read_on, args=(memories, known)),
+            threading.Thread(target=self._live),
+            threading.Thread(target=self._kill_now_and_then),
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
 
     def _lag_since(self, began_at: object) -> float:
         """Seconds in the median from a live flush to the end of its first application in a last stage."""
@@ -262,7 +264,7 @@ class Campaign:
 
     def _kill_now_and_then(self) -> None:
         for kill in range(self.options.kills):
-            if self._stop.wait(3.0):
+            if self._stop.wait(KILL_EVERY_SECONDS):
                 return
             place = kill % len(self._workers)
             self._workers[place].kill()

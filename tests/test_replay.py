@@ -403,3 +403,21 @@ def test_what_was_known_before_a_reset_is_known_again(
     tail = [message.text for message in memories[0].get()]
     assert not any("boat number 0 is blue" in text and text.startswith("my boat") for text in tail)
     assert not verify(database).violations
+
+
+def test_a_log_of_which_messages_are_gone_is_refused(
+    memories: list[Memory], database: Database, database_url: str, after: Settings
+) -> None:
+    """What serves knows what they said; neither a new generation nor a replay in place may forget it."""
+    served, facts = serving(database)[FACTS].generation_id, known(memories)
+    rows_of(
+        database_url,
+        "DELETE FROM strandline.message m USING strandline.session s"
+        " WHERE m.session_key = s.session_key AND s.session_id = 's1' AND m.seq = 2 RETURNING 1",
+    )
+    said = r"log of session 's1' was truncated: of its messages 2 to 2, 0 of 1 are left"
+    for replay_it in (replay_new, in_place):
+        with pytest.raises(ReplayError, match=said):
+            replay_it(database, after, FACTS)
+    assert serving(database)[FACTS].generation_id == served
+    assert known(memories) == facts

@@ -20,6 +20,7 @@ from strandline.pipelines.recipe import differences, recipe_for
 from strandline.pipelines.registry import Generation, find, recipe_params, serving
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import last_stage, serve_everybody, switch_owner
+from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.schemas.database import Database
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.lanes import FACTS
@@ -206,6 +207,9 @@ class _Run:
         """All of one owner, and what people did to facts; only then may workers begin with it."""
         generation_id = self._generation.generation_id
         with self._database.transaction() as tx:
+            refuse_truncated(
+                tx, shard_key, f"Give the new one up: strandline generations prune {generation_id}."
+            )
             events, tokens = self._make_due(tx, shard_key)
             if self._generation.pipeline == FACTS:
                 tx.run(apply_fact_events(shard_key, generation_id))

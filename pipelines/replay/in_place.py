@@ -27,6 +27,7 @@ from strandline.pipelines.engine.stage import Batch, RawAnswer, Stage
 from strandline.pipelines.registry import Generation, serving
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import last_stage
+from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, VECTORS, VECTORS_STAGE, Lane
@@ -154,6 +155,7 @@ class _Run:
                 self.found = self.found.plus(retried=int(outcome == "due"))
 
     def _owner(self, shard_key: UUID) -> None:
+        refuse_truncated(self._database, shard_key, "Nothing of this owner was looked at.")
         self._make_due(shard_key)
         pipeline = self._generation.pipeline
         if pipeline == VECTORS:

@@ -88,6 +88,19 @@ WITH g AS (
 )
 SELECT count(*)::integer AS events, coalesce(sum(tokens), 0)::bigint AS tokens FROM taken
 
+-- name: truncated_event
+-- An event of an owner of which messages are gone from the log, if there is one.
+SELECT s.session_id, e.from_seq, e.through_seq, e.message_count, l.remaining
+FROM strandline.flush_event e
+JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+    AND s.incarnation = e.incarnation
+CROSS JOIN LATERAL (
+    SELECT count(*)::integer AS remaining FROM strandline.message m
+    WHERE m.shard_key = e.shard_key AND m.session_key = e.session_key
+        AND m.seq BETWEEN e.from_seq AND e.through_seq) AS l
+WHERE e.shard_key = %(shard_key)s AND l.remaining < e.message_count
+ORDER BY e.session_key, e.from_seq LIMIT 1
+
 -- name: open_backfilled
 -- Workers may work on the owners up to this one.
 UPDATE strandline.generation SET backfilled_through = %(through)s
