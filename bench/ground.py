@@ -10,7 +10,7 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from itertools import count, cycle, islice
 from pathlib import Path
@@ -55,6 +55,7 @@ class Ground:
     broker_url: str
     messages: tuple[Given, ...]
     pieces: tuple[Given, ...]
+    _made: list[Memory] = field(default_factory=list, repr=False)
 
     def memory(
         self,
@@ -67,8 +68,11 @@ class Ground:
         ringing: bool = False,
         consuming: bool = False,
     ) -> Memory:
-        """A memory of one session; what it flushes stays due, unless it rings workers or is ``consuming``."""
-        return Memory.from_defaults(
+        """A memory of one session, closed with the database.
+
+        What it flushes stays due, unless it rings workers or is ``consuming``.
+        """
+        memory = Memory.from_defaults(
             session_id or uuid4().hex,
             user_id=user_id,
             memory_blocks=blocks,
@@ -78,6 +82,8 @@ class Ground:
             broker_url=self.broker_url if ringing else None,
             consume="background" if consuming else None,
         )
+        self._made.append(memory)
+        return memory
 
     def connection(self) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(self.url, autocommit=True)
@@ -110,12 +116,14 @@ class Ground:
         name = f"bench_{next(_numbers)}"
         with self.connection() as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
-            ground = replace(self, url=_in_database(self.url, name))
+            ground = replace(self, url=_in_database(self.url, name), _made=[])
             try:
                 if registered:
                     _register(ground.url)
                 yield ground
             finally:
+                for memory in ground._made:
+                    memory.close()
                 connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def describe(self) -> dict[str, object]:

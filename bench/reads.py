@@ -10,7 +10,7 @@ from itertools import cycle
 
 from bench.bare import BARE_SELECT, SESSION
 from bench.figures import Figure, Goal, of_times
-from bench.ground import Ground
+from bench.ground import Ground, NotMeasuredError
 from bench.size import Size
 from bench.turns import Call, pair
 from strandline import FactExtractionMemoryBlock, Memory, SummaryMemoryBlock
@@ -36,8 +36,6 @@ def measure_get(ground: Ground, size: Size) -> Iterator[Figure]:
         yield get.figure("with search, read again", lambda: searching.get(QUESTION))
         # Last, since the window grows.
         yield get.figure("after one more put", again.get, before=lambda: again.put(next(messages)))
-    for memory in (again, searching, first):
-        memory.close()
 
 
 class _Gets:
@@ -68,11 +66,11 @@ def _filled_session(ground: Ground, size: Size) -> tuple[str, tuple[int, int]]:
         seq = memory.put(message)
         if seq > 2 * size.window and ground.rows("SELECT FROM strandline.flush_event"):
             break
-    assert memory.get(wait_for=seq, timeout=60).caught_up
-    session_id = memory.session_id
-    memory.close()
+    if not memory.get(wait_for=seq, timeout=60).caught_up:
+        raise NotMeasuredError("facts and summary of the session were not derived within 60 s")
+    memory.close()  # with it ends the thread that derives
     ground.analyze()
-    return session_id, limits
+    return memory.session_id, limits
 
 
 def _memory(ground: Ground, session_id: str, limits: tuple[int, int], *, search: bool = False) -> Memory:

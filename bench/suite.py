@@ -39,7 +39,7 @@ class Case:
 
 CASES = (
     Case("put", measure_put, 10),
-    Case("concurrent", measure_concurrent, 15),
+    Case("concurrent", measure_concurrent, 20),
     Case("get", measure_get, 20),
     Case("peers", measure_peers, 25),
     Case("crossing", measure_crossing, 30, registered=False),

@@ -51,15 +51,12 @@ def _sync_pair(ground: Ground, size: Size) -> Pair:
     others = iter(ground.some_pieces(size.puts))
     bare = BareSession()
     memory.put(next(messages))  # the session's first put claims it
-    try:
-        with ground.connection() as connection:
-            return pair(
-                lambda: memory.put(next(messages)),
-                lambda: connection.execute(BARE_INSERT, bare.row(next(others)), prepare=True),
-                size.puts,
-            )
-    finally:
-        memory.close()
+    with ground.connection() as connection:
+        return pair(
+            lambda: memory.put(next(messages)),
+            lambda: connection.execute(BARE_INSERT, bare.row(next(others)), prepare=True),
+            size.puts,
+        )
 
 
 async def _async_pairs(ground: Ground, size: Size) -> list[Pair]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -67,6 +67,10 @@ INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outco
     SELECT e.shard_key, e.event_id, g.generation_id, 'vectors', 'applied'
     FROM strandline.flush_event e CROSS JOIN strandline.generation g WHERE g.pipeline = 'vectors';
 """
+DUE_IN_LANE = (
+    b"SELECT * FROM strandline.due_in_lane_v1("
+    b"%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(limit)s)"
+)
 BIG = {"message", "due", "lane", "batch", "fact", "chunk", "session", "flush_event", "receipt", "watch"}
 KEYS = identify_session("default", "s1", None)
 
@@ -111,8 +115,8 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
     match name:
         case "claim_lane":
             return lane | lease | {"dead_after_seconds": 5.0, "deadline_seconds": 600.0}
-        case "due_in_lane":
-            return lane | {"limit": 64}
+        case "begin_batch":
+            return lane | lease | {"batch_id": uuid4(), "token_budget": 8_000, "max_events": 64}
         case "ring_due":
             return {"stage": "summary", "limit": 200}
         case "orphaned_lanes":
@@ -170,13 +174,11 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "hold_lane",
         "renew_lane",
         "hand_back_lanes",
-        "clear_void",
-        "open_batch",
-        "due_in_lane",
         "lane_has_work",
         "batch_events",
-        "hold_events",
-        "finish_events",
+        "begin_batch",
+        "hold_batch",
+        "finish_batch",
         "store_answer",
         "stored_answer",
         "close_batch",
@@ -265,14 +267,12 @@ def test_batches_of_the_past_are_not_read_for_the_next_one(full: psycopg.Connect
             session_lane(full),
         )
         full.execute("ANALYZE strandline.batch")
-        sql = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statements("strandline")["due_in_lane"].encode()
+        sql = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + DUE_IN_LANE
         plan = full.execute(sql, session_lane(full) | {"limit": 64}).fetchall()[0][0][0]["Plan"]
         assert {node.get("Index Name") for node in nodes(plan)} >= {"batch_split"}
         assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 60
 
 
 def test_a_long_lane_is_batched_from_its_beginning(full: psycopg.Connection[Any]) -> None:
-    rows = full.execute(
-        statements("strandline")["due_in_lane"].encode(), session_lane(full) | {"limit": 64}
-    ).fetchall()
+    rows = full.execute(DUE_IN_LANE, session_lane(full) | {"limit": 64}).fetchall()
     assert [row[1:] for row in rows] == [(10, False)] * 25

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 from uuid import UUID, uuid4
 
-from strandline.pipelines.engine.lease import Lease, hold, lane_params
+from strandline.pipelines.engine.lease import Lease, lane_params
 from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import LeaseLostError
@@ -39,24 +40,44 @@ def next_batch(database: Database, lease: Lease, token_budget: int) -> Batch | N
     Raises:
         LeaseLostError: the lane was taken away.
     """
-    with database.transaction() as tx:
-        hold(tx, lease)
-        tx.fetch("clear_void", lane_params(lease.lane))
-        batch = _reopen(tx, lease)
-        return batch if batch is not None else _form(tx, lease, token_budget)
+    wanted = {"batch_id": uuid4(), "token_budget": token_budget, "max_events": MAX_BATCH_EVENTS}
+    rows = database.fetch("begin_batch", lease.params | wanted)
+    if not rows:
+        return None
+    batch_id = rows[0][0]
+    if batch_id is None:
+        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away; nothing was begun.")
+    return Batch(lease.lane, batch_id, tuple(_decode(row[1:]) for row in rows))
 
 
-def hold_events(fetcher: Fetcher, batch: Batch) -> int:
-    """Lock what is due of the batch; how many of its events still belong to their session as it is.
+def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
+    """Lock the lease and what is due of the batch; how many of its events still belong to their session.
 
     A reset that forgets does not hold the lease of a lane that was opened while it ran: on these rows the
     two meet, and what it deletes is not applied.
+
+    Raises:
+        LeaseLostError: the lane was taken away.
     """
-    return len(fetcher.fetch("hold_events", lane_params(batch.lane) | {"event_ids": batch.event_ids}))
+    ((leases, events),) = fetcher.fetch("hold_batch", lease.params | {"event_ids": batch.event_ids})
+    if not leases:
+        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away; what was prepared is dropped.")
+    return int(events)
 
 
-def close(fetcher: Fetcher, batch: Batch, state: str) -> None:
-    """End an open batch as ``applied``, ``void``, ``split`` or ``dead``.
+def finish(fetcher: Fetcher, batch: Batch, outcome: Literal["applied", "dead"]) -> None:
+    """End a batch whose effect is written: its events are done.
+
+    Raises:
+        LeaseLostError: as for ``close``.
+    """
+    ended = {"event_ids": batch.event_ids, "batch_id": batch.batch_id, "outcome": outcome}
+    if not fetcher.fetch("finish_batch", lane_params(batch.lane) | ended):
+        raise _gone(batch)
+
+
+def close(fetcher: Fetcher, batch: Batch, state: Literal["void", "split"]) -> None:
+    """End an open batch whose events remain due.
 
     Raises:
         LeaseLostError: there is no such open batch.  A worker's commits do not wait for the disk, so a crash
@@ -64,41 +85,11 @@ def close(fetcher: Fetcher, batch: Batch, state: str) -> None:
     """
     params = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id, "state": state}
     if not fetcher.fetch("close_batch", params):
-        raise LeaseLostError(f"Batch {batch.batch_id} is gone or ended; what was prepared is dropped.")
+        raise _gone(batch)
 
 
-def _reopen(fetcher: Fetcher, lease: Lease) -> Batch | None:
-    """The open batch, if all of it is still to be done; one that a reset has touched is closed as void."""
-    for batch_id, event_ids, still_due in fetcher.fetch("open_batch", lane_params(lease.lane)):
-        if still_due == len(event_ids):
-            return read_batch(fetcher, lease.lane, batch_id, event_ids)
-        fetcher.fetch(
-            "close_batch", {"shard_key": lease.lane.shard_key, "batch_id": batch_id, "state": "void"}
-        )
-    return None
-
-
-def _form(fetcher: Fetcher, lease: Lease, token_budget: int) -> Batch | None:
-    due = fetcher.fetch("due_in_lane", lane_params(lease.lane) | {"limit": MAX_BATCH_EVENTS})
-    event_ids = _choose(due, token_budget)
-    if not event_ids:
-        return None
-    batch_id = uuid4()
-    fetcher.fetch("insert_batch", lease.params | {"batch_id": batch_id, "event_ids": event_ids})
-    return read_batch(fetcher, lease.lane, batch_id, event_ids)
-
-
-def _choose(due: Sequence[Row], token_budget: int) -> list[UUID]:
-    chosen: list[UUID] = []
-    spent = 0
-    for event_id, tokens, was_split in due:
-        if chosen and (was_split or spent + tokens > token_budget):
-            break
-        chosen.append(event_id)
-        spent += tokens
-        if was_split:
-            break
-    return chosen
+def _gone(batch: Batch) -> LeaseLostError:
+    return LeaseLostError(f"Batch {batch.batch_id} is gone or ended; what was prepared is dropped.")
 
 
 def read_batch(fetcher: Fetcher, lane: Lane, batch_id: UUID, event_ids: Sequence[UUID]) -> Batch:

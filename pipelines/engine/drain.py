@@ -17,7 +17,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from strandline.pipelines.engine.active import ActiveLanes
-from strandline.pipelines.engine.batches import close, hold_events, next_batch
+from strandline.pipelines.engine.batches import close, finish, hold_batch, next_batch
 from strandline.pipelines.engine.lease import Lease, LeaseTerms, claim, hold, lane_params, release, renew
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Sharing, Stage, Stages
@@ -215,14 +215,12 @@ def _apply(
 ) -> None:
     """Effect, receipts and the batch's end, in one transaction; a batch that a reset touched is void."""
     with engine.database.transaction() as tx:
-        hold(tx, lease)
-        if hold_events(tx, batch) < len(batch.events):
+        if hold_batch(tx, lease, batch) < len(batch.events):
             # The answer speaks of messages that are no more; what remains is due and batched anew.
             close(tx, batch, "void")
             return
         next_lanes = stage.write(tx, batch, work, answers)
-        tx.fetch("finish_events", _finish(batch, "applied"))
-        close(tx, batch, "applied")
+        finish(tx, batch, "applied")
         engine.reach("applying")
     engine.ring(next_lanes)
 
@@ -237,17 +235,8 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> None:
         (event_id,) = batch.event_ids
         bury = {"event_id": event_id, "batch_id": batch.batch_id, "reason": reason[:2000]}
         tx.fetch("bury_event", lane_params(batch.lane) | bury)
-        tx.fetch("finish_events", _finish(batch, "dead"))
-        close(tx, batch, "dead")
+        finish(tx, batch, "dead")
     logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(batch.lane)})
-
-
-def _finish(batch: Batch, outcome: Literal["applied", "dead"]) -> dict[str, Any]:
-    return lane_params(batch.lane) | {
-        "event_ids": batch.event_ids,
-        "outcome": outcome,
-        "batch_id": batch.batch_id,
-    }
 
 
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:

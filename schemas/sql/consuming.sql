@@ -92,45 +92,13 @@ WHERE l.shard_key = o.shard_key AND l.scope_key = o.scope_key AND l.generation_i
     AND l.stage = o.stage
 RETURNING l.stage
 
--- name: clear_void
--- Work from before a reset: its due rows go, and a receipt says why.
-WITH gone AS (
-    DELETE FROM strandline.due d
-    WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
-        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
-        AND NOT EXISTS (
-            SELECT FROM strandline.session s WHERE s.shard_key = d.shard_key
-                AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
-    RETURNING d.event_id
-)
-INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
-SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, 'void' FROM gone
-ON CONFLICT DO NOTHING
-RETURNING event_id
-
--- name: open_batch
--- The batch that an earlier holder left open, if any, with how many of its events are still due.
-SELECT b.batch_id, b.event_ids, (
-    SELECT count(*) FROM strandline.due d WHERE d.shard_key = b.shard_key AND d.scope_key = b.scope_key
-        AND d.generation_id = b.generation_id AND d.stage = b.stage AND d.event_id = ANY (b.event_ids)
-    ) AS still_due
-FROM strandline.batch b
-WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s
-    AND b.generation_id = %(generation_id)s AND b.stage = %(stage)s AND b.state = 'open'
-
--- name: due_in_lane
--- What the lane has to do, in its order; was_split marks events that failed in company before.
-WITH split AS MATERIALIZED (
-    SELECT unnest(b.event_ids) AS event_id FROM strandline.batch b
-    WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s
-        AND b.generation_id = %(generation_id)s AND b.stage = %(stage)s AND b.state = 'split'
-)
-SELECT d.event_id, d.tokens, d.event_id IN (SELECT event_id FROM split) AS was_split
-FROM strandline.due d
-WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
-    AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
-ORDER BY CASE WHEN d.scope_key = d.session_key THEN d.from_seq END, d.created_at, d.session_key, d.from_seq
-LIMIT %(limit)s
+-- name: begin_batch
+-- What the lane has to do next, as a batch with its events.
+SELECT b.batch_id, b.event_id, b.shard_key, b.session_key, b.incarnation, b.cause, b.from_seq, b.through_seq,
+    b.message_count, b.tokens, b.version, b.created_at
+FROM strandline.begin_batch_v1(
+    %(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(worker_id)s, %(lease_epoch)s, %(batch_id)s,
+    %(token_budget)s, %(max_events)s) AS b
 
 -- name: lane_has_work
 -- Whether anything is due in the lane.
@@ -138,12 +106,6 @@ SELECT 1 FROM strandline.due d
 WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
     AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
 LIMIT 1
-
--- name: insert_batch
--- Fix which events the next model call covers.
-INSERT INTO strandline.batch (shard_key, batch_id, scope_key, generation_id, stage, lease_epoch, event_ids)
-VALUES (%(shard_key)s, %(batch_id)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(lease_epoch)s,
-    %(event_ids)s::uuid[])
 
 -- name: close_batch
 -- The batch is over: applied, void, split or dead.  The answers of a void one speak of messages that are no
@@ -211,29 +173,45 @@ SELECT %(shard_key)s, gen_random_uuid(), %(generation_id)s, %(stage)s, %(batch_i
     %(prompt_hash)s, %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric FROM held
 RETURNING (SELECT count(*) = 1 FROM stored) AS is_first
 
--- name: hold_events
--- Lock the due rows of a batch whose events still belong to their session's incarnation.
-SELECT d.event_id FROM strandline.due d
-WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
-    AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
-    AND d.event_id = ANY (%(event_ids)s::uuid[])
-    AND EXISTS (
-        SELECT FROM strandline.session s WHERE s.shard_key = d.shard_key
-            AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
-FOR UPDATE OF d
+-- name: hold_batch
+-- Lock the lease, and then what is due of a batch whose events still belong to their session's incarnation:
+-- how many leases (1, or 0 when it was taken away), and how many events.
+WITH held AS (
+    SELECT 1 FROM strandline.lane
+    WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+        AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
+    FOR UPDATE
+), locked AS (
+    SELECT d.event_id FROM strandline.due d
+    WHERE EXISTS (SELECT FROM held)
+        AND d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
+        AND d.event_id = ANY (%(event_ids)s::uuid[])
+        AND EXISTS (
+            SELECT FROM strandline.session s WHERE s.shard_key = d.shard_key
+                AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
+    FOR UPDATE OF d
+)
+SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM locked)
 
--- name: finish_events
--- The effect is written: the work is no longer due, and the receipt says how it ended.
-WITH gone AS (
+-- name: finish_batch
+-- The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  No row:
+-- there is no such open batch, and nothing was done.
+WITH closed AS (
+    UPDATE strandline.batch SET state = %(outcome)s, closed_at = clock_timestamp()
+    WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'open'
+    RETURNING batch_id
+), gone AS (
     DELETE FROM strandline.due d
     WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
         AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
-        AND d.event_id = ANY (%(event_ids)s::uuid[])
+        AND d.event_id = ANY (%(event_ids)s::uuid[]) AND EXISTS (SELECT FROM closed)
     RETURNING d.event_id
+), receipts AS (
+    INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
+    SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, %(outcome)s, %(batch_id)s FROM gone
 )
-INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
-SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, %(outcome)s, %(batch_id)s FROM gone
-RETURNING event_id
+SELECT batch_id FROM closed
 
 -- name: bury_event
 -- Go past an event that cannot be applied: a dead letter, whose messages stay in the tail.

@@ -817,6 +817,8 @@ def upgrade() -> None:
         "reset_v1",
         "pop_v1",
         "search_v1",
+        "due_in_lane_v1",
+        "begin_batch_v1",
         "forget_shared_v1",
     ):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))

@@ -1,0 +1,98 @@
+-- begin_batch_v1: what the holder of a lane is to do next, fixed in a row before any model is called.
+--
+-- The batch that an earlier holder left open, if all of it is still to be done (one that a reset has touched is
+-- closed as void, and its answers go: they speak of messages that are no more); else a new one, of as many due
+-- events as fit into p_budget tokens, at least one.  An event that failed in company before goes alone.  What
+-- is due from before a reset goes as well, and a receipt says why.
+-- Returns the batch with its events in their order; nothing where nothing is due; one row of NULL where the
+-- lease was taken away.
+CREATE FUNCTION strandline.begin_batch_v1(
+    p_shard_key uuid,
+    p_scope_key uuid,
+    p_generation_id integer,
+    p_stage text,
+    p_worker_id uuid,
+    p_lease_epoch bigint,
+    p_batch_id uuid,
+    p_budget bigint,
+    p_max_events integer
+) RETURNS TABLE (
+    batch_id uuid, event_id uuid, shard_key uuid, session_key uuid, incarnation uuid, cause text,
+    from_seq bigint, through_seq bigint, message_count integer, tokens bigint, version smallint,
+    created_at timestamptz)
+LANGUAGE plpgsql AS $function$
+#variable_conflict use_column
+DECLARE
+    begun uuid;
+    chosen uuid[];
+    spent bigint := 0;
+    one record;
+BEGIN
+    PERFORM FROM strandline.lane l
+        WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key AND l.generation_id = p_generation_id
+            AND l.stage = p_stage AND l.lease_epoch = p_lease_epoch AND l.holder = p_worker_id
+        FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+
+    WITH gone AS (
+        DELETE FROM strandline.due d
+        WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
+            AND d.generation_id = p_generation_id AND d.stage = p_stage
+            AND NOT EXISTS (
+                SELECT FROM strandline.session s WHERE s.shard_key = d.shard_key
+                    AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
+        RETURNING d.event_id
+    )
+    INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
+        SELECT p_shard_key, g.event_id, p_generation_id, p_stage, 'void' FROM gone g
+        ON CONFLICT DO NOTHING;
+
+    FOR one IN
+        SELECT b.batch_id, b.event_ids, (
+            SELECT count(*) FROM strandline.due d WHERE d.shard_key = b.shard_key
+                AND d.scope_key = b.scope_key AND d.generation_id = b.generation_id AND d.stage = b.stage
+                AND d.event_id = ANY (b.event_ids)) AS still_due
+        FROM strandline.batch b
+        WHERE b.shard_key = p_shard_key AND b.scope_key = p_scope_key
+            AND b.generation_id = p_generation_id AND b.stage = p_stage AND b.state = 'open'
+    LOOP
+        IF begun IS NULL AND one.still_due = cardinality(one.event_ids) THEN
+            begun := one.batch_id;
+            chosen := one.event_ids;
+        ELSE
+            DELETE FROM strandline.answer a WHERE a.shard_key = p_shard_key AND a.batch_id = one.batch_id;
+            UPDATE strandline.batch b SET state = 'void', closed_at = clock_timestamp()
+                WHERE b.shard_key = p_shard_key AND b.batch_id = one.batch_id;
+        END IF;
+    END LOOP;
+
+    IF begun IS NULL THEN
+        FOR one IN
+            SELECT * FROM strandline.due_in_lane_v1(
+                p_shard_key, p_scope_key, p_generation_id, p_stage, p_max_events)
+        LOOP
+            EXIT WHEN chosen IS NOT NULL AND (one.was_split OR spent + one.tokens > p_budget);
+            chosen := chosen || one.event_id;
+            spent := spent + one.tokens;
+            EXIT WHEN one.was_split;
+        END LOOP;
+        IF chosen IS NULL THEN
+            RETURN;
+        END IF;
+        begun := p_batch_id;
+        INSERT INTO strandline.batch (
+                shard_key, batch_id, scope_key, generation_id, stage, lease_epoch, event_ids)
+            VALUES (p_shard_key, begun, p_scope_key, p_generation_id, p_stage, p_lease_epoch, chosen);
+    END IF;
+
+    RETURN QUERY
+        SELECT begun, e.event_id, e.shard_key, e.session_key, e.incarnation, e.cause, e.from_seq,
+            e.through_seq, e.message_count, e.tokens, e.version, e.created_at
+        FROM unnest(chosen) WITH ORDINALITY AS w (event_id, place)
+        JOIN strandline.flush_event e ON e.shard_key = p_shard_key AND e.event_id = w.event_id
+        ORDER BY w.place;
+END
+$function$;
