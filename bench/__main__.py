@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ MINUTES = 10.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
+    # So that what runs beside is ended, whoever ends this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     minutes = given.minutes or (math.inf if given.full or given.only else MINUTES)
     with tempfile.TemporaryDirectory(prefix="strandline-bench-") as home:
         say("starting PostgreSQL (fsync on, settings as the embedded default has them) and the broker")

@@ -1,5 +1,7 @@
 """Charts of a run as SVG: ratios as bars with their spread, and how flat costs stay as lines.
 
+The table of docs/performance.md is printed beside.
+
     python -m bench.charts FIGURES.json docs
 
 They are drawn on a ground of their own, so that they are read alike on a light page and on a dark one.
@@ -40,7 +42,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         charts.bars(bars, given.folder / RATIOS)
     if lines := [one for one in figures if one["axis"]]:
         charts.lines(lines, given.folder / FLAT)
+    print(as_markdown(figures))
     return 0
+
+
+def as_markdown(figures: Sequence[Record]) -> str:
+    """The table of ratios, with their spread and goals; no values of the machine."""
+    lines = [
+        "| case | measured | held against | ratio | lowest–highest | goal |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in figures:
+        goal = "" if one["goal"] is None else one["goal"]["is"].replace("<=", "≤").replace(">=", "≥")
+        met = "" if one["goal"] is None or one["goal"]["met"] else ", not met"
+        spread = f"{one['lowest']:g}–{one['highest']:g}"
+        cells = (one["case"], one["name"], one["against"], f"{one['ratio']:g}", spread, goal + met)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 class Charts:
@@ -65,7 +83,8 @@ class Charts:
                 "axes.labelcolor": INK,
                 "xtick.color": INK,
                 "ytick.color": INK,
-                # The same file for the same figures.
+                # Letters as letters, and the same file for the same figures.
+                "svg.fonttype": "none",
                 "svg.hashsalt": "strandline",
             }
         )
@@ -88,7 +107,12 @@ class Charts:
         axes.set_xlabel(
             "of what the goal allows: left of the dashed line it is met (beside each bar: the ratio)"
         )
-        self._save(figure, file)
+        self._save(
+            figure,
+            file,
+            "Ratios against their goals",
+            "A bar for each ratio that has a goal, with its spread; left of the dashed line the goal is met.",
+        )
 
     def lines(self, figures: Sequence[Record], file: Path) -> None:
         """The ratio of each point to the first of its line."""
@@ -108,7 +132,12 @@ class Charts:
         for axes in list(grid.flat)[len(topics) :]:
             axes.set_visible(False)
         figure.supylabel("cost, against the near end", fontsize=9)
-        self._save(figure, file)
+        self._save(
+            figure,
+            file,
+            "Cost against the near end of each axis",
+            "Lines of puts and gets over history, sessions, facts and chunks; the dashed line is 1.25.",
+        )
 
     def _line(self, axes: Any, points: Sequence[Record], colour: str) -> None:
         places = [_near(points[0]), *(one["place"] for one in points)]
@@ -127,8 +156,12 @@ class Charts:
             axes.set_axisbelow(True)
         return figure, grid if (rows, columns) != (1, 1) else grid[0, 0]
 
-    def _save(self, figure: Any, file: Path) -> None:
-        figure.savefig(file, format=file.suffix[1:], metadata={"Date": None} if file.suffix == ".svg" else {})
+    def _save(self, figure: Any, file: Path, title: str, description: str) -> None:
+        figure.savefig(file, format="svg", metadata={"Date": None})
+        drawn = file.read_text(encoding="utf-8")
+        # For those to whom a picture is read.
+        told = f"<title>{title}</title>\n <desc>{description}</desc>"
+        file.write_text(drawn.replace(" <metadata>", f" {told}\n <metadata>", 1), encoding="utf-8")
 
 
 def _shares(one: Record) -> tuple[float, float, float]:

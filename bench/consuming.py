@@ -34,7 +34,7 @@ def measure_applications(ground: Ground, size: Size) -> Iterator[Figure]:
     for _ in range(size.repetitions):
         empty = _empty_tasks(ground, tasks)
         several.append((_applications(ground, size.backlog, EVENTS_EACH), empty))
-        single.append((_applications(ground, size.backlog * EVENTS_EACH // 2, 1), empty))
+        single.append((_applications(ground, size.backlog * EVENTS_EACH // 4, 1), empty))
     goal = Goal(0.5, at_least=True)
     against = "empty Celery tasks"
     name = f"applications, {EVENTS_EACH} events due per session"
@@ -75,5 +75,5 @@ def _emptied(ground: Ground, queue: str, tasks: int) -> float:
             time.sleep(0.002)
             if waiting[-1][0] > deadline:
                 raise NotMeasuredError(f"the queue of empty tasks did not empty within {SECONDS:.0f} s")
-    began, left = next(now for before, now in pairwise(waiting) if now[1] < before[1])
-    return left / (waiting[-1][0] - began) if left else tasks / SECONDS
+    began, left = next(before for before, now in pairwise(waiting) if now[1] < before[1])
+    return left / (waiting[-1][0] - began)

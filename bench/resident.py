@@ -10,6 +10,8 @@ from bench.ground import Ground
 from bench.processes import Process, model_server, worker
 from bench.size import Size
 
+# What such a worker may hold, in megabytes.
+BOUNDS = {"http": ("models over HTTP", 200.0), "local": ("the local embedder", 256.0)}
 EVENTS_EACH = 10
 SECONDS_PER_EVENT = 0.5
 
@@ -17,10 +19,9 @@ SECONDS_PER_EVENT = 0.5
 def measure_memory(ground: Ground, size: Size) -> Iterator[Figure]:
     """A worker's resident memory after many events, against few; models over HTTP, and the local embedder."""
     with model_server(0) as model:
-        for name, environment, megabytes in (
-            ("models over HTTP", model.environment(), 200.0),
-            ("the local embedder", model.environment(embedding=False), 256.0),
-        ):
+        for embedder in size.embedders:
+            name, megabytes = BOUNDS[embedder]
+            environment = model.environment(embedding=embedder == "http")
             with (
                 ground.fresh(registered=False) as own,
                 worker(own, environment, concurrency=16) as process,

@@ -18,11 +18,12 @@ class Size:
         window: messages in the window that is read.
         crossing_puts: puts of one repetition, of which a third crosses the mark.
         peer_calls: puts, and gets, of a library that is slower.
-        backlog: sessions that have ten events due, and ten times as many that have one.
+        backlog: sessions that have ten events due, and two and a half times as many that have one.
         concurrencies: of the worker whose calls in flight are counted.
         call_seconds: what the model takes.
         steady_seconds: for how long calls in flight are counted.
         flushes: of one repetition, timed until their facts are readable.
+        embedders: where the worker whose memory is looked at embeds: asked over HTTP, or by itself.
         events_early, events_late: after how many events a worker's memory is looked at.
         messages, sessions, facts, chunks: the points of each axis, from near to far.
         axis_calls: at each point, per repetition.
@@ -36,12 +37,13 @@ class Size:
     puts_each: int = 100
     window: int = 400
     crossing_puts: int = 660
-    peer_calls: int = 15
+    peer_calls: int = 20
     backlog: int = 60
     concurrencies: tuple[int, ...] = (16, 128)
     call_seconds: float = 1.0
     steady_seconds: float = 6.0
     flushes: int = 4
+    embedders: tuple[str, ...] = ("http", "local")
     events_early: int = 300
     events_late: int = 3_000
     messages: tuple[int, ...] = (10, 1_000, 100_000)
@@ -71,11 +73,12 @@ QUICK = Size(
     window=30,
     crossing_puts=60,
     peer_calls=2,
-    backlog=2,
+    backlog=1,
     concurrencies=(4,),
     call_seconds=0.2,
     steady_seconds=0.5,
     flushes=1,
+    embedders=("http",),
     events_early=3,
     events_late=9,
     messages=(10, 100),

@@ -44,7 +44,7 @@ CASES = (
     Case("peers", measure_peers, 25),
     Case("crossing", measure_crossing, 30, registered=False),
     Case("calls", measure_calls, 40),
-    Case("applications", measure_applications, 120),
+    Case("applications", measure_applications, 150),
     Case("delay", measure_delay, 25, registered=False),
     Case("memory", measure_memory, 60),
     Case("flat", measure_flat, 120),

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.drain import Engine, Outcome, StopPoint, drain
@@ -22,6 +23,7 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane, Ring
 from strandline.schemas.settings import Settings
 from strandline.schemas.version import VERSION
+from strandline.workers.following import Following
 from strandline.workers.periodic import Periodic
 from strandline.workers.replaying import ReplaySlots
 from strandline.workers.sweep import Sweep
@@ -53,6 +55,7 @@ class Consumer:
         self._left_out: list[int] = []
         self._ring = ring
         self._stopping = threading.Event()
+        self._following = Following(ring, stages, self._stopping.is_set)
         self.engine = Engine(
             database=database,
             stages=stages,
@@ -65,7 +68,7 @@ class Consumer:
                 max_crashes=settings.max_crashes,
             ),
             batch_token_budget=settings.batch_token_budget,
-            ring=ring,
+            ring=self._following.ring,
             stopping=self._stopping.is_set,
             reach=reach,
             prices=settings.model_prices,
@@ -98,8 +101,8 @@ class Consumer:
         self._replaying.start()
 
     def drain(self, lane: Lane) -> Outcome:
-        """Drain one lane; see ``pipelines.engine.drain``."""
-        return drain(self.engine, lane)
+        """Drain one lane, and what it gave work to; see ``pipelines.engine.drain``."""
+        return self._following.drain(lane, partial(drain, self.engine))
 
     def begin_stopping(self) -> None:
         """Give lanes back after the batch in hand; hints are not taken up any more."""
