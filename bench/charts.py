@@ -73,6 +73,7 @@ class Charts:
         self._figure = importlib.import_module("matplotlib.figure").Figure
         ticker = importlib.import_module("matplotlib.ticker")
         self._plain_numbers = ticker.FuncFormatter(lambda value, _place: f"{value:g}")
+        self._nothing = ticker.NullFormatter()
         self._counts = ticker.FuncFormatter(lambda value, _place: f"{value:,.0f}")
         self._matplotlib.rcParams.update(
             {
@@ -104,6 +105,7 @@ class Charts:
         axes.set_xscale("log")
         axes.set_xlim(left=min(0.1, *(_shares(one)[1] / 2 for one in figures)))
         axes.xaxis.set_major_formatter(self._plain_numbers)
+        axes.xaxis.set_minor_formatter(self._nothing)
         axes.set_xlabel(
             "of what the goal allows: left of the dashed line it is met (beside each bar: the ratio)"
         )

@@ -19,6 +19,7 @@ from strandline.schemas.grouped_puts import GroupedPuts
 from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
 from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect_async
 from strandline.schemas.statements import Statement, compiled
+from strandline.schemas.thin_pool import AsyncThinPool
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class AsyncDatabase:
             reconnect_timeout=RECONNECT_SECONDS,
             reconnect_failed=reconnect_async,
         )
-        return cls(pool, options.schema)
+        return cls(AsyncThinPool(pool), options.schema)
 
     async def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
         """Run one named statement in a transaction of its own; see ``Database.fetch``."""

@@ -18,6 +18,7 @@ from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run
 from strandline.schemas.quick_puts import quick_rows
 from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect
 from strandline.schemas.statements import Statement, compiled
+from strandline.schemas.thin_pool import ThinPool
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class Database:
             reconnect_timeout=RECONNECT_SECONDS,
             reconnect_failed=reconnect,
         )
-        return cls(pool, options.schema)
+        return cls(ThinPool(pool), options.schema)
 
     def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
         """Run one named statement in a transaction of its own.

@@ -152,10 +152,11 @@ SELECT 0 AS part, 0::bigint AS seq, NULL::text AS id, NULL::text AS role, 0 AS t
             -- What only the search asks for.
             'config', CASE WHEN g.pipeline = 'vectors' THEN g.config END)) FROM g),
         'pending', (SELECT json_agg(json_build_array(p.pipeline, p.from_seq, p.through_seq)) FROM pending p),
-        'facts', (SELECT json_agg(f ORDER BY f.said_at, f.fact_id) FROM (
-            SELECT f.fact_id, f.text, f.said_at FROM strandline.fact f JOIN g USING (generation_id)
-            WHERE f.shard_key = %(shard_key)s AND f.live AND g.pipeline = 'facts'
-            ORDER BY f.said_at DESC LIMIT %(max_facts)s) AS f),
+        'facts', (SELECT json_agg(f ORDER BY f.said_at, f.fact_id) FROM g CROSS JOIN LATERAL (
+            -- Per generation, of which there is one: as a join, all facts would be sorted for the newest few.
+            SELECT t.fact_id, t.text, t.said_at FROM strandline.fact t
+            WHERE t.shard_key = %(shard_key)s AND t.generation_id = g.generation_id AND t.live
+            ORDER BY t.said_at DESC LIMIT %(max_facts)s) AS f WHERE g.pipeline = 'facts'),
         'states', (SELECT json_object_agg(g.pipeline, b.state) FROM g CROSS JOIN LATERAL (
             SELECT state FROM strandline.block_state b
             WHERE b.shard_key = %(shard_key)s AND b.generation_id = g.generation_id AND b.scope_key
