@@ -94,6 +94,8 @@ class Message:
         given = _mapping(source, where)
         if "role" not in given:
             raise InvalidMessageError(f"{where}.role", f"is missing; use one of {', '.join(ROLES)}")
+        if len(given) == 2 and "content" in given:  # as most are
+            return cls(given["role"], given["content"])
         return cls(
             role=given["role"],
             content=given.get("content"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring as quoted
 from typing import Any
 
@@ -18,12 +19,17 @@ def _record(one: Mapping[str, Any]) -> str:
     """One message as a JSON object; what is JSON in it already goes in as it is."""
     created_at, answers = one["created_at"], one["answers"]
     return (
-        f'{{"shard_key":"{one["shard_key"]}","session_key":"{one["session_key"]}","id":{quoted(one["id"])},'
+        f'{{"shard_key":"{_text(one["shard_key"])}","session_key":"{_text(one["session_key"])}",'
+        f'"id":{quoted(one["id"])},'
         f'"role":"{one["role"]}","tokens":{one["tokens"]},"digest":"\\\\x{one["digest"].hex()}",'
         f'"envelope":{one["envelope"]},"metadata":{one["metadata"] or "null"},'
         f'"created_at":{"null" if created_at is None else quoted(created_at.isoformat())},'
         f'"calls":{one["calls"] or "null"},"answers":{"null" if answers is None else quoted(answers)}}}'
     )
+
+
+# A session's keys come with each of its messages.
+_text = lru_cache(maxsize=4096)(str)
 
 
 def quick_rows(taken: Sequence[Row]) -> list[Row]:

@@ -53,6 +53,8 @@ def count_message(
     message: Message, count_text: Callable[[str], int], part_tokens: Mapping[str, int] = PART_TOKENS
 ) -> int:
     """Tokens of one message: its texts by ``count_text``, parts that are no text by ``part_tokens``."""
+    if isinstance(message.content, str) and not (message.name or message.tool_calls or message.extra):
+        return count_text(message.content) if message.content else 0  # as with most messages
     texts = sum(count_text(text) for text in _texts(message) if text)
     return texts + sum(part_tokens.get(part["type"], 0) for part in _parts(message))
 

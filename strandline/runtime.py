@@ -105,11 +105,12 @@ class Runtime:
 
     async def async_database(self) -> AsyncDatabase:
         loop = asyncio.get_running_loop()
-        if loop not in self._async:
+        database = self._async.get(loop)
+        if database is None:
             await asyncio.to_thread(self._ensure_started)
-            if loop not in self._async:
-                self._async[loop] = self._make_async()
-        return self._async[loop]
+            database = self._async.get(loop) or self._make_async()
+            self._async[loop] = database
+        return database
 
     def ring(self, lanes: Iterable[Lane]) -> None:
         if self._runner is not None:
