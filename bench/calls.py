@@ -16,6 +16,8 @@ from strandline import FactExtractionMemoryBlock, Memory
 CALLS_PER_SESSION = 4  # extract, merge, summary and the embedding
 WANTED_IN_FLIGHT = 100
 WANTED_MEGABYTES = 200.0
+# How often, within the time of a call, those that the model has are counted.
+LOOKS = 10
 OVERHEAD_SECONDS = 0.1
 # For the last ones, when not all threads have work any more, and for the first.
 MARGIN_SECONDS = 4.0
@@ -65,11 +67,10 @@ def _calls(
     in_flight: list[tuple[float, float]] = []
     spent: list[tuple[float, float]] = []
     for _ in range(math.ceil(size.steady_seconds / size.call_seconds)):
-        began, before, used = time.monotonic(), model.requests(), process.processor_seconds()
-        time.sleep(size.call_seconds)
-        calls, seconds = model.requests() - before, time.monotonic() - began
-        # Each is with the model for so long, so this many are there at any moment.
-        in_flight.append((calls / seconds * size.call_seconds, WANTED_IN_FLIGHT))
+        before, used = model.requests(), process.processor_seconds()
+        open_now = [_open_soon(model, size.call_seconds / LOOKS) for _ in range(LOOKS)]
+        in_flight.append((percentile(open_now, 50), WANTED_IN_FLIGHT))
+        calls = model.requests() - before
         spent.append((1000 * (process.processor_seconds() - used) / max(1, calls), 1000 * size.call_seconds))
     close(memories)
     threads = f"worker of {concurrency} threads"
@@ -80,6 +81,11 @@ def _calls(
     yield of_values("calls", f"processor per call, {threads}", "the call's own time", "ms", spent)
     held = [(process.resident_megabytes(), WANTED_MEGABYTES)]
     yield of_values("calls", f"resident memory, {threads}", "200 MB", "MB", held)
+
+
+def _open_soon(model: ModelProcess, seconds: float) -> float:
+    time.sleep(seconds)
+    return float(model.open_requests())
 
 
 def _delays(ground: Ground, size: Size) -> list[tuple[float, float]]:

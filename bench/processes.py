@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx2
 
@@ -48,8 +47,15 @@ class ModelProcess:
 
     def requests(self) -> int:
         """How many it has received."""
-        answer: dict[str, Any] = httpx2.get(self.base_url.removesuffix("/v1") + "/control").json()
-        return int(answer["requests"])
+        return self._counted()["requests"]
+
+    def open_requests(self) -> int:
+        """How many it is answering at this moment."""
+        return self._counted()["open"]
+
+    def _counted(self) -> dict[str, int]:
+        counted: dict[str, int] = httpx2.get(self.base_url.removesuffix("/v1") + "/control").json()
+        return counted
 
     def environment(self, *, embedding: bool = True) -> dict[str, str]:
         """For a worker that asks it for everything, or embeds by itself."""

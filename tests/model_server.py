@@ -3,7 +3,7 @@
 Answers are derived from the request, always the same way: one fact per user line, duplicates by equal
 text, a summary that joins, and vectors of hashed words.  How it misbehaves is set at run time, from the
 same process with ``behave`` or from any other with ``POST /control`` (the fields of ``Behaviour`` as
-JSON; ``{}`` means well).  ``GET /control`` gives the number of requests so far.
+JSON; ``{}`` means well).  ``GET /control`` gives the number of requests so far, and of those being answered.
 
     python -m tests.model_server --port 0 --latency 2
 """
@@ -105,6 +105,7 @@ class ModelServer:
         self._left: int | None = None
         self._recorded: deque[RecordedRequest] = deque(maxlen=keep)
         self.received = 0
+        self.answered = 0
         self.closing = threading.Event()
         self._http = _Server(("127.0.0.1", port), _Handler)
         self._http.model_server = self
@@ -150,6 +151,10 @@ class ModelServer:
     ) -> None:
         self.close()
 
+    def count_answered(self) -> None:
+        with self._lock:
+            self.answered += 1
+
     def record(self, request: RecordedRequest) -> Behaviour:
         """Note a request and say how to answer it."""
         with self._lock:
@@ -184,7 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/v1/models":
             self._send(200, {"object": "list", "data": [{"id": "stand-in", "object": "model"}]})
         elif self.path == "/control":
-            self._send(200, {"requests": self.server.model_server.received})
+            server = self.server.model_server
+            self._send(200, {"requests": server.received, "open": server.received - server.answered})
         else:
             self._send(404, _error("no such path"))
 
@@ -198,7 +204,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._control(body)
             return
         request = RecordedRequest(self.path, self.headers.get("Authorization", ""), body, time.monotonic())
-        self._answer(request, self.server.model_server.record(request))
+        behaviour = self.server.model_server.record(request)
+        try:
+            self._answer(request, behaviour)
+        finally:
+            self.server.model_server.count_answered()
 
     def _control(self, body: dict[str, Any]) -> None:
         try:
