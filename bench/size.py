@@ -39,7 +39,7 @@ class Size:
     crossing_puts: int = 660
     peer_calls: int = 20
     backlog: int = 60
-    concurrencies: tuple[int, ...] = (16, 192)
+    concurrencies: tuple[int, ...] = (16, 128)
     call_seconds: float = 1.0
     steady_seconds: float = 6.0
     flushes: int = 4

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from celery import Celery
 from kombu import Connection, Producer
+from kombu.transport import redis
 
 from strandline.schemas.broker import (
     EXPIRY_SECONDS,
@@ -24,6 +25,7 @@ from strandline.schemas.broker import (
     celery_settings,
     hint_properties,
 )
+from strandline.schemas.kept_client import KeptClient
 from strandline.schemas.lanes import Lane, queue_name
 from strandline.schemas.settings import Settings
 
@@ -32,6 +34,10 @@ ANSWER_SECONDS = 3.0
 
 # So many hints may be on their way, not yet confirmed.
 MAX_UNCONFIRMED = 500
+
+
+class _RedisChannel(KeptClient, redis.Channel):
+    """Kombu's channel to Redis with one client."""
 
 
 class HintPublisher:
@@ -78,6 +84,8 @@ class HintPublisher:
         # A connection of the thread's own: Celery's pools are kept by URL, also across a fork.
         connection: Connection = self._app.connection_for_write(heartbeat=HEARTBEAT_SECONDS)
         self._connection = connection
+        if isinstance(connection.transport, redis.Transport):
+            connection.transport.Channel = _RedisChannel
         # Each host of the URL once.
         connection.ensure_connection(max_retries=self._hosts - 1)
         if self._confirmed:

@@ -12,6 +12,8 @@ from typing import Any
 from kombu import Connection
 from kombu.transport import redis, virtual
 
+from strandline.schemas.kept_client import KeptClient
+
 
 class ForgettingQoS(redis.QoS):
     """Makes room also when Redis could not be told; it gives the hint out again then, which does no harm."""
@@ -24,8 +26,8 @@ class ForgettingQoS(redis.QoS):
             raise
 
 
-class ForgettingChannel(redis.Channel):
-    """Kombu's channel to Redis with the above."""
+class ForgettingChannel(KeptClient, redis.Channel):
+    """Kombu's channel to Redis with the above, and with one client."""
 
     QoS = ForgettingQoS
 
