@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from strandline.pipelines.blocks import (
     BaseMemoryBlock,
@@ -24,8 +25,12 @@ _OWN: Mapping[str, Callable[..., BaseMemoryBlock]] = {
 }
 
 
+@cache
 def default_blocks() -> tuple[BaseMemoryBlock, ...]:
-    """The blocks of a ``Memory`` that names none: facts, the summary, and search."""
+    """The blocks of a ``Memory`` that names none: facts, the summary, and search.
+
+    Always the same ones: a block holds no state, and cannot be changed.
+    """
     return FactExtractionMemoryBlock(), SummaryMemoryBlock(), VectorMemoryBlock()
 
 
