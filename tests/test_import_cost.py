@@ -90,8 +90,8 @@ def test_import_loads_nothing_heavy(statement: str) -> None:
 
 @pytest.mark.parametrize("statement", ["import strandline", "from strandline import Memory"])
 def test_import_is_quick(statement: str) -> None:
-    # The best of three: the first one compiles, and other processes may be busy.
-    assert min(_measure(IMPORT.format(statement=statement))["seconds"] for _ in range(3)) <= IMPORT_SECONDS
+    # The best of five: the first one compiles, and other processes may be busy.
+    assert any(_measure(IMPORT.format(statement=statement))["seconds"] <= IMPORT_SECONDS for _ in range(5))
 
 
 def test_every_public_name_can_be_imported_without_anything_heavy() -> None:
@@ -112,7 +112,7 @@ def test_making_memories_does_no_input_or_output() -> None:
 
 
 def test_making_a_thousand_memories_is_quick() -> None:
-    assert min(_measure(MAKE_MEMORIES)["seconds"] for _ in range(3)) < THOUSAND_MEMORIES_SECONDS
+    assert any(_measure(MAKE_MEMORIES)["seconds"] < THOUSAND_MEMORIES_SECONDS for _ in range(5))
 
 
 def _measure(code: str) -> dict[str, Any]:
