@@ -35,6 +35,7 @@ class KnownWindow:
         entries: each as a value that can be given to anybody, or as the row to make it from.
         tokens: of all of them.
         last_id: the id of the last one.
+        size: about how many bytes of memory they take.
     """
 
     seqs: tuple[int, ...] = ()

@@ -31,8 +31,12 @@ class _Waiting:
     """A put and whoever awaits it."""
 
     put: Put
-    session_key: UUID
     done: asyncio.Future[list[Row]]
+
+    @property
+    def session_key(self) -> UUID:
+        key: UUID = self.put.one["session_key"]
+        return key
 
 
 class GroupedPuts:
@@ -53,8 +57,8 @@ class GroupedPuts:
     async def put(self, put: Put) -> list[Row]:
         """The rows that the statement ``put`` gives for it, once it is committed."""
         loop = asyncio.get_running_loop()
-        session_key: UUID = put.one["session_key"]
-        waiting = _Waiting(put, session_key, loop.create_future())
+        waiting = _Waiting(put, loop.create_future())
+        session_key = waiting.session_key
         queue = self._queues.get(session_key)
         if queue is None:
             self._queues[session_key] = deque((waiting,))

@@ -67,9 +67,8 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
         calls = [call["id"] for call in message.tool_calls or ()]
         envelope = _encode(where, "content", _envelope(message), limits.max_content_bytes)
     message_id = urandom(16).hex() if message.id is None else check_name(f"{where}.id", message.id)
-    metadata = _encode_metadata(message, where, limits.max_metadata_bytes) if message.metadata != {} else None
-    if message.created_at is not None:
-        _check_time(f"{where}.created_at", message.created_at)
+    metadata = _encode_metadata(message, where, limits.max_metadata_bytes)
+    _check_time(f"{where}.created_at", message.created_at)
     return PreparedMessage(
         id=message_id,
         role=message.role,

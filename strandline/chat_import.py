@@ -15,6 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from strandline.chat_line import object_in
 from strandline.memory import Memory
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.identity import DEFAULT_NAMESPACE
@@ -202,12 +203,9 @@ class ChatImport:
 
 def _read(line: bytes, where: str) -> dict[str, Any]:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{where} is no JSON ({error}).") from None
-    if not isinstance(value, dict):
-        raise ConfigurationError(f'{where} must be a JSON object with "role" and "content".')
-    return value
+        return object_in(line)
+    except ValueError as error:
+        raise ConfigurationError(f"{where} {error}.") from None
 
 
 def _at(line: Mapping[str, Any], path: str) -> object:

@@ -17,7 +17,7 @@ from strandline.schemas.database import Database
 from strandline.schemas.settings import Settings
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer, RecordedRequest
-from tests.test_workers import check_done_once, converse
+from tests.working import check_done_once, converse
 
 MakeMemory = Callable[..., Memory]
 

@@ -34,13 +34,11 @@ from tests.test_doorbell import (  # noqa: F401  # tests that run once more here
 )
 from tests.test_faults import test_a_worker_that_is_told_to_stop_leaves_nothing_behind  # noqa: F401
 from tests.test_workers import (  # noqa: F401
-    check_done_once,
-    converse,
-    environment,
     test_a_worker_serves_the_queues_it_is_given,
     test_the_others_take_over_from_a_killed_worker_within_seconds,
     test_two_workers_share_the_work,
 )
+from tests.working import check_done_once, converse, environment
 
 MakeMemory = Callable[..., Memory]
 

@@ -15,7 +15,7 @@ from strandline.pipelines.verification import verify
 from strandline.schemas.database import Database
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
-from tests.test_workers import environment
+from tests.working import environment
 
 MakeMemory = Callable[..., Memory]
 

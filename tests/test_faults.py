@@ -21,22 +21,11 @@ from strandline.schemas.database import Database
 from strandline.schemas.lanes import STAGES, Lane, queue_name
 from tests.conftest import StartWorker, WorkerProcess, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
+from tests.working import environment
 
 MakeMemory = Callable[..., Memory]
 
 LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 60}
-
-
-def model_environment(server: ModelServer) -> dict[str, str]:
-    """A worker's environment with the stand-in as its text model, and quick reactions."""
-    return {
-        "OPENAI_BASE_URL": server.base_url,
-        "STRANDLINE_EMBEDDING_BACKEND": "local",
-        "STRANDLINE_HEARTBEAT_INTERVAL_SECONDS": "0.3",
-        "STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "1.5",
-        "STRANDLINE_SWEEP_INTERVAL_SECONDS": "0.3",
-        "STRANDLINE_RETRY_BASE_SECONDS": "0.2",
-    }
 
 
 def talk(memory: Memory, turns: int, *, begin: int = 0) -> list[float]:
@@ -88,12 +77,12 @@ def test_a_worker_killed_at_any_point_costs_nothing(
     database_url: str,
     broker_url: str,
 ) -> None:
-    environment = model_environment(model_server)
-    doomed = start_worker(**environment, STRANDLINE_STOP_AT=f"{point}:SIGKILL")
+    settings = environment(model_server)
+    doomed = start_worker(**settings, STRANDLINE_STOP_AT=f"{point}:SIGKILL")
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 40)
     wait_until(lambda: doomed.process.poll() is not None, timeout=20, what=f"the kill at {point}")
-    start_worker(**environment)
+    start_worker(**settings)
     wait_until(lambda: nothing_due(database_url), timeout=20, what="the other worker to finish")
     check_applied_once(database_url)
     # A call whose answer was stored is never made again; one whose answer was not, once more at most.
@@ -115,7 +104,7 @@ def test_redelivering_everything_changes_nothing(
     broker_url: str,
 ) -> None:
     """No model is asked again, and no row of any table is written again, not even as it was."""
-    worker = start_worker("--no-sweep", **model_environment(model_server))
+    worker = start_worker("--no-sweep", **environment(model_server))
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 30)
     wait_until(lambda: nothing_due(database_url), timeout=20, what="everything to be consumed")
@@ -169,7 +158,7 @@ def test_a_worker_stopped_inside_its_transaction_delays_no_put(
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 5)
     free = talk(memory, 40, begin=5)
-    worker = start_worker(**model_environment(model_server), STRANDLINE_STOP_AT="applying:SIGSTOP")
+    worker = start_worker(**environment(model_server), STRANDLINE_STOP_AT="applying:SIGSTOP")
     wait_until(lambda: stopped(worker), timeout=20, what="the worker to stop inside its transaction")
     in_transaction = (
         "SELECT count(*) FROM pg_stat_activity"
@@ -184,7 +173,7 @@ def test_a_worker_stopped_inside_its_transaction_delays_no_put(
     assert max(meanwhile) < 0.5, "a put waited"
     assert statistics.median(meanwhile) < 5 * statistics.median(free)
     worker.process.kill()
-    start_worker(**model_environment(model_server))
+    start_worker(**environment(model_server))
     wait_until(lambda: nothing_due(database_url), timeout=30, what="everything to be consumed")
     check_applied_once(database_url)
 
@@ -197,7 +186,7 @@ def test_puts_that_cross_the_mark_do_not_wait_for_a_slow_model(
     broker_url: str,
 ) -> None:
     model_server.behave(latency=2.0)
-    start_worker(**model_environment(model_server))
+    start_worker(**environment(model_server))
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 5)  # loads the vocabulary, opens the pool
     plain: list[float] = []
@@ -216,7 +205,7 @@ def test_puts_that_cross_the_mark_do_not_wait_for_a_slow_model(
 def test_what_the_broker_lost_is_found_by_the_sweep(
     make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, database_url: str
 ) -> None:
-    start_worker(**model_environment(model_server))
+    start_worker(**environment(model_server))
     # Nobody listens there: every hint of this producer is lost.
     memory = make_memory(broker_url="redis://127.0.0.1:1/0", user_id="sailor", **LIMITS)
     took = talk(memory, 40)
@@ -243,7 +232,7 @@ def test_a_session_whose_producer_died_before_the_flush_is_flushed(
         with pytest.raises(SystemExit):
             talk(memory, 40)
     assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
-    start_worker(**model_environment(model_server))
+    start_worker(**environment(model_server))
     flushed = "SELECT count(*) FROM strandline.flush_event WHERE cause = 'threshold'"
     wait_until(lambda: rows_of(database_url, flushed)[0][0] > 0, timeout=15, what="the sweep to flush")
     wait_until(lambda: nothing_due(database_url), timeout=20, what="its work to be done")
@@ -252,7 +241,7 @@ def test_a_session_whose_producer_died_before_the_flush_is_flushed(
 def test_an_idle_session_is_remembered_and_still_there(
     make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, database_url: str
 ) -> None:
-    start_worker(**model_environment(model_server))
+    start_worker(**environment(model_server))
     memory = make_memory(user_id="sailor", idle_seconds=1)
     talk(memory, 3)
     idle = "SELECT count(*) FROM strandline.flush_event WHERE cause = 'idle'"
@@ -283,9 +272,9 @@ def test_two_sessions_of_one_user_make_one_fact(
     broker_url: str,
 ) -> None:
     """Sessions that say the same flush at the same moments, under three workers."""
-    environment = model_environment(model_server)
+    settings = environment(model_server)
     for _ in range(3):
-        start_worker(**environment)
+        start_worker(**settings)
     user = uuid4().hex
     memories = [make_memory(f"s{n}", broker_url=broker_url, user_id=user, **LIMITS) for n in range(6)]
     barrier = threading.Barrier(len(memories))
@@ -318,7 +307,7 @@ def test_a_reset_voids_what_is_in_flight(
     broker_url: str,
 ) -> None:
     model_server.behave(latency=1.5)
-    start_worker(**model_environment(model_server))
+    start_worker(**environment(model_server))
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 20)
     wait_until(lambda: text_calls(model_server) > 0, timeout=15, what="a model call to be in flight")
@@ -342,13 +331,13 @@ def test_a_worker_that_is_told_to_stop_leaves_nothing_behind(
     broker_url: str,
 ) -> None:
     model_server.behave(latency=0.5)
-    worker = start_worker(**model_environment(model_server))
+    worker = start_worker(**environment(model_server))
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 40)
     wait_until(lambda: text_calls(model_server) > 0, timeout=15, what="work to be in flight")
     assert worker.stop(timeout=15) == 0, "".join(worker.output)
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
     assert rows_of(database_url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
-    start_worker(**model_environment(model_server))
+    start_worker(**environment(model_server))
     wait_until(lambda: nothing_due(database_url), timeout=20, what="the next worker to go on")
     check_applied_once(database_url)

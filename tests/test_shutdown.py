@@ -15,7 +15,7 @@ from strandline.workers.shutdown import HAND_BACK_SECONDS
 from tests.broker_proxy import BrokerProxy
 from tests.conftest import StartWorker, WorkerProcess, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
-from tests.test_workers import check_done_once, converse, environment
+from tests.working import check_done_once, converse, environment
 
 MakeMemory = Callable[..., Memory]
 

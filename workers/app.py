@@ -6,7 +6,6 @@ twice, changes nothing but the time at which the work is done.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,12 +14,9 @@ from celery.signals import worker_process_shutdown, worker_shutdown
 from kombu import Queue
 
 from strandline.schemas.broker import celery_settings, queue_arguments
-from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane, queue_name
 from strandline.schemas.settings import Settings
 from strandline.workers.consumer import Consumer
-
-logger = logging.getLogger("strandline.workers")
 
 
 def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Celery:
@@ -60,10 +56,6 @@ def _drain_task(consumer: Consumer) -> Callable[..., None]:
     ) -> None:
         if consumer.stopping:
             return
-        try:
-            consumer.drain(Lane.from_args(shard_key, scope_key, generation_id, stage))
-        except StrandlineError as error:
-            # The work is still due; the sweep rings again.
-            logger.warning("drain failed", extra={"action": "drain_failed", "reason": str(error)})
+        consumer.take_up(Lane.from_args(shard_key, scope_key, generation_id, stage))
 
     return drain_lane

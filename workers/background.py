@@ -14,7 +14,6 @@ from collections.abc import Iterable
 
 from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.database import Database
-from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
 from strandline.workers.consumer import Consumer
@@ -65,10 +64,5 @@ class BackgroundRunner:
 
     def _run(self) -> None:
         while (lane := self._hints.get()) is not None:
-            if self.consumer.stopping:
-                continue
-            try:
-                self.consumer.drain(lane)
-            except StrandlineError as error:
-                # Still due: the sweep rings again.
-                logger.warning("drain failed", extra={"action": "drain_failed", "reason": str(error)})
+            if not self.consumer.stopping:
+                self.consumer.take_up(lane)

@@ -5,6 +5,7 @@ Celery workers and the in-process runner are thin drivers around it: they bring 
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import socket
@@ -28,6 +29,8 @@ from strandline.workers.periodic import Periodic
 from strandline.workers.replaying import ReplaySlots
 from strandline.workers.sweep import Sweep
 from strandline.workers.takeover import TakeOver
+
+logger = logging.getLogger("strandline.workers")
 
 
 class Consumer:
@@ -75,7 +78,7 @@ class Consumer:
         )
         self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
-        self._take_over = TakeOver(self.drain)
+        self._take_over = TakeOver(self.take_up)
         self._sweep = Sweep(
             database,
             ring=ring,
@@ -104,6 +107,13 @@ class Consumer:
         """Drain one lane, and what it gave work to; see ``pipelines.engine.drain``."""
         return self._following.drain(lane, partial(drain, self.engine))
 
+    def take_up(self, lane: Lane) -> None:
+        """Drain as a hint asks for it.  A failure is logged: the work is still due, and rung for again."""
+        try:
+            self.drain(lane)
+        except StrandlineError as error:
+            logger.warning("drain failed", extra={"action": "drain_failed", "reason": str(error)})
+
     def begin_stopping(self) -> None:
         """Give lanes back after the batch in hand; hints are not taken up any more."""
         self._stopping.set()
@@ -123,8 +133,7 @@ class Consumer:
 
     def stop(self) -> None:
         """End sweep and heartbeat, and leave."""
-        self._stopping.set()
-        self._replaying.stop()
+        self.begin_stopping()
         if self._sweeping is not None:
             self._sweeping.stop()
         self._take_over.stop()

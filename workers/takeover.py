@@ -6,14 +6,11 @@ begun already should lie.  It needs no broker either.
 
 from __future__ import annotations
 
-import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
-from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane
-
-logger = logging.getLogger("strandline.workers")
 
 # Beside the worker's own threads, and only while there is something to take over.
 MOST_THREADS = 32
@@ -23,14 +20,14 @@ class TakeOver:
     """Drains the lanes it is given, at most ``MOST_THREADS`` at once.
 
     Args:
-        drain: drains one lane; where somebody else took it meanwhile, this costs one statement.
+        take_up: drains one lane; where somebody else took it meanwhile, this costs one statement.
     """
 
-    def __init__(self, drain: Callable[[Lane], object]) -> None:
-        self._drain = drain
+    def __init__(self, take_up: Callable[[Lane], None]) -> None:
+        self._take_up = take_up
         self._lock = threading.Lock()
         self._known: set[Lane] = set()
-        self._waiting: list[Lane] = []
+        self._waiting: deque[Lane] = deque()
         self._threads = 0
         self._stopped = False
 
@@ -56,11 +53,7 @@ class TakeOver:
     def _run(self) -> None:
         while (lane := self._next()) is not None:
             try:
-                outcome = self._drain(lane)
-                logger.info("lane taken over", extra={"action": "taken_over", "outcome": outcome})
-            except StrandlineError as error:
-                # The work is still due, and the next sweep finds its lane again.
-                logger.warning("drain failed", extra={"action": "drain_failed", "reason": str(error)})
+                self._take_up(lane)
             finally:
                 with self._lock:
                     self._known.discard(lane)
@@ -68,6 +61,6 @@ class TakeOver:
     def _next(self) -> Lane | None:
         with self._lock:
             if self._waiting:
-                return self._waiting.pop(0)
+                return self._waiting.popleft()
             self._threads -= 1
             return None

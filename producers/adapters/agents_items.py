@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
-from strandline.producers.adapters.leftovers import with_leftovers, without_leftovers
+from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
 from strandline.schemas.messages import Content, Message, Role
 
 LIBRARY = "openai_agents"
@@ -39,22 +40,11 @@ def items_of(message: Message) -> list[Item]:
     """The item that a message was stored from; of another origin, those that say the same."""
     try:
         item = _item(message)
-        if item is not None and message_of(item) == _said(message):
+        if item is not None and message_of(item) == replace(as_said(message), name=None, extra={}):
             return [item]
     except (AttributeError, KeyError, TypeError, ValueError):
         pass  # what is kept beside it is not ours
     return _foreign(without_leftovers(message, LIBRARY)[0])
-
-
-def _said(message: Message) -> Message:
-    """The message as ``message_of`` makes it: without what only the log knows."""
-    return Message(
-        message.role,
-        message.content,
-        tool_calls=message.tool_calls,
-        tool_call_id=message.tool_call_id,
-        metadata=message.metadata,
-    )
 
 
 # From items.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import (
@@ -22,7 +23,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import message_chunk_to_message
 
-from strandline.producers.adapters.leftovers import with_leftovers, without_leftovers
+from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.messages import Content, Message, Role
 
@@ -97,23 +98,11 @@ def langchain_message_of(message: Message) -> BaseMessage:
     if left:
         try:
             restored = _restored(plain, left)
-            if message_of(restored) == _said(message):
+            if message_of(restored) == replace(as_said(message), extra={}):
                 return restored
         except (AttributeError, InvalidMessageError, KeyError, TypeError, ValueError):
             pass  # what is kept beside it is not ours
     return _restored(plain, {"fields": {"additional_kwargs": dict(plain.extra)}} if plain.extra else {})
-
-
-def _said(message: Message) -> Message:
-    """The message as ``message_of`` makes it: without what only the log knows."""
-    return Message(
-        message.role,
-        message.content,
-        name=message.name,
-        tool_calls=message.tool_calls,
-        tool_call_id=message.tool_call_id,
-        metadata=message.metadata,
-    )
 
 
 def _restored(message: Message, left: Mapping[str, Any]) -> BaseMessage:

@@ -16,6 +16,11 @@ from strandline.schemas.messages import Content, Message
 MAX_METADATA_CHARACTERS = 4_000
 
 
+def as_said(message: Message) -> Message:
+    """``message`` without what only the log knows: its id, number, tokens and time."""
+    return replace(message, id=None, seq=None, tokens=None, created_at=None)
+
+
 def with_leftovers(message: Message, library: str, leftovers: Mapping[str, Any]) -> Message:
     """``message`` with what is left over of the library's own one; nothing is added where nothing is."""
     if not leftovers:

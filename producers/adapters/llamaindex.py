@@ -10,7 +10,8 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemory
 
-from strandline.producers.adapters.llamaindex_messages import chat_message_of, message_of, plain_of
+from strandline.producers.adapters.leftovers import as_said
+from strandline.producers.adapters.llamaindex_messages import chat_message_of, message_of
 from strandline.producers.context import MemoryContext
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.messages import HEAD_ROLES, Message
@@ -107,7 +108,7 @@ class ChatMemory(BaseMemory):
 
     def _as_said(self, given: Sequence[Message], originals: Sequence[Message | None]) -> list[Message]:
         """``given`` without memory: what is nothing else is left out, the rest is as it was put."""
-        stored = {message.seq: plain_of(message) for message in originals if message is not None}
+        stored = {message.seq: as_said(message) for message in originals if message is not None}
         said: list[Message] = []
         for message in given:
             seqs = [seq for shown, seq in self._inserted if shown == message]

@@ -21,7 +21,7 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 
-from strandline.producers.adapters.leftovers import with_leftovers, without_leftovers
+from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
 from strandline.producers.adapters.llamaindex_blocks import block_of, part_of
 from strandline.schemas.messages import Content, Message, Role
 
@@ -73,24 +73,11 @@ def chat_message_of(message: Message) -> ChatMessage:
     if left:
         try:
             restored = _restored(plain, left)
-            if message_of(restored) == plain_of(message):
+            if message_of(restored) == as_said(message):
                 return restored
         except (AttributeError, KeyError, TypeError, ValueError):
             pass  # not what ``message_of`` leaves: of no use
     return _restored(plain, {})
-
-
-def plain_of(message: Message) -> Message:
-    """The message as ``message_of`` makes it: without what only the log knows."""
-    return Message(
-        message.role,
-        message.content,
-        name=message.name,
-        tool_calls=message.tool_calls,
-        tool_call_id=message.tool_call_id,
-        metadata=message.metadata,
-        extra=message.extra,
-    )
 
 
 def _restored(message: Message, left: Mapping[str, Any]) -> ChatMessage:

@@ -189,10 +189,6 @@ RETURNING generation_id
 UPDATE strandline.due SET ring_at = clock_timestamp()
 WHERE generation_id = %(generation_id)s AND stage = ANY (%(stages)s::text[]) AND ring_at = 'infinity'
 
--- name: switched_owners
--- How many owners a derivation serves while others are served by another.
-SELECT count(*)::integer FROM strandline.scope_generation WHERE generation_id = %(generation_id)s
-
 -- name: list_generations
 -- All derivations, newest last, with what they hold and what they lack.
 SELECT g.generation_id, g.pipeline, g.state, g.version, g.config::text, g.created_at, g.served_until,

@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from strandline.chat_line import object_in
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.messages import Message
 from strandline.schemas.preparing import PutLimits, prepare
@@ -83,12 +84,9 @@ def _message(path: Path, number: int, line: str, limits: PutLimits) -> Message:
 
 def _object(line: str) -> dict[str, Any]:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InvalidMessageError("line", f"is no JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise InvalidMessageError("line", 'must be a JSON object with "role" and "content"')
-    return value
+        return object_in(line)
+    except ValueError as error:
+        raise InvalidMessageError("line", str(error)) from None
 
 
 def _questions(path: Path) -> Iterator[Question]:

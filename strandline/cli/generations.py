@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,11 +17,8 @@ from strandline.cli.question_recall import read_questions, recall
 from strandline.cli.replay import report_of
 from strandline.cli.replay_reports import (
     DiffReport,
-    FactChangeReport,
     GenerationReport,
     GenerationsReport,
-    OwnerDiffReport,
-    StateChangeReport,
     SwitchReport,
 )
 from strandline.cli.targets import opened, running_servers
@@ -106,7 +104,7 @@ def diff_command(
         ]
     if as_json:
         recalled = dict(zip(("recall_old", "recall_new"), recalls, strict=False))
-        print_json(_diff_report(found).model_copy(update=recalled))
+        print_json(DiffReport.model_validate(asdict(found) | recalled))
         return 0
     click.echo("\n".join(_diff_lines(found)))
     if recalls:
@@ -249,31 +247,6 @@ def _lines(report: GenerationsReport) -> Iterator[str]:
             f"replay {replay.replay_id} ({replay.kind}) of {replay.pipeline}, generation"
             f" {replay.generation}: {replay.state}, {replay.counts.get('phase', 'under way')}"
         )
-
-
-def _diff_report(found: Diff) -> DiffReport:
-    return DiffReport(
-        pipeline=found.pipeline,
-        old=found.old,
-        new=found.new,
-        totals=found.totals,
-        owners=[
-            OwnerDiffReport(
-                namespace=owner.namespace,
-                user_id=owner.user_id,
-                session_id=owner.session_id,
-                same=owner.same,
-                facts=[
-                    FactChangeReport(change=f.change, before=f.before, after=f.after) for f in owner.facts
-                ],
-                states=[
-                    StateChangeReport(session_id=s.session_id, before=s.before, after=s.after)
-                    for s in owner.states
-                ],
-            )
-            for owner in found.owners
-        ],
-    )
 
 
 def _diff_lines(found: Diff) -> Iterator[str]:

@@ -1,0 +1,21 @@
+"""One line of chat JSONL, as an object."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def object_in(line: str | bytes) -> dict[str, Any]:
+    """The JSON object that a line holds.
+
+    Raises:
+        ValueError: it holds none; the text says what is wrong, to stand behind the line's name.
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is no JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise ValueError('must be a JSON object with "role" and "content"')
+    return value
