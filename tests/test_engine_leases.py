@@ -15,6 +15,7 @@ from strandline import Memory
 from strandline.pipelines.engine.batches import next_batch
 from strandline.pipelines.engine.drain import StopPoint
 from strandline.pipelines.engine.lease import LeaseTerms, claim, hold, release, renew
+from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
 from strandline.schemas.errors import LeaseLostError
@@ -24,6 +25,7 @@ from strandline.schemas.lanes import Lane
 from strandline.schemas.operations import Row
 from strandline.schemas.settings import Settings, load_settings
 from strandline.workers.background import BackgroundRunner
+from strandline.workers.consumer import Consumer
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import TERMS, CountingStage, HandWorker, contents, counting, folded, say, summary_lane
 
@@ -261,6 +263,43 @@ def test_a_stopping_worker_leaves_the_rest_to_others_at_once(
     assert folded(database_url) == [1], "the batch in hand is finished"
     assert worker.rung == [lane]
     assert lane_row(database_url)["holder"] is None
+
+
+def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(
+    database: Database, database_url: str, settings: Settings, lane: Lane
+) -> None:
+    """It waits for a claim under way, since one that came after giving all back would outlive the worker."""
+    asked, go_on, leaving, left = (threading.Event() for _ in range(4))
+
+    class Slow(Database):
+        def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
+            if name == "claim_lane":
+                asked.set()
+                assert go_on.wait(10)
+            elif name == "leave":
+                leaving.set()
+            return super().fetch(name, params, repeatable=repeatable)
+
+    def until_it_left(_batch: Batch) -> None:
+        assert left.wait(10)
+
+    slow = Slow.connect(ConnectionOptions.from_settings(database_url, settings))
+    stages = counting(CountingStage(fail=until_it_left))
+    worker = Consumer(slow, stages, settings, ring=lambda _lanes: None, with_sweep=False)
+    with ThreadPoolExecutor() as threads:
+        draining = threads.submit(worker.drain, lane)
+        assert asked.wait(10)
+        given_back = threads.submit(worker.leave)
+        assert not leaving.wait(0.2), "a claim is under way"
+        go_on.set()
+        assert given_back.result(10) == [lane]
+        left.set()
+        assert draining.result(10) == "lost"
+    row = lane_row(database_url)
+    assert (row["holder"], row["crashes"]) == (None, 0)
+    assert worker.drain(lane) == "stopped"
+    assert lane_row(database_url)["lease_epoch"] == row["lease_epoch"]
+    slow.close()
 
 
 def test_no_wake_up_is_lost(make_memory: MakeMemory, database: Database, database_url: str) -> None:

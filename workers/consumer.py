@@ -32,6 +32,9 @@ from strandline.workers.takeover import TakeOver
 
 logger = logging.getLogger("strandline.workers")
 
+# What a worker that leaves waits for its claims under way: a statement or three each.
+CLAIM_SECONDS = 1.0
+
 
 class Consumer:
     """Drains lanes for this process.
@@ -146,6 +149,7 @@ class Consumer:
         nothing any more.  Returns the lanes; none if Postgres is away: then the heartbeat runs out by itself.
         """
         self._heartbeat.stop()
+        self.engine.active.close(CLAIM_SECONDS)
         try:
             rows = self._database.fetch("leave", {"worker_id": self.worker_id})
         except StrandlineError:

@@ -87,7 +87,10 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
     with engine.active.enter(lane) as entered:
         if not entered:
             return "taken"
-        lease = claim(engine.database, lane, engine.worker_id, engine.terms)
+        with engine.active.claiming() as admitted:
+            if not admitted:
+                return "stopped"
+            lease = claim(engine.database, lane, engine.worker_id, engine.terms)
         if lease is None:
             return "taken"
         outcome = _drain_leased(engine, lease, stage)
