@@ -21,10 +21,10 @@ from strandline.pipelines.models.contract import (
     SummaryTask,
     TranscriptLine,
 )
+from strandline.pipelines.models.openai_client import ModelClient
 from strandline.pipelines.models.openai_compatible import (
     OpenAIEmbedder,
     OpenAITextModel,
-    client_from,
     embedder_from,
     text_model_from,
 )
@@ -403,5 +403,5 @@ def test_a_base_url_alone_is_enough(server: ModelServer) -> None:
 def test_unusable_settings_are_named_before_any_call(changes: dict[str, Any], says: str) -> None:
     values = {"openai_api_key": SECRET, "openai_base_url": None} | changes
     with pytest.raises(ConfigurationError, match=says) as caught:
-        client_from(Settings(**values))
+        ModelClient(Settings(**values))
     assert "sk-" not in str(caught.value)

@@ -28,7 +28,12 @@ MakeMemory = Callable[..., Memory]
 
 
 def sweep_of(
-    database: Database, rung: list[Lane], *, stages: Sequence[str] = STAGES, batch_size: int = 200
+    database: Database,
+    rung: list[Lane],
+    *,
+    stages: Sequence[str] = STAGES,
+    batch_size: int = 200,
+    is_busy: Callable[[], bool] = lambda: False,
 ) -> Sweep:
     return Sweep(
         database,
@@ -37,6 +42,7 @@ def sweep_of(
         stages=stages,
         batch_size=batch_size,
         dead_after_seconds=5.0,
+        is_busy=is_busy,
     )
 
 
@@ -89,6 +95,30 @@ def test_work_that_nobody_took_up_is_rung_for_with_a_growing_wait(
         assert len(rung) == 1, "not again before its time"
     assert waits[0] < 3
     assert all(5.5 < wait <= 10 for wait in waits[3:])
+
+
+def test_a_busy_worker_rings_seldom_and_a_free_one_at_once(
+    make_memory: MakeMemory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(make_memory("s", memory_blocks=["summary"]), "one")
+    rung: list[Lane] = []
+    busy = True
+    sweep = sweep_of(database, rung, is_busy=lambda: busy)
+
+    def rings() -> bool:
+        make_ripe(database_url)
+        rung.clear()
+        sweep.tick()
+        return rung == due_lanes(database_url)
+
+    assert rings(), "it has not rung for long"
+    assert not rings(), "what is due waits in the queue already"
+    busy = False
+    assert rings()
+    busy = True
+    assert not rings()
+    monkeypatch.setattr("strandline.workers.sweep.BUSY_RING_SECONDS", 0.0)
+    assert rings(), "a lost hint does not wait for the end of a backlog"
 
 
 def test_a_sweep_rings_for_the_stages_it_serves(

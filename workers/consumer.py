@@ -32,6 +32,9 @@ from strandline.workers.takeover import TakeOver
 
 logger = logging.getLogger("strandline.workers")
 
+# A worker is busy when so much of its threads is at work: of those that end a task some are always free.
+BUSY_SHARE = 0.75
+
 # What a worker that leaves waits for its claims under way: a statement or three each.
 CLAIM_SECONDS = 1.0
 
@@ -89,6 +92,7 @@ class Consumer:
             stages=list(stages),
             batch_size=settings.sweep_batch_size,
             dead_after_seconds=settings.worker_dead_after_seconds,
+            is_busy=lambda: len(self.engine.active) >= BUSY_SHARE * settings.worker_concurrency,
         )
         self._sweeping = (
             Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick) if with_sweep else None

@@ -8,6 +8,7 @@ compare-and-set, so that two sweeps that find the same one do no harm.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,10 @@ logger = logging.getLogger("strandline.sweep")
 # A session whose flush the database refuses is looked at again after so long.
 AFTER_FAILURE_SECONDS = 60.0
 
+# How often a busy worker rings.  What is due then mostly waits in the queue already; but a hint that was lost
+# must not wait for the end of a backlog.
+BUSY_RING_SECONDS = 8.0
+
 # An idle delivery that loses the race looks again; each loss means that somebody else flushed.
 IDLE_ATTEMPTS = 10
 
@@ -35,6 +40,7 @@ class Sweep:
         stages: the stages whose work is rung for.
         batch_size: rows looked at per tick and kind; of due work, per stage.
         dead_after_seconds: seconds without a heartbeat after which a worker counts as dead.
+        is_busy: whether hardly a thread of this worker is free; default: never.
     """
 
     def __init__(
@@ -46,6 +52,7 @@ class Sweep:
         stages: Sequence[str],
         batch_size: int,
         dead_after_seconds: float,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = database
         self._ring = ring
@@ -53,6 +60,8 @@ class Sweep:
         self._stages = list(stages)
         self._batch_size = batch_size
         self._dead_after_seconds = dead_after_seconds
+        self._is_busy = is_busy
+        self._rung_at = -BUSY_RING_SECONDS
 
     def tick(self) -> None:
         """Look once at everything: due work, sessions to flush, workers long gone."""
@@ -70,7 +79,14 @@ class Sweep:
         self._take_over([Lane(*row) for row in self._database.fetch("orphaned_lanes", wanted)])
 
     def _ring_due(self) -> None:
-        """Each stage has its own share, so that no stage's backlog stands in front of another's."""
+        """Each stage has its own share, so that no stage's backlog stands in front of another's.
+
+        A busy worker rings seldom: it would only lengthen the queue that it is behind with, and workers that
+        are not ring for the same lanes.
+        """
+        if self._is_busy() and time.monotonic() - self._rung_at < BUSY_RING_SECONDS:
+            return
+        self._rung_at = time.monotonic()
         for stage in self._stages:
             rows = self._database.fetch("ring_due", {"stage": stage, "limit": self._batch_size})
             self._ring([Lane(*row) for row in rows])

@@ -2,7 +2,7 @@
 
 One call is tried once: retrying, backing off and giving up belong to the engine.  The only second
 requests made here are the one repair of an unusable answer, and falling back from strict structured
-output on servers that do not have it.  This is the one module that imports ``openai``.
+output on servers that do not have it.
 """
 
 from __future__ import annotations
@@ -10,18 +10,15 @@ from __future__ import annotations
 import json
 import logging
 import time
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
-from urllib.parse import urlsplit
-
-import openai
 
 from strandline.pipelines.models.answer_forms import answer_schema
 from strandline.pipelines.models.answers import check_answer
 from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task, TaskName
 from strandline.pipelines.models.embedding_batches import batches, ready_to_embed, unit_length
+from strandline.pipelines.models.openai_client import ModelClient, RejectedError
 from strandline.pipelines.models.openai_replies import Choice, Completion, Embeddings, Usage, read_reply
 from strandline.pipelines.models.provider_errors import (
     Rejection,
@@ -29,18 +26,15 @@ from strandline.pipelines.models.provider_errors import (
     refuses_answer_format,
     refuses_temperature,
 )
-from strandline.pipelines.models.response_deadline import start_clock, watch_body
 from strandline.pipelines.prompts.rendering import Prompt, render
-from strandline.schemas.errors import ConfigurationError, ModelError, PermanentModelError, TransientModelError
+from strandline.schemas.errors import PermanentModelError, TransientModelError
 from strandline.schemas.settings import Settings
 
-OPENAI_URL = "https://api.openai.com/v1"
-# Servers of one's own rarely check a key, but the SDK insists on one.
-PLACEHOLDER_KEY = "no-key-configured"
+COMPLETIONS = "/chat/completions"
+EMBEDDINGS = "/embeddings"
 MAX_TEXTS_PER_REQUEST = 256
 MAX_CHARACTERS_PER_REQUEST = 250_000
 MAX_ECHO_CHARACTERS = 20_000
-MAX_MESSAGE_CHARACTERS = 4_000
 # How long a probe may take: it asks for one word.
 PROBE_SECONDS = 10.0
 
@@ -72,7 +66,7 @@ class OpenAITextModel:
 
     def __init__(
         self,
-        client: openai.OpenAI,
+        client: ModelClient,
         model: str,
         *,
         model_setting: str = "STRANDLINE_FACTS_MODEL",
@@ -128,14 +122,13 @@ class OpenAITextModel:
         request: dict[str, Any] = {
             "model": self._model,
             "messages": [{"role": "user", "content": "Answer with the word OK."}],
-            "timeout": min(PROBE_SECONDS, self._timeout_seconds),
         }
         try:
-            body = self._client.chat.completions.with_raw_response.create(**request).content
-        except openai.APIStatusError as error:
-            raise judge(_rejection(error), model_setting=self._model_setting) from None
-        except openai.OpenAIError as error:
-            raise _unreachable(error) from None
+            body = self._client.post(
+                COMPLETIONS, request, timeout_seconds=min(PROBE_SECONDS, self._timeout_seconds)
+            )
+        except RejectedError as error:
+            raise judge(error.rejection, model_setting=self._model_setting) from None
         read_reply(Completion, body)
 
     def _answer(self, prompt: Prompt, text: str, spent: Usage) -> ModelAnswer:
@@ -147,10 +140,8 @@ class OpenAITextModel:
         while True:
             try:
                 body = self._request(messages, task, form)
-            except openai.APIStatusError as error:
-                rejection = _rejection(error)
-            except openai.OpenAIError as error:
-                raise _unreachable(error) from None
+            except RejectedError as error:
+                rejection = error.rejection
             else:
                 self._remember(form)
                 return read_reply(Completion, body)
@@ -168,7 +159,7 @@ class OpenAITextModel:
             request["response_format"] = {"type": "json_schema", "json_schema": schema}
         elif form.answer == "json_object":
             request["response_format"] = {"type": "json_object"}
-        return self._client.chat.completions.with_raw_response.create(**request).content
+        return self._client.post(COMPLETIONS, request)
 
     def _remember(self, form: _Form) -> None:
         if form != self._form:
@@ -182,7 +173,7 @@ class OpenAITextModel:
 class OpenAIEmbedder:
     """Embeds through ``/embeddings``; safe to call from many threads."""
 
-    def __init__(self, client: openai.OpenAI, model: str, dimensions: int) -> None:
+    def __init__(self, client: ModelClient, model: str, dimensions: int) -> None:
         self._client = client
         self._model = model
         self._dimensions = dimensions
@@ -227,14 +218,11 @@ class OpenAIEmbedder:
         request: dict[str, Any] = {"model": self._model, "input": list(batch), "encoding_format": "float"}
         if self._model.startswith("text-embedding-3"):
             request["dimensions"] = self._dimensions
-        if deadline is not None:
-            request["timeout"] = _time_left(deadline)
+        left = None if deadline is None else _time_left(deadline)
         try:
-            return self._client.embeddings.with_raw_response.create(**request).content
-        except openai.APIStatusError as error:
-            raise judge(_rejection(error), model_setting="STRANDLINE_EMBEDDING_MODEL") from None
-        except openai.OpenAIError as error:
-            raise _unreachable(error) from None
+            return self._client.post(EMBEDDINGS, request, timeout_seconds=left)
+        except RejectedError as error:
+            raise judge(error.rejection, model_setting="STRANDLINE_EMBEDDING_MODEL") from None
 
     def _vectors(self, answer: Embeddings, expected: int) -> Iterator[tuple[float, ...]]:
         by_index = {item.index: item.embedding for item in answer.data}
@@ -267,7 +255,7 @@ def text_model_from(
     """
     model = settings.facts_model if purpose == "facts" else settings.summary_model
     return OpenAITextModel(
-        client_from(settings),
+        ModelClient(settings),
         model,
         model_setting=f"STRANDLINE_{purpose.upper()}_MODEL",
         timeout_seconds=settings.model_timeout_seconds,
@@ -281,60 +269,7 @@ def embedder_from(settings: Settings) -> OpenAIEmbedder:
     Raises:
         ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
     """
-    return OpenAIEmbedder(client_from(settings), settings.embedding_model, settings.embedding_dimensions)
-
-
-def client_from(settings: Settings) -> openai.OpenAI:
-    """A client that never retries and whose requests end: connect, each read, and the body as a whole.
-
-    Raises:
-        ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
-    """
-    if not settings.has_openai:
-        raise ConfigurationError(
-            "A model server is chosen but none is configured; set OPENAI_API_KEY or OPENAI_BASE_URL."
-        )
-    total = settings.model_timeout_seconds
-    timeout = openai.Timeout(total, connect=min(settings.connect_timeout_seconds, total))
-    http = openai.DefaultHttpxClient(
-        timeout=timeout, event_hooks={"request": [start_clock], "response": [watch_body]}
-    )
-    client = openai.OpenAI(
-        api_key=_key(settings),
-        # Given even where it is the default: otherwise the SDK would read the environment itself.
-        base_url=_url(settings),
-        max_retries=0,
-        timeout=timeout,
-        http_client=http,
-    )
-    # A client that is dropped without close() leaves no sockets behind.
-    weakref.finalize(client, http.close)
-    return client
-
-
-def _key(settings: Settings) -> str:
-    given = settings.openai_api_key
-    key = "" if given is None else given.get_secret_value().strip()
-    if not key.isascii() or not key.isprintable():
-        raise ConfigurationError("OPENAI_API_KEY holds characters that no key has; copy it again.")
-    return key or PLACEHOLDER_KEY
-
-
-def _url(settings: Settings) -> str:
-    url = (settings.openai_base_url or OPENAI_URL).strip()
-    if not _is_http(url):
-        raise ConfigurationError(
-            "OPENAI_BASE_URL is no http(s) address; it looks like http://localhost:11434/v1."
-        )
-    return url
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
+    return OpenAIEmbedder(ModelClient(settings), settings.embedding_model, settings.embedding_dimensions)
 
 
 def _in_form(messages: Sequence[dict[str, str]], task: TaskName, form: _Form) -> list[dict[str, str]]:
@@ -369,25 +304,6 @@ def _repair(messages: Sequence[dict[str, str]], choice: Choice, problem: str) ->
     echo = (choice.message.content or "")[:MAX_ECHO_CHARACTERS] or "(empty)"
     wish = f"This answer cannot be used. {problem} Answer again, with the corrected JSON object only."
     return [system, user, {"role": "assistant", "content": echo}, {"role": "user", "content": wish}]
-
-
-def _rejection(error: openai.APIStatusError) -> Rejection:
-    # FastAPI servers put what they object to into "detail", where the SDK does not look.
-    detail = error.body.get("detail", "") if isinstance(error.body, dict) else ""
-    message = f"{error.message} {detail}"[:MAX_MESSAGE_CHARACTERS]
-    return Rejection(error.status_code, message, error.code, error.param, error.response.headers)
-
-
-def _unreachable(error: openai.OpenAIError) -> ModelError:
-    if isinstance(error, openai.APITimeoutError):
-        return TransientModelError(
-            "The model server did not answer in time; see STRANDLINE_MODEL_TIMEOUT_SECONDS."
-        )
-    if isinstance(error, openai.APIConnectionError):
-        return TransientModelError(
-            "The model server cannot be reached; check OPENAI_BASE_URL and the network."
-        )
-    return TransientModelError(f"The model client failed ({type(error).__name__}); it will be tried again.")
 
 
 def _time_left(deadline: float) -> float:
