@@ -41,7 +41,10 @@ def measure_calls(ground: Ground, size: Size) -> Iterator[Figure]:
 def measure_delay(ground: Ground, size: Size) -> Iterator[Figure]:
     """From the end of a flush until its facts can be read, against the model calls' own time."""
     repetitions = []
-    with model_server(size.call_seconds) as model, worker(ground, model.environment(), concurrency=16):
+    with (
+        model_server(size.call_seconds) as model,
+        worker(ground, model.environment(), concurrency=16, processor=0),
+    ):
         for _ in range(size.repetitions + 1):
             repetitions.append(_delays(ground, size))
     rounds = [
@@ -106,7 +109,8 @@ def _delays(ground: Ground, size: Size) -> list[tuple[float, float]]:
                 taken[number] = time.monotonic() - flushed[number]
         return len(taken) == len(memories)
 
-    wait_until(are_readable, seconds=60, pause=0.002)
+    # Looked at seldom, so that looking takes no processor from those that are looked at.
+    wait_until(are_readable, seconds=60, pause=0.02)
     own = [ground.rows(OWN_TIME, memory.session_id)[0][0] for memory in memories]
     close(memories)
     return [(taken[number], float(calls)) for number, calls in enumerate(own)]

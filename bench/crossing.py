@@ -22,7 +22,10 @@ TOKEN_LIMIT, FLUSH_SIZE = 4_000, 120
 
 def measure_crossing(ground: Ground, size: Size) -> Iterator[Figure]:
     """Puts that cross the mark as fast as they go, beside a worker whose model takes a second."""
-    with model_server(size.call_seconds) as model, worker(ground, model.environment(), concurrency=16):
+    with (
+        model_server(size.call_seconds) as model,
+        worker(ground, model.environment(), concurrency=16, processor=0),
+    ):
         rounds = [_put(ground, size) for _ in range(size.repetitions + 1)][1:]
     crossings = [Pair(crossing, crossing) for crossing, _ in rounds]
     puts = [Pair(crossing, others) for crossing, others in rounds]

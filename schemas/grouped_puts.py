@@ -1,7 +1,7 @@
 """Group commit: puts of one message that wait at the same time are accepted by one statement and one commit.
 
-Nobody waits for a timer: a put that finds a turn free is sent at once, alone; while statements are under
-way, what arrives gathers, and goes with the next one.  Each caller returns after the commit of its own
+Nobody waits for a timer: a put that finds a turn free is sent at once; while statements are under way, what
+arrives gathers, and goes with the next one.  Each caller returns after the commit of its own
 message, and has its own result or error: what the common statement leaves out or could not do is put
 alone.  Puts of one session keep their order, since the later one waits for the earlier.
 """
@@ -17,7 +17,7 @@ from uuid import UUID
 
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.operations import Put, Row
-from strandline.schemas.quick_puts import group_params, quick_rows
+from strandline.schemas.quick_puts import group_params, key_text, quick_rows
 
 # One is being carried out by Postgres while the process prepares the next; more only makes groups smaller.
 STATEMENTS_AT_ONCE = 2
@@ -26,7 +26,7 @@ MOST_IN_A_GROUP = 64
 SendPut = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Waiting:
     """A put and whoever awaits it."""
 
@@ -53,6 +53,7 @@ class GroupedPuts:
         self._under_way: set[asyncio.Task[None]] = set()
         self._statements = 0
         self._is_called_soon = False
+        self._last_size = 1
 
     async def put(self, put: Put) -> list[Row]:
         """The rows that the statement ``put`` gives for it, once it is committed."""
@@ -60,13 +61,29 @@ class GroupedPuts:
         waiting = _Waiting(put, loop.create_future())
         session_key = waiting.session_key
         queue = self._queues.get(session_key)
-        if queue is None:
-            self._queues[session_key] = deque((waiting,))
+        if queue is not None:
+            queue.append(waiting)
+            return await waiting.done
+        self._queues[session_key] = deque((waiting,))
+        if self._is_alone():
+            await self._put_here(waiting)
+        else:
             self._ready.append(session_key)
             self._call_soon(loop)
-        else:
-            queue.append(waiting)
         return await waiting.done
+
+    def _is_alone(self) -> bool:
+        """Whether no other put is about, nor was of late; then a task of its own would only take time."""
+        return self._last_size == 1 and not (self._statements or self._is_called_soon)
+
+    async def _put_here(self, waiting: _Waiting) -> None:
+        self._statements += 1
+        try:
+            await self._put_together([waiting])
+        except BaseException:
+            waiting.done.cancel()
+            self._end(waiting, [])  # its caller gave up; those of the same session go on
+            raise
 
     def _call_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start once everything that is ready now has had its turn to put."""
@@ -79,6 +96,7 @@ class GroupedPuts:
         while self._ready and self._statements < STATEMENTS_AT_ONCE:
             group = [self._queues[self._ready.popleft()][0] for _ in range(self._size_of_next())]
             self._statements += 1
+            self._last_size = len(group)
             self._spawn(self._put_together(group))
 
     def _size_of_next(self) -> int:
@@ -99,17 +117,17 @@ class GroupedPuts:
         finally:
             self._free_turn()
         for waiting in group:
-            seq = taken.get(waiting.session_key)
+            seq = taken.get(key_text(waiting.session_key))
             if seq is not None:
                 self._end(waiting, quick_rows([(seq,)]))
             else:
                 self._spawn(self._put_alone(waiting))
 
-    async def _short_way(self, group: Sequence[_Waiting]) -> dict[UUID, int]:
+    async def _short_way(self, group: Sequence[_Waiting]) -> dict[str, int]:
         """The seqs of what was taken, by session."""
         if len(group) == 1:
             rows = await self._send("put_one", group[0].put.one)
-            return {group[0].session_key: rows[0][0]} if rows else {}
+            return {key_text(group[0].session_key): rows[0][0]} if rows else {}
         rows = await self._send("put_many", group_params([waiting.put.one for waiting in group]))
         return dict(rows)
 

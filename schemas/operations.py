@@ -27,7 +27,7 @@ class Fetch:
     repeatable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Put:
     """Accept one message, by whatever way is the shortest; the answer is the rows of the statement ``put``.
 

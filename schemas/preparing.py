@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from json.encoder import encode_basestring as quoted
-from os import urandom
 from typing import Any
 
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.identity import check_name
 from strandline.schemas.messages import OWN_KEYS, ROLES, Message, Role, plain
+from strandline.schemas.random_ids import random_id
 from strandline.schemas.text import check_texts_within
 
 # What Postgres and Python both can hold, in whatever time zone it is shown.
@@ -35,9 +35,12 @@ class PutLimits:
     max_metadata_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PreparedMessage:
-    """A checked message in the form a put sends: texts and digests, ready for Postgres."""
+    """A checked message in the form a put sends: texts and digests, ready for Postgres.
+
+    (Not frozen, as other values are: with so many fields that takes a microsecond of each put.)
+    """
 
     id: str
     role: Role
@@ -66,7 +69,7 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
         _check_name_and_extra(message, where)
         calls = [call["id"] for call in message.tool_calls or ()]
         envelope = _encode(where, "content", _envelope(message), limits.max_content_bytes)
-    message_id = urandom(16).hex() if message.id is None else check_name(f"{where}.id", message.id)
+    message_id = random_id() if message.id is None else check_name(f"{where}.id", message.id)
     metadata = _encode_metadata(message, where, limits.max_metadata_bytes)
     _check_time(f"{where}.created_at", message.created_at)
     return PreparedMessage(

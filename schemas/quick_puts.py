@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring as quoted
 from typing import Any
+from uuid import UUID
 
 from strandline.schemas.operations import Row
 
@@ -19,7 +20,7 @@ def _record(one: Mapping[str, Any]) -> str:
     """One message as a JSON object; what is JSON in it already goes in as it is."""
     created_at, answers = one["created_at"], one["answers"]
     return (
-        f'{{"shard_key":"{_text(one["shard_key"])}","session_key":"{_text(one["session_key"])}",'
+        f'{{"shard_key":"{key_text(one["shard_key"])}","session_key":"{key_text(one["session_key"])}",'
         f'"id":{quoted(one["id"])},'
         f'"role":"{one["role"]}","tokens":{one["tokens"]},"digest":"\\\\x{one["digest"].hex()}",'
         f'"envelope":{one["envelope"]},"metadata":{one["metadata"] or "null"},'
@@ -28,8 +29,10 @@ def _record(one: Mapping[str, Any]) -> str:
     )
 
 
-# A session's keys come with each of its messages.
-_text = lru_cache(maxsize=4096)(str)
+@lru_cache(maxsize=4096)
+def key_text(key: UUID) -> str:
+    """A key as text, kept: a session's keys come with each of its messages."""
+    return str(key)
 
 
 def quick_rows(taken: Sequence[Row]) -> list[Row]:

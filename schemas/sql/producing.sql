@@ -56,7 +56,7 @@ WITH held AS (
         last_put_at = clock_timestamp()
     FROM stored n WHERE t.shard_key = n.shard_key AND t.session_key = n.session_key
 )
-SELECT session_key, seq FROM stored
+SELECT session_key::text, seq FROM stored
 
 -- name: put
 -- Accept messages: one round trip.
