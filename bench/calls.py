@@ -19,6 +19,8 @@ WANTED_MEGABYTES = 200.0
 # How often, within the time of a call, those that the model has are counted.
 LOOKS = 10
 OVERHEAD_SECONDS = 0.1
+# Between two flushes that are timed, which then rarely meet on the processor.
+SPACING_SECONDS = 0.2
 # For the last ones, when not all threads have work any more, and for the first.
 MARGIN_SECONDS = 4.0
 OWN_TIME = """
@@ -92,7 +94,7 @@ def _open_soon(model: ModelProcess, seconds: float) -> float:
 
 
 def _delays(ground: Ground, size: Size) -> list[tuple[float, float]]:
-    """Of some sessions that flush at the same time: seconds until facts can be read, and of their calls."""
+    """Of sessions flushed one soon after the other: seconds until facts can be read, and of their calls."""
     memories = [
         ground.memory(blocks=[FactExtractionMemoryBlock()], ringing=True) for _ in range(size.flushes)
     ]
@@ -101,6 +103,7 @@ def _delays(ground: Ground, size: Size) -> list[tuple[float, float]]:
     for number, memory in enumerate(memories):
         memory.flush(all=True)
         flushed[number] = time.monotonic()
+        time.sleep(SPACING_SECONDS)
     taken: dict[int, float] = {}
 
     def are_readable() -> bool:

@@ -62,10 +62,11 @@ class Fold:
 
     def _add(self, number: int, candidate: Candidate, text: str) -> UUID:
         fact_id = uuid5(self._batch_id, str(number))
-        params = self._changed(candidate, fact_id, text) | {"said_by": candidate.said_by}
-        kept = UUID(str(self._fetcher.fetch("add_fact", params)[0][0]))
+        params = self._changed(candidate, fact_id, text) | self._source(candidate, fact_id, text)
         # Words that are known already make no second fact: the one there gets another source.
-        self._revise(number, candidate, kept, "add" if kept == fact_id else "duplicate", text)
+        ((fact_id,),) = self._fetcher.fetch("add_fact", params | {"said_by": candidate.said_by})
+        kept: UUID = fact_id
+        self._became[number] = kept
         return kept
 
     def _update(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
@@ -118,25 +119,27 @@ class Fold:
 
     def _revise(self, number: int, candidate: Candidate, fact_id: UUID, operation: str, text: str) -> None:
         self._became[number] = fact_id
-        own = candidate.text if operation != "invalidate" and text != candidate.text else None
-        self._fetcher.fetch(
-            "insert_revision",
-            self._scope
-            | {
-                "fact_id": fact_id,
-                "operation": operation,
-                "text": text,
-                "fingerprint": fingerprint(text),
-                "lexemes": query_lexemes(text),
-                "own_text": own,
-                "own_fingerprint": None if own is None else fingerprint(own),
-                "own_lexemes": None if own is None else query_lexemes(own),
-                "event_id": candidate.event_id,
-                "session_key": candidate.session_key,
-                "seqs": candidate.seqs,
-                "extract_batch_id": candidate.batch_id,
-                "merge_batch_id": self._batch_id,
-                "model": candidate.model,
-                "prompt_hash": candidate.prompt_hash,
-            },
-        )
+        source = self._source(candidate, fact_id, text, changes=operation != "invalidate")
+        self._fetcher.fetch("insert_revision", source | {"operation": operation})
+
+    def _source(
+        self, candidate: Candidate, fact_id: UUID, text: str, *, changes: bool = True
+    ) -> dict[str, Any]:
+        """Where a revision comes from; with the candidate's own words, where it ``changes`` to others."""
+        own = candidate.text if changes and text != candidate.text else None
+        return self._scope | {
+            "fact_id": fact_id,
+            "text": text,
+            "fingerprint": fingerprint(text),
+            "lexemes": query_lexemes(text),
+            "own_text": own,
+            "own_fingerprint": None if own is None else fingerprint(own),
+            "own_lexemes": None if own is None else query_lexemes(own),
+            "event_id": candidate.event_id,
+            "session_key": candidate.session_key,
+            "seqs": candidate.seqs,
+            "extract_batch_id": candidate.batch_id,
+            "merge_batch_id": self._batch_id,
+            "model": candidate.model,
+            "prompt_hash": candidate.prompt_hash,
+        }

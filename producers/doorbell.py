@@ -10,6 +10,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
@@ -25,6 +26,9 @@ MAX_WAITING = 10_000
 # fast, gets one hint.  Publishing takes Python's lock for about 0.3 ms a hint, which the putting threads
 # of the process need: without gathering, the p99 of puts that flush at every third message was doubled.
 GATHER_SECONDS = 0.01
+
+# After so long without a hint the next one goes out at once: one is in nobody's way.
+QUIET_SECONDS = 0.1
 
 # After a failed publish nothing is tried for so long: each try may block for the connect time-out.
 BACKOFF_SECONDS = 2.0
@@ -79,9 +83,11 @@ class Doorbell:
 
     def _run(self) -> None:
         publisher = HintPublisher(self._settings, self._broker_url)
-        while lanes := self._gather(publisher):
+        published_at = -QUIET_SECONDS
+        while lanes := self._gather(publisher, published_at):
             try:
                 publisher.publish(lanes)
+                published_at = time.monotonic()
             except Exception as error:  # noqa: BLE001
                 # The outermost edge of this thread: transports raise what they like, also for a wrong URL.
                 logger.warning(
@@ -93,8 +99,11 @@ class Doorbell:
                 self._take_waiting()
         publisher.close()
 
-    def _gather(self, publisher: HintPublisher) -> Collection[Lane]:
-        """Wait for a hint, then a moment for more; each lane once.  Nothing: the doorbell is closing."""
+    def _gather(self, publisher: HintPublisher, published_at: float) -> Collection[Lane]:
+        """Wait for a hint, and while they come thick a moment for more; each lane once.
+
+        Nothing: the doorbell is closing.
+        """
         try:
             lane = self._hints.get(timeout=IDLE_SECONDS)
         except queue.Empty:
@@ -102,7 +111,8 @@ class Doorbell:
             lane = self._hints.get()
         if lane is None:
             return ()
-        self._closing.wait(GATHER_SECONDS)
+        if time.monotonic() - published_at < QUIET_SECONDS:
+            self._closing.wait(GATHER_SECONDS)
         return dict.fromkeys([lane, *self._take_waiting()])
 
     def _take_waiting(self) -> list[Lane]:

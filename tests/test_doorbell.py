@@ -180,13 +180,28 @@ def test_a_forked_child_rings_by_itself(broker: BrokerQueues, broker_url: str) -
 def test_a_lane_rung_for_again_and_again_gets_one_hint(
     settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(doorbell, "QUIET_SECONDS", 60.0)
     monkeypatch.setattr(doorbell, "GATHER_SECONDS", 0.5)
     bell = Doorbell(settings, broker_url)
     lane, other = some_lane(), some_lane()
+    bell.ring([lane])
+    await_hints(broker, 1)
     for _time in range(50):
         bell.ring([lane, other])
     bell.close(timeout_seconds=5)
-    await_hints(broker, 2)
+    await_hints(broker, 3)
+
+
+def test_the_first_hint_after_a_while_goes_out_at_once(
+    settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(doorbell, "GATHER_SECONDS", 3600.0)
+    bell = Doorbell(settings, broker_url)
+    for number in (1, 2):
+        bell.ring([some_lane()])
+        await_hints(broker, number)
+    bell.close()
 
 
 def test_a_connection_that_is_not_used_is_closed_and_opened_again(

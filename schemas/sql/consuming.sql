@@ -293,14 +293,30 @@ FROM nearest n LEFT JOIN LATERAL (
 ORDER BY n.place
 
 -- name: add_fact
--- A new fact; one with the same words that is live already is kept instead, and named.
-INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
-    said_by, about_date, said_at, valid_from)
-VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
-    %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s)
-ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
-    DO UPDATE SET updated_at = clock_timestamp(), said_at = greatest(fact.said_at, excluded.said_at),
-        valid_from = least(fact.valid_from, excluded.valid_from)
+-- A new fact with its first revision.  One with the same words that is live already is kept instead, and has
+-- the candidate as another source.
+WITH kept AS (
+    INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
+        said_by, about_date, said_at, valid_from)
+    VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
+        %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s)
+    ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
+        DO UPDATE SET updated_at = clock_timestamp(), said_at = greatest(fact.said_at, excluded.said_at),
+            valid_from = least(fact.valid_from, excluded.valid_from)
+    RETURNING fact_id
+)
+INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
+    fingerprint, lexemes, own_text, own_fingerprint, own_lexemes, event_id, session_key, seqs,
+    extract_batch_id, merge_batch_id, model, prompt_hash)
+SELECT %(shard_key)s, %(generation_id)s, k.fact_id, coalesce((
+        SELECT max(r.revision) FROM strandline.fact_revision r
+        WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s
+            AND r.fact_id = k.fact_id), 0) + 1,
+    CASE WHEN k.fact_id = %(fact_id)s THEN 'add' ELSE 'duplicate' END,
+    %(text)s, %(fingerprint)s, %(lexemes)s::text[], %(own_text)s, %(own_fingerprint)s,
+    %(own_lexemes)s::text[], %(event_id)s, %(session_key)s, %(seqs)s::bigint[],
+    %(extract_batch_id)s, %(merge_batch_id)s, %(model)s, %(prompt_hash)s
+FROM kept k
 RETURNING fact_id
 
 -- name: update_fact
