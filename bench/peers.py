@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass
 from itertools import chain, cycle
 from typing import Any
 from uuid import uuid4
 
-from bench.figures import Figure, Goal, Pair, of_times
+import psycopg
+
+from bench.at_once import at_once
+from bench.bare import BARE_INSERT, BareSession, make_bare_table
+from bench.figures import Figure, Goal, Pair, of_times, of_values
 from bench.ground import Given, Ground, NotMeasuredError
 from bench.size import Size
 from bench.turns import async_pair
-from strandline import Memory
 from strandline.schemas.policy import DEFAULT_HISTORY_RATIO, DEFAULT_TOKEN_LIMIT
 from strandline.schemas.tokens import count_default
 
@@ -30,36 +34,92 @@ def measure_peers(ground: Ground, size: Size) -> Iterator[Figure]:
         raise NotMeasuredError(
             "llama-index-core is not installed; the extra 'bench' brings it: pip install 'strandline[bench]'"
         ) from error
-    puts, gets = asyncio.run(_beside_llamaindex(ground, size, memory.Memory, llms.ChatMessage))
-    yield of_times("peers", f"{LLAMAINDEX}: aput", "aput", puts, goal=Goal(50, at_least=True))
-    yield of_times("peers", f"{LLAMAINDEX}: aget", "aget", gets, goal=Goal(10, at_least=True))
+    make_bare_table(ground)
+    found = asyncio.run(_beside_llamaindex(ground, size, memory.Memory, llms.ChatMessage))
+    yield of_times("peers", f"{LLAMAINDEX}: aput", "aput", found.puts, goal=Goal(50, at_least=True))
+    yield of_times("peers", f"{LLAMAINDEX}: aput", "bare async INSERT", found.bare)
+    yield of_times("peers", f"{LLAMAINDEX}: aget", "aget", found.gets, goal=Goal(10, at_least=True))
+    name = f"aput, {size.peer_sessions} sessions in flight"
+    yield of_values("peers", name, LLAMAINDEX, "puts/s", found.rates, goal=Goal(50, at_least=True))
 
 
-async def _beside_llamaindex(
-    ground: Ground, size: Size, memory_class: Any, message_class: Any
-) -> tuple[list[Pair], list[Pair]]:
-    theirs = memory_class.from_defaults(
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Repetitions: their puts beside ours and beside bare INSERTs, their gets; our rate and theirs."""
+
+    puts: list[Pair]
+    bare: list[Pair]
+    gets: list[Pair]
+    rates: list[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Theirs:
+    """Makes memories of theirs that share one store."""
+
+    memory_class: Any
+    message_class: Any
+    first: Any
+
+    def message(self, given: Given) -> Any:
+        return self.message_class(**given)
+
+    async def filled(self, window: list[Given]) -> Any:
+        made = self.memory_class.from_defaults(session_id=uuid4().hex, chat_store=self.first.sql_store)
+        await made.aput_messages([self.message(message) for message in window])
+        return made
+
+
+async def _beside_llamaindex(ground: Ground, size: Size, memory_class: Any, message_class: Any) -> _Found:
+    store = memory_class.from_defaults(
         session_id=uuid4().hex,
         async_database_uri=ground.url.replace("postgresql://", "postgresql+psycopg://", 1),
         db_schema=SCHEMA,
     )
-    ours = ground.memory(blocks=[])  # the limits are its defaults as well
+    library = _Theirs(memory_class, message_class, store)
     window = _full_window(ground)
+    ours = ground.memory(blocks=[])  # the limits are its defaults as well
     await ours.aput_messages(window)
-    await theirs.aput_messages([message_class(**message) for message in window])
-    our_messages, their_messages = cycle(ground.pieces), map(_into(message_class), cycle(ground.pieces))
-    puts, gets = [], []
+    theirs = await library.filled(window)
+    puts, bare, gets = [], [], []
+    async with await psycopg.AsyncConnection.connect(ground.url, autocommit=True) as connection:
+        our_messages, session = cycle(ground.pieces), BareSession()
+        their_messages = map(library.message, cycle(ground.pieces))
+
+        def insert() -> Awaitable[object]:
+            return connection.execute(BARE_INSERT, session.row(next(our_messages)), prepare=True)
+
+        def their_put() -> Awaitable[object]:
+            put: Awaitable[object] = theirs.aput(next(their_messages))
+            return put
+
+        for _ in range(size.repetitions + 1):
+            calls = size.peer_calls
+            puts.append(await async_pair(their_put, lambda: ours.aput(next(our_messages)), calls))
+            bare.append(await async_pair(their_put, insert, calls))
+            gets.append(await async_pair(theirs.aget, ours.aget, calls))
+    rates = await _rates(ground, size, library, window)
+    await store.sql_store._async_engine.dispose()
+    await ours.aclose()
+    return _Found(puts[1:], bare[1:], gets[1:], rates[1:])
+
+
+async def _rates(
+    ground: Ground, size: Size, library: _Theirs, window: list[Given]
+) -> list[tuple[float, float]]:
+    """Puts per second of as many sessions at once, ours and theirs, all with full windows."""
+    ours = [ground.memory(blocks=[]) for _ in range(size.peer_sessions)]
+    for memory in ours:
+        await memory.aput_messages(window)
+    theirs = [await library.filled(window) for _ in range(size.peer_sessions)]
+    few = ground.some_pieces(1)
+    many = ground.some_pieces(size.peer_calls)
+    rates = []
     for _ in range(size.repetitions + 1):
-        puts.append(
-            await async_pair(
-                lambda: theirs.aput(next(their_messages)),
-                lambda: ours.aput(next(our_messages)),
-                size.peer_calls,
-            )
-        )
-        gets.append(await async_pair(theirs.aget, ours.aget, size.peer_calls))
-    await _close(theirs, ours)
-    return puts[1:], gets[1:]
+        rate = (await at_once([memory.aput for memory in ours], many)).rate
+        their_rate = (await at_once([one.aput for one in theirs], list(map(library.message, few)))).rate
+        rates.append((rate, their_rate))
+    return rates
 
 
 def _full_window(ground: Ground) -> list[Given]:
@@ -72,12 +132,3 @@ def _full_window(ground: Ground) -> list[Given]:
             break
         window.append(message)
     return window
-
-
-def _into(message_class: Any) -> Callable[[Given], Any]:
-    return lambda message: message_class(**message)
-
-
-async def _close(theirs: Any, ours: Memory) -> None:
-    await theirs.sql_store._async_engine.dispose()
-    await ours.aclose()

@@ -18,6 +18,7 @@ class Size:
         window: messages in the window that is read.
         crossing_puts: puts of one repetition, of which a third crosses the mark.
         peer_calls: puts, and gets, of a library that is slower.
+        peer_sessions: of it, sessions that put at the same time.
         backlog: sessions that have ten events due, and two and a half times as many that have one.
         concurrencies: of the worker whose calls in flight are counted.
         call_seconds: what the model takes.
@@ -38,6 +39,7 @@ class Size:
     window: int = 400
     crossing_puts: int = 660
     peer_calls: int = 20
+    peer_sessions: int = 64
     backlog: int = 60
     concurrencies: tuple[int, ...] = (16, 128)
     call_seconds: float = 1.0
@@ -73,6 +75,7 @@ QUICK = Size(
     window=30,
     crossing_puts=60,
     peer_calls=2,
+    peer_sessions=2,
     backlog=1,
     concurrencies=(4,),
     call_seconds=0.2,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import resource
-import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
+from bench.at_once import AtOnce, Put, at_once
 from bench.bare import BARE_INSERT, BareSession, make_bare_table
 from bench.figures import Figure, Goal, Pair, of_times, of_values
 from bench.ground import Given, Ground
@@ -84,15 +82,7 @@ async def _async_pair(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """Puts per second, and seconds on a processor that this process took for each."""
-
-    rate: float
-    processor_seconds: float
-
-
-async def _rounds(ground: Ground, size: Size) -> list[tuple[_Round, _Round]]:
+async def _rounds(ground: Ground, size: Size) -> list[tuple[AtOnce, AtOnce]]:
     memories = [ground.memory(blocks=[], token_limit=NO_MARK) for _ in range(size.in_flight)]
     for memory in memories:
         await memory.aput(ground.pieces[0])
@@ -110,33 +100,11 @@ async def _rounds(ground: Ground, size: Size) -> list[tuple[_Round, _Round]]:
     inserts = [_bound(insert, bare) for bare in sessions]
     async with pool:
         rounds = [
-            (await _round(puts, pieces), await _round(inserts, pieces)) for _ in range(size.repetitions + 1)
+            (await at_once(puts, pieces), await at_once(inserts, pieces)) for _ in range(size.repetitions + 1)
         ]
     await memories[0].aclose()
     return rounds
 
 
-Put = Callable[[Given], Awaitable[object]]
-
-
 def _bound(insert: Callable[[BareSession, Given], Awaitable[None]], bare: BareSession) -> Put:
     return lambda message: insert(bare, message)
-
-
-async def _round(puts: Sequence[Put], pieces: Sequence[Given]) -> _Round:
-    """Each session puts the next message as soon as the one before is accepted."""
-
-    async def converse(put: Put) -> None:
-        for message in pieces:
-            await put(message)
-
-    processor, began = _processor_seconds(), time.perf_counter()
-    await asyncio.gather(*map(converse, puts))
-    taken = time.perf_counter() - began
-    done = len(puts) * len(pieces)
-    return _Round(done / taken, (_processor_seconds() - processor) / done)
-
-
-def _processor_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
