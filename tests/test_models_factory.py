@@ -70,6 +70,6 @@ import sys
 from strandline.pipelines.models.factory import build_text_model
 from strandline.schemas.settings import Settings
 build_text_model(Settings(text_backend="local"), purpose="facts")
-print([name for name in ("openai", "wordllama", "httpx2", "numpy") if name in sys.modules])
+print([name for name in ("openai", "tokenizers", "httpx2", "numpy") if name in sys.modules])
 """
     assert run(program).strip() == "[]"

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-import subprocess
-import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 
 import pytest
@@ -31,7 +27,6 @@ from strandline.pipelines.models.contract import (
 )
 from strandline.pipelines.models.local import LocalTextModel
 from strandline.pipelines.models.sentences import estimated_tokens, sentences
-from strandline.pipelines.models.wordllama_embedder import MAX_TEXT_CHARACTERS, WordLlamaEmbedder
 
 Talk = Sequence[tuple[str, str | None, str]]
 
@@ -168,53 +163,3 @@ def test_provenance_says_that_no_model_did_it() -> None:
     assert len({answer.prompt_hash for answer in answers}) == 3
     for task, answer in zip(tasks, answers, strict=True):
         check_answer(task, answer.text)
-
-
-@pytest.fixture(scope="module")
-def embedder() -> WordLlamaEmbedder:
-    return WordLlamaEmbedder()
-
-
-def cosine(left: tuple[float, ...], right: tuple[float, ...]) -> float:
-    return sum(a * b for a, b in zip(left, right, strict=True))
-
-
-def test_local_vectors_are_of_unit_length_in_order_and_mean_something(embedder: WordLlamaEmbedder) -> None:
-    said = [
-        "My dog is a puppy",
-        "",
-        "x" * 200_000,
-        "Interest rates rose again",
-        "I bought a young dog",
-        "\ud800",
-    ]
-    answer = embedder.embed(said)
-    assert answer.model == "wordllama-l2-supercat-256"
-    assert all(len(vector) == embedder.dimensions == 256 for vector in answer.vectors)
-    assert all(math.hypot(*vector) == pytest.approx(1.0, abs=1e-5) for vector in answer.vectors)
-    puppy, _, _, rates, young, _ = answer.vectors
-    assert cosine(puppy, young) > cosine(puppy, rates) + 0.2
-    assert embedder.embed([]).vectors == ()
-
-
-def test_a_vector_does_not_depend_on_its_neighbours(embedder: WordLlamaEmbedder) -> None:
-    said = [f"{'word ' * (n * 7 % 200)}number {n}" for n in range(150)]
-    together = embedder.embed(said).vectors
-    with ThreadPoolExecutor(4) as pool:
-        alone = list(pool.map(lambda text: embedder.embed([text]).vectors[0], said))
-    for one, other in zip(together, alone, strict=True):
-        assert one == pytest.approx(other, abs=1e-5)
-
-
-def test_long_texts_are_embedded_by_their_beginning(embedder: WordLlamaEmbedder) -> None:
-    text = "honey " * 10_000
-    assert embedder.embed([text]).vectors == embedder.embed([text[:MAX_TEXT_CHARACTERS]]).vectors
-
-
-def test_importing_wordllama_leaves_logging_alone() -> None:
-    program = (
-        "import logging; before = (logging.getLogger().level, logging.getLogger().handlers[:])\n"
-        "import strandline.pipelines.models.wordllama_embedder\n"
-        "assert before == (logging.getLogger().level, logging.getLogger().handlers)"
-    )
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=60)

@@ -1,7 +1,7 @@
 """Chooses the model family that the settings ask for, and loads only that one.
 
-``openai`` takes half a second to import and wordllama belongs to an extra, so neither may be imported
-by a process that does not use it.
+``openai`` takes half a second to import, and what the local embedder needs belongs to an extra, so neither
+may be imported by a process that does not use it.
 """
 
 from __future__ import annotations

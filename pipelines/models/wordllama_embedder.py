@@ -1,52 +1,39 @@
 """A local embedder: wordllama's static token vectors, averaged.  No key, no network, no GPU.
 
-The weights (256 dimensions) and the tokenizer lie inside the wordllama wheel.  This module imports
-wordllama at once, so it is itself imported only where the local embedder is used.
+Vectors (256 dimensions) and tokenizer lie inside the wordllama wheel; what is derived from them is what
+wordllama's own ``embed`` gives.  This module imports numpy and the tokenizer's library at once, so it is
+itself imported only where the local embedder is used.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
+
+import numpy as np
 
 from strandline.pipelines.models.contract import EmbeddingAnswer
 from strandline.pipelines.models.embedding_batches import ready_to_embed, unit_length
 from strandline.pipelines.models.local import EMBEDDER, EMBEDDER_DIMENSIONS
+from strandline.pipelines.models.wordllama_files import find_files, load_model
 
-# Static vectors are averaged over a text: what follows after some pages hardly moves the average, yet a
-# batch is padded to its longest text, at a kilobyte of memory per token.
+# Static vectors are averaged over a text: what follows after some pages hardly moves the average.
 MAX_TEXT_CHARACTERS = 32_000
-MAX_PADDED_CHARACTERS = 128_000
-MAX_TEXTS = 64
-
-
-@contextmanager
-def _root_logger_left_alone() -> Iterator[None]:
-    """Undo what ``logging.basicConfig`` does when wordllama is imported."""
-    root = logging.getLogger()
-    level, handlers = root.level, root.handlers[:]
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        for handler in [added for added in root.handlers if added not in handlers]:
-            root.removeHandler(handler)
-
-
-with _root_logger_left_alone():
-    import wordllama  # type: ignore[import-untyped]
+# 64 kB of vectors. What is larger than twice that, glibc maps and unmaps each time.
+TOKENS_AT_ONCE = 128
 
 
 class WordLlamaEmbedder:
-    """Embeds in-process; safe to call from many threads (nothing is written after loading)."""
+    """Embeds in-process; safe to call from many threads (nothing is written after loading).
+
+    It holds some 12 MB, beside 16 MB of vectors that all processes of a machine share.
+
+    Raises:
+        ModuleNotFoundError: wordllama is not installed.
+        ConfigurationError: its files are missing or damaged.
+    """
 
     def __init__(self) -> None:
-        # With both arguments wordllama looks for its files where the wheel put them, and nowhere else.
-        self._inference = wordllama.WordLlama.load(
-            dim=EMBEDDER_DIMENSIONS, cache_dir=Path(wordllama.__file__).parent, disable_download=True
-        )
+        self._vectors, self._tokenizer = load_model(find_files(), EMBEDDER_DIMENSIONS)
 
     @property
     def model(self) -> str:
@@ -64,24 +51,18 @@ class WordLlamaEmbedder:
 
         ``timeout_seconds`` is not needed: a text takes a fraction of a millisecond.
         """
-        ready = [text[:MAX_TEXT_CHARACTERS] for text in ready_to_embed(texts)]
-        vectors: list[tuple[float, ...]] = [()] * len(ready)
-        for numbers in _similar_lengths(ready):
-            rows = self._inference.embed([ready[number] for number in numbers])
-            for number, row in zip(numbers, rows.tolist(), strict=True):
-                vectors[number] = unit_length(row)
+        vectors = (self._embed(text[:MAX_TEXT_CHARACTERS]) for text in ready_to_embed(texts))
         return EmbeddingAnswer(tuple(vectors), EMBEDDER, 0)
 
+    def _embed(self, text: str) -> tuple[float, ...]:
+        """The direction of the average, which is that of the sum.
 
-def _similar_lengths(texts: Sequence[str]) -> Iterator[list[int]]:
-    """Numbers of texts to embed together: of similar length, since each is padded to the longest."""
-    batch: list[int] = []
-    for number in sorted(range(len(texts)), key=lambda n: len(texts[n])):
-        if batch and (
-            len(batch) >= MAX_TEXTS or (len(batch) + 1) * len(texts[number]) > MAX_PADDED_CHARACTERS
-        ):
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
+        Sums of half-precision numbers are exact in double precision: they depend neither on the order nor
+        on the machine.
+        """
+        # One text at a time: for a batch the library runs threads of its own, which a fork would break.
+        tokens = self._tokenizer.encode(text, add_special_tokens=False).ids
+        total = np.zeros(EMBEDDER_DIMENSIONS)
+        for start in range(0, len(tokens), TOKENS_AT_ONCE):
+            total += self._vectors[tokens[start : start + TOKENS_AT_ONCE]].sum(axis=0, dtype=np.float64)
+        return unit_length(total.tolist())
