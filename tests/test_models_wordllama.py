@@ -111,15 +111,15 @@ def resident():
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 
 before = resident()
-embedder = WordLlamaEmbedder()
-embedder._vectors.sum()  # each page of the file was touched
+embedders = [WordLlamaEmbedder() for _ in range(8)]
+embedders[0]._vectors.sum()  # each page of the file was touched
 turn = threading.Barrier(9)
 
 def embed(thread):
     for some in (20, 1_000):
         for n in range(some):
-            embedder.embed([f"{thread} said {n} that these are {n * 7} of the words it has"])
-        embedder.embed(["a longer one, as a batch may have " * 20] * 64)
+            embedders[thread].embed([f"{thread} said {n} that these are {n * 7} of the words it has"])
+        embedders[thread].embed(["a longer one, as a batch may have " * 20] * 64)
         turn.wait()
 
 for thread in range(8):

@@ -8,13 +8,15 @@ itself imported only where the local embedder is used.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from strandline.pipelines.models.contract import EmbeddingAnswer
 from strandline.pipelines.models.embedding_batches import ready_to_embed, unit_length
 from strandline.pipelines.models.local import EMBEDDER, EMBEDDER_DIMENSIONS
-from strandline.pipelines.models.wordllama_files import find_files, load_model
+from strandline.pipelines.models.wordllama_files import TokenVectors, find_files, load_model
 
 # Static vectors are averaged over a text: what follows after some pages hardly moves the average.
 MAX_TEXT_CHARACTERS = 32_000
@@ -25,7 +27,7 @@ TOKENS_AT_ONCE = 128
 class WordLlamaEmbedder:
     """Embeds in-process; safe to call from many threads (nothing is written after loading).
 
-    It holds some 12 MB, beside 16 MB of vectors that all processes of a machine share.
+    All of a process share one model: some 12 MB, beside 16 MB of vectors that all processes share.
 
     Raises:
         ModuleNotFoundError: wordllama is not installed.
@@ -33,7 +35,7 @@ class WordLlamaEmbedder:
     """
 
     def __init__(self) -> None:
-        self._vectors, self._tokenizer = load_model(find_files(), EMBEDDER_DIMENSIONS)
+        self._vectors, self._tokenizer = _model()
 
     @property
     def model(self) -> str:
@@ -66,3 +68,9 @@ class WordLlamaEmbedder:
         for start in range(0, len(tokens), TOKENS_AT_ONCE):
             total += self._vectors[tokens[start : start + TOKENS_AT_ONCE]].sum(axis=0, dtype=np.float64)
         return unit_length(total.tolist())
+
+
+@cache
+def _model() -> tuple[TokenVectors, Tokenizer]:
+    # Each generation of vectors has an embedder of its own, and so has a process that also searches.
+    return load_model(find_files(), EMBEDDER_DIMENSIONS)
