@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from string import ascii_lowercase
 
-from bench.backlog import close, fill, wait_until_applied
+from bench.backlog import TURN_MESSAGES, close, fill, wait_until_applied
 from bench.figures import Figure, Goal, of_values
 from bench.ground import Ground
 from bench.processes import Process, model_server, worker
@@ -39,7 +41,22 @@ def _held(ground: Ground, process: Process, done: int, events: int) -> float:
     """Megabytes once so many events have been applied."""
     sessions = -(-(events - done) // EVENTS_EACH)
     each = min(EVENTS_EACH, events - done)
-    memories = fill(ground, sessions=sessions, events_each=each)
+    said = _said_once(ground, done * TURN_MESSAGES, sessions * each * TURN_MESSAGES)
+    memories = fill(said, sessions=sessions, events_each=each)
     wait_until_applied(ground, seconds=60 + events * SECONDS_PER_EVENT)
     close(memories)
     return process.resident_megabytes()
+
+
+def _said_once(ground: Ground, first: int, messages: int) -> Ground:
+    """Messages of which each has a word of its own: what a process keeps of texts or words shows."""
+    pieces = enumerate(ground.some_pieces(messages), start=first)
+    return replace(
+        ground,
+        pieces=tuple(piece | {"content": f"{piece['content']} {_word(number)}"} for number, piece in pieces),
+    )
+
+
+def _word(number: int) -> str:
+    """One of half a million words of four letters."""
+    return "".join(ascii_lowercase[number // 26**place % 26] for place in range(4))

@@ -166,7 +166,8 @@ def _lexeme(token: str, language: str) -> str:
     return _stem(token, language)
 
 
-@lru_cache(maxsize=65_536)
+# Of a million words of conversations 98.4 % were met again among so many, and 98.6 % among all.
+@lru_cache(maxsize=8_192)
 def _stem(token: str, language: str) -> str:
     # A stemmer keeps the word it works on in itself; the cache keeps this lock off the usual path.
     with _stemmers_lock:
