@@ -67,7 +67,7 @@ def identify_user(namespace: str, user_id: str) -> Owner:
     return _user(check_name("namespace", namespace), check_name("user_id", user_id))
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def _session(namespace: str, session_id: str, user_id: str | None) -> SessionIdentity:
     as_owner = _digest("session-owner", namespace, session_id)
     return SessionIdentity(
@@ -80,7 +80,7 @@ def _session(namespace: str, session_id: str, user_id: str | None) -> SessionIde
     )
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def _user(namespace: str, user_id: str) -> Owner:
     return Owner(namespace, user_id, _digest("user-owner", namespace, user_id))
 
