@@ -101,7 +101,8 @@ def append(request: Append, *, in_callers_transaction: bool) -> Operation[Append
     """Carry out a put: one round trip, and a second short transaction when the mark is crossed.
 
     A flush that fails does not fail the put, which is committed by then: the next put or the sweep
-    flushes.  In the caller's transaction it does fail it, since Postgres has ended that transaction.
+    flushes.  So it is if a crash of Postgres takes the flush, which does not wait for the disk.  In the
+    caller's transaction it does fail it, since Postgres has ended that transaction.
     """
     tokens: list[int] = yield from _count(request)
     seqs, window = yield from _put(request, tokens)
@@ -109,7 +110,9 @@ def append(request: Append, *, in_callers_transaction: bool) -> Operation[Append
     if window is not None:
         identity = request.identity
         try:
-            flushed = yield from flush_at_put(identity.shard_key, identity.session_key, window)
+            flushed = yield from flush_at_put(
+                identity.shard_key, identity.session_key, window, lazily=not in_callers_transaction
+            )
         except StrandlineError as error:
             if in_callers_transaction:
                 raise

@@ -55,11 +55,19 @@ def flush_over_mark(shard_key: UUID, session_key: UUID) -> Operation[Flushed | N
 
 
 def flush_at_put(
-    shard_key: UUID, session_key: UUID, window: str, *, cause: FlushCause = "threshold"
+    shard_key: UUID,
+    session_key: UUID,
+    window: str,
+    *,
+    cause: FlushCause = "threshold",
+    lazily: bool = False,
 ) -> Operation[Flushed | None]:
-    """Flush as a put that crossed the mark found the session (the JSON of ``window_v1``); None as above."""
+    """Flush as a put that crossed the mark found the session (the JSON of ``window_v1``); None as above.
+
+    ``lazily``: without waiting for the disk, for a flush that is alone in its transaction.
+    """
     marks, entries = _parse_window(window)
-    return (yield from _flush_threshold(shard_key, session_key, marks, entries, cause))
+    return (yield from _flush_threshold(shard_key, session_key, marks, entries, cause, lazily=lazily))
 
 
 def _flush_threshold(
@@ -68,6 +76,8 @@ def _flush_threshold(
     marks: Marks,
     entries: Sequence[Entry],
     cause: FlushCause = "threshold",
+    *,
+    lazily: bool = False,
 ) -> Operation[Flushed | None]:
     plan = plan_threshold(
         entries,
@@ -79,7 +89,7 @@ def _flush_threshold(
     if plan is None:
         yield Fetch("postpone_planning", _postponement(shard_key, session_key, marks))
         return None
-    return (yield from _apply(shard_key, session_key, marks, plan, cause))
+    return (yield from _apply(shard_key, session_key, marks, plan, cause, lazily=lazily))
 
 
 def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Operation[Flushed | None]:
@@ -137,7 +147,13 @@ def _parse_window(window: str) -> tuple[Marks, list[Entry]]:
 
 
 def _apply(
-    shard_key: UUID, session_key: UUID, marks: Marks, plan: FlushPlan, cause: FlushCause
+    shard_key: UUID,
+    session_key: UUID,
+    marks: Marks,
+    plan: FlushPlan,
+    cause: FlushCause,
+    *,
+    lazily: bool = False,
 ) -> Operation[Flushed | None]:
     event_ids = [uuid4() for _ in plan.events]
     rows: list[Row] = yield Fetch(
@@ -158,6 +174,7 @@ def _apply(
             "tokens": [event.tokens for event in plan.events],
             "messages": [event.messages for event in plan.events],
             "version": EVENT_VERSION,
+            "lazily": lazily,
         },
     )
     if not rows:

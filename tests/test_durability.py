@@ -125,3 +125,46 @@ def test_a_batch_that_a_crash_of_postgres_took_writes_nothing(postgres: Postgres
             postgres.url, f"{orphans} (SELECT FROM strandline.batch b WHERE b.batch_id = r.batch_id)"
         ) == [(0,)]
         assert not [found for found in verify(database).violations if "batch" in found.sentence]
+
+
+def test_a_flush_that_a_crash_of_postgres_took_is_made_again(postgres: PostgresServer) -> None:
+    """The put that crossed the mark is on the disk, its flush is not."""
+    settings = load_settings(database_url=postgres.url, text_backend="local", embedding_backend="local")
+    recorded = "SELECT from_seq, through_seq FROM strandline.flush_event ORDER BY from_seq"
+    accepted: list[int] = []
+
+    def put() -> None:
+        accepted.append(memory.put({"role": "user", "content": f"message {len(accepted) + 1} of many"}))
+
+    options = ConnectionOptions.from_settings(postgres.url, settings)
+    with closing(Database.connect(options)) as database:
+        prepare_stages(database, settings)
+    with closing(
+        Memory.from_defaults("s", database_url=postgres.url, token_limit=100, token_flush_size=20)
+    ) as memory:
+        while not rows_of(postgres.url, recorded):
+            put()
+        postgres.crash()
+        postgres.start()
+        assert rows_of(postgres.url, recorded) == []
+        assert [message.seq for message in memory.get_all()] == accepted
+        put()
+    again = rows_of(postgres.url, recorded)
+    assert again[0][0] == 1
+    assert again[-1][1] < accepted[-1]
+    with closing(Database.connect(options)) as database:
+        assert verify(database).violations == ()
+
+
+def test_a_flush_by_hand_waits_for_the_disk(postgres: PostgresServer) -> None:
+    settings = load_settings(database_url=postgres.url, text_backend="local", embedding_backend="local")
+    with (
+        closing(Database.connect(ConnectionOptions.from_settings(postgres.url, settings))) as database,
+        closing(Memory.from_defaults("s", database_url=postgres.url)) as memory,
+    ):
+        prepare_stages(database, settings)
+        memory.put({"role": "user", "content": "one"})
+        events = memory.flush(all=True)
+        postgres.crash()
+        postgres.start()
+        assert rows_of(postgres.url, "SELECT event_id FROM strandline.flush_event") == [(events[0],)]

@@ -91,7 +91,7 @@ SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(old_window_from)s, %(old_flushed_through)s,
     %(window_from)s, %(flushed_through)s, %(tokens_out)s, %(cause)s, %(event_ids)s::uuid[],
     %(from_seqs)s::bigint[], %(through_seqs)s::bigint[], %(tokens)s::bigint[], %(messages)s::integer[],
-    %(version)s::smallint)
+    %(version)s::smallint, %(lazily)s::boolean)
 
 -- name: postpone_planning
 -- Nothing could be flushed: do not plan again before the window has grown by so much.

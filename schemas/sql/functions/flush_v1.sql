@@ -4,6 +4,8 @@
 -- plan was made from.  No row comes back when another flush, a reset, or a pop of what is planned was first.
 -- The work is due in every generation that is kept.  One that serves this owner is rung for; what is due in
 -- the others waits for the part of the workers that is set apart for replays (ring_at: infinity).
+-- p_lazily: the commit, which is this statement's own, need not wait for the disk.  What a crash takes then is the
+-- flush as a whole, with all that was made of it: the session is over its mark again.
 -- Returns the lanes to ring for: the session's, or the owner's, as the generation says.
 CREATE FUNCTION strandline.flush_v1(
     p_shard_key uuid,
@@ -20,13 +22,17 @@ CREATE FUNCTION strandline.flush_v1(
     p_through_seqs bigint[],
     p_tokens bigint[],
     p_messages integer[],
-    p_version smallint
+    p_version smallint,
+    p_lazily boolean
 ) RETURNS TABLE (generation_id integer, stage text, scope_key uuid)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
     fed text[];
 BEGIN
+    IF p_lazily THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
     PERFORM FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
           AND t.incarnation = p_incarnation
