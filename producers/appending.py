@@ -63,7 +63,7 @@ class Append:
             InvalidMessageError: one cannot be stored, or there are too many.
             ConflictError: two of them have one id and different content.
         """
-        if isinstance(sources, (str, bytes)) or not isinstance(sources, Sequence):
+        if not isinstance(sources, (list, Sequence)) or isinstance(sources, (str, bytes)):
             raise InvalidMessageError("messages", f"must be a list of messages, not {type(sources).__name__}")
         if len(sources) > max_messages:
             raise InvalidMessageError(

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.operations import Put, Row
@@ -28,15 +27,11 @@ SendPut = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
 
 @dataclass(slots=True)
 class _Waiting:
-    """A put and whoever awaits it."""
+    """A put of a session, and whoever awaits it."""
 
+    session: str
     put: Put
     done: asyncio.Future[list[Row]]
-
-    @property
-    def session_key(self) -> UUID:
-        key: UUID = self.put.one["session_key"]
-        return key
 
 
 class GroupedPuts:
@@ -48,8 +43,8 @@ class GroupedPuts:
 
     def __init__(self, send: SendPut) -> None:
         self._send = send
-        self._queues: dict[UUID, deque[_Waiting]] = {}
-        self._ready: deque[UUID] = deque()
+        self._queues: dict[str, deque[_Waiting]] = {}
+        self._ready: deque[str] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._statements = 0
         self._is_called_soon = False
@@ -58,17 +53,17 @@ class GroupedPuts:
     async def put(self, put: Put) -> list[Row]:
         """The rows that the statement ``put`` gives for it, once it is committed."""
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(put, loop.create_future())
-        session_key = waiting.session_key
-        queue = self._queues.get(session_key)
+        session = key_text(put.one["session_key"])
+        waiting = _Waiting(session, put, loop.create_future())
+        queue = self._queues.get(session)
         if queue is not None:
             queue.append(waiting)
             return await waiting.done
-        self._queues[session_key] = deque((waiting,))
+        self._queues[session] = deque((waiting,))
         if self._is_alone():
             await self._put_here(waiting)
         else:
-            self._ready.append(session_key)
+            self._ready.append(session)
             self._call_soon(loop)
         return await waiting.done
 
@@ -117,7 +112,7 @@ class GroupedPuts:
         finally:
             self._free_turn()
         for waiting in group:
-            seq = taken.get(key_text(waiting.session_key))
+            seq = taken.get(waiting.session)
             if seq is not None:
                 self._end(waiting, quick_rows([(seq,)]))
             else:
@@ -127,7 +122,7 @@ class GroupedPuts:
         """The seqs of what was taken, by session."""
         if len(group) == 1:
             rows = await self._send("put_one", group[0].put.one)
-            return {key_text(group[0].session_key): rows[0][0]} if rows else {}
+            return {group[0].session: rows[0][0]} if rows else {}
         rows = await self._send("put_many", group_params([waiting.put.one for waiting in group]))
         return dict(rows)
 
@@ -150,11 +145,10 @@ class GroupedPuts:
                 waiting.done.set_exception(rows)
             else:
                 waiting.done.set_result(rows)
-        session_key = waiting.session_key
-        queue = self._queues[session_key]
+        queue = self._queues[waiting.session]
         queue.popleft()
         if queue:
-            self._ready.append(session_key)
+            self._ready.append(waiting.session)
             self._call_soon(asyncio.get_running_loop())
         else:
-            del self._queues[session_key]
+            del self._queues[waiting.session]

@@ -141,7 +141,7 @@ def read_stored(
 
 
 def _mapping(source: object, where: str) -> Mapping[str, Any]:
-    if isinstance(source, Mapping):
+    if isinstance(source, (dict, Mapping)):  # the abstract class takes longer to ask
         return source
     dump = getattr(source, "model_dump", None)
     if not callable(dump):

@@ -61,7 +61,7 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
     """
     _check_role(message, where)
     calls: list[str] = []
-    if isinstance(message.content, str) and _is_plain(message):
+    if type(message.content) is str and _is_plain(message):
         envelope = _encode_text(where, message.content, limits.max_content_bytes)
     else:
         _check_content(message, where)
@@ -175,6 +175,8 @@ def _envelope(message: Message) -> dict[str, Any]:
 
 
 def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None:
+    if message.metadata == {}:
+        return None
     if not isinstance(message.metadata, Mapping):
         raise InvalidMessageError(
             f"{where}.metadata", f"must be a JSON object, not {type(message.metadata).__name__}"
@@ -220,9 +222,10 @@ def _checked(where: str, name: str, value: Mapping[str, Any], text: str, max_byt
 
 
 def _digest(role: str, envelope: str, metadata: str | None) -> bytes:
-    parts = [part.encode() for part in (role, envelope, metadata or "")]
-    prefixed = [piece for part in parts for piece in (len(part).to_bytes(4, "big"), part)]
-    return blake2b(b"".join(prefixed), digest_size=16).digest()
+    """Of the three texts, each behind its length."""
+    who, what, beside = role.encode(), envelope.encode(), (metadata or "").encode()
+    lengths = len(who).to_bytes(4, "big"), len(what).to_bytes(4, "big"), len(beside).to_bytes(4, "big")
+    return blake2b(b"".join((lengths[0], who, lengths[1], what, lengths[2], beside)), digest_size=16).digest()
 
 
 def _check_time(path: str, value: datetime | None) -> None:
