@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -28,6 +29,11 @@ class PlacedChunk:
     event_id: UUID
     session_key: UUID
     chunk: Chunk
+
+    @property
+    def message(self) -> tuple[UUID, int]:
+        """Which message it is a piece of; its other pieces are in the same batch."""
+        return self.session_key, self.chunk.from_seq
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,9 @@ def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAn
     vectors = unpack_vectors(answers[_STEP].body)
     if len(vectors) != len(work):
         raise PermanentModelError(f"{len(vectors)} vectors are stored for {len(work)} chunks.")
+    lengths: Counter[tuple[UUID, int]] = Counter()
+    for placed in work:
+        lengths[placed.message] += max(1, len(lexemes(placed.chunk.text)))
     return {
         "shard_key": batch.lane.shard_key,
         "generation_id": batch.lane.generation_id,
@@ -113,7 +122,7 @@ def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAn
         "from_seqs": [placed.chunk.from_seq for placed in work],
         "through_seqs": [placed.chunk.through_seq for placed in work],
         "pieces": [placed.chunk.piece for placed in work],
-        "lengths": [max(1, len(lexemes(placed.chunk.text))) for placed in work],
+        "lengths": [lengths[placed.message] for placed in work],
         "lexemes": [to_tsvector_text(placed.chunk.text) for placed in work],
         "embeddings": [vector_text(vector) for vector in vectors],
     }

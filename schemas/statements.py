@@ -34,6 +34,9 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 _QUALIFIER = re.compile(r"\bstrandline\.")
 # In an order in which each finds what it calls.
 FUNCTIONS = (
+    # The table of chunks is made with these two.
+    "search_code_v1",
+    "search_terms_v1",
     "window_v1",
     "put_v1",
     "serving_v1",

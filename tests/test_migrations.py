@@ -20,7 +20,7 @@ from strandline.schemas.database import Database
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.migrate import current_revision, head_revision, migrate
 from strandline.schemas.revision import HEAD_REVISION
-from strandline.schemas.statements import FUNCTIONS
+from strandline.schemas.statements import FUNCTIONS, function_source
 from strandline.schemas.tables import SCHEMA, metadata
 from tests.conftest import rows_of, wait_until
 
@@ -61,6 +61,8 @@ def declared_url(empty_database_url: str) -> str:
     with made.begin() as connection:
         connection.execute(sa.text("CREATE EXTENSION vector"))
         connection.execute(sa.text(f"CREATE SCHEMA {SCHEMA}"))
+        for name in ("search_code_v1", "search_terms_v1"):
+            connection.exec_driver_sql(function_source(name, SCHEMA))
         metadata.create_all(connection)
     made.dispose()
     return empty_database_url
@@ -105,7 +107,7 @@ def test_server_defaults_are_as_declared(database_url: str, declared_url: str) -
 
 def test_embeddings_are_stored_in_line(database_url: str) -> None:
     storage = {name: kind for name, _, kind, _ in rows_of(database_url, DETAILS, SCHEMA)}
-    assert storage["chunk.embedding"] == "p"
+    assert (storage["chunk.embedding"], storage["chunk.code"]) == ("p", "m")
 
 
 def test_every_table_of_an_owners_data_begins_its_key_with_the_shard(database_url: str) -> None:

@@ -10,18 +10,20 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Computed,
     Date,
     Index,
     Integer,
     LargeBinary,
+    PrimaryKeyConstraint,
     Table,
     Text,
     Uuid,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
+from sqlalchemy.dialects.postgresql import BIT, JSONB, TSVECTOR
 
-from strandline.schemas.tables.base import key, metadata, moment
+from strandline.schemas.tables.base import SCHEMA, key, metadata, moment
 
 fact_candidate = Table(
     "fact_candidate",
@@ -187,5 +189,21 @@ chunk = Table(
     Column("length", Integer, nullable=False),
     Column("lexemes", TSVECTOR, nullable=False),
     Column("embedding", HALFVEC),
+    Column("code", BIT(varying=True), Computed(f"{SCHEMA}.search_code_v1(embedding)", persisted=True)),
+    PrimaryKeyConstraint(
+        "shard_key",
+        "generation_id",
+        "session_key",
+        "from_seq",
+        "piece",
+        postgresql_include=["through_seq", "code"],
+    ),
+    # Entries wait for each other, which makes writing cheaper; few, in kB, since each search reads those.
+    Index(
+        "chunk_terms",
+        text(f"{SCHEMA}.search_terms_v1(shard_key, generation_id, lexemes)"),
+        postgresql_using="gin",
+        postgresql_with={"gin_pending_list_limit": 64},
+    ),
     comment="A searchable piece of conversation: its messages by range, its lexemes and its vector",
 )

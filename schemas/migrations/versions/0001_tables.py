@@ -17,6 +17,9 @@ depends_on = None
 
 def upgrade() -> None:
     schema = context.config.attributes["schema"]
+    # What the table of chunks is made with.
+    for name in ("search_code_v1", "search_terms_v1"):
+        op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))
     op.create_table(
         "answer",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
@@ -113,11 +116,31 @@ def upgrade() -> None:
         sa.Column("length", sa.Integer(), nullable=False),
         sa.Column("lexemes", postgresql.TSVECTOR(), nullable=False),
         sa.Column("embedding", HALFVEC(), nullable=True),
+        sa.Column(
+            "code",
+            postgresql.BIT(varying=True),
+            sa.Computed(in_schema("strandline.search_code_v1(embedding)", schema), persisted=True),
+            nullable=True,
+        ),
         sa.PrimaryKeyConstraint(
-            "shard_key", "generation_id", "session_key", "from_seq", "piece", name=op.f("chunk_pkey")
+            "shard_key",
+            "generation_id",
+            "session_key",
+            "from_seq",
+            "piece",
+            name=op.f("chunk_pkey"),
+            postgresql_include=["through_seq", "code"],
         ),
         schema=schema,
         comment="A searchable piece of conversation: its messages by range, its lexemes and its vector",
+    )
+    op.create_index(
+        "chunk_terms",
+        "chunk",
+        [sa.text(in_schema("strandline.search_terms_v1(shard_key, generation_id, lexemes)", schema))],
+        schema=schema,
+        postgresql_using="gin",
+        postgresql_with={"gin_pending_list_limit": 64},
     )
     op.create_table(
         "condensation",
@@ -806,6 +829,7 @@ def upgrade() -> None:
 
     # A vector is read whole in a scan: out of line it would cost a second look-up per row (measured, 3x).
     op.execute(in_schema("ALTER TABLE strandline.chunk ALTER COLUMN embedding SET STORAGE PLAIN", schema))
+    op.execute(in_schema("ALTER TABLE strandline.chunk ALTER COLUMN code SET STORAGE MAIN", schema))
     for name in (
         "window_v1",
         "put_v1",

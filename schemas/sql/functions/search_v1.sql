@@ -1,5 +1,12 @@
--- search_v1: the best messages and facts of a scope for a query, by an exact scan; words and vectors are fused
--- by score, half and half, and without a vector the words decide alone.
+-- search_v1: the best messages and facts of a scope for a query; words and vectors are fused by score, half and
+-- half, and without a vector the words decide alone.
+--
+-- Candidates first, exact scores for them alone.  By meaning: the pieces whose codes (search_code_v1, kept in the
+-- index of the primary key) differ least from the query's.  By words: an index leads to the pieces that hold
+-- one (of a small scope all are read), all of these are counted, and what says most by itself is spread to the
+-- messages beside it.  Of each kind there are as many as `scope` says, so a scope that holds no more is searched
+-- exactly; what is lost in larger ones is measured by `make bench` (recall) and bounded by
+-- tests/test_search_scopes.py.
 --
 -- Words: BM25 (k1 = 1.2, b = 0.75) against a length of 40 lexemes, whatever the scope holds, so that long
 -- answers do not swamp short turns.  A word counts in part for the messages beside the one that it stands in;
@@ -7,7 +14,8 @@
 -- Vectors: the cosine of the query without what the whole scope has in common (the mean of its first pieces,
 -- less of it where they are few), since that says nothing of one message.  A message has its best piece's.
 -- Facts: their words count as a message's do, with nothing beside them, and as rare as they are in the messages;
--- by meaning a fact is as near as the nearest message that it comes from.
+-- by meaning a fact is as near as the nearest candidate that it comes from, and what the best facts by words
+-- come from is a candidate too.
 -- docs/performance.md says how these constants were chosen; `make bench-recall` measures what they find.
 --
 -- p_scope_key: one session, or NULL for all that lies under the shard key.
@@ -18,9 +26,10 @@
 -- similarity: the cosine, 0 where it is negative or there is none.  All in float8: left to itself this would be
 -- numeric arithmetic.
 --
--- The settings: how many rows a scope has cannot be told from statistics, and where ten are expected a nested
--- loop over ten thousand takes seconds; compiling the query takes longer than running it; and one plan for
--- session and owner alike would read all of the owner each time.
+-- The settings: one plan for all, made once per connection, since making it takes as long as searching a small
+-- scope.  It does not ask statistics, which cannot tell how many rows a scope has: where ten are expected a
+-- nested loop over ten thousand takes seconds.  Compiling the query, or starting workers for it, takes longer
+-- than running it.
 CREATE FUNCTION strandline.search_v1(
     p_shard_key uuid,
     p_generation_id integer,
@@ -37,61 +46,68 @@ CREATE FUNCTION strandline.search_v1(
 ) RETURNS TABLE (session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8,
     similarity float8)
 LANGUAGE sql STABLE
+SET enable_seqscan = off
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET jit = off
-SET plan_cache_mode = force_custom_plan
+SET max_parallel_workers_per_gather = 0
+SET plan_cache_mode = force_generic_plan
 AS $function$
-WITH sample AS MATERIALIZED (
+WITH scope AS MATERIALIZED (
+    -- As a range of sessions, which one plan can look up.
+    SELECT coalesce(p_scope_key, '00000000-0000-0000-0000-000000000000') AS first,
+        coalesce(p_scope_key, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AS last,
+        greatest(200, 3 * p_top_k) AS candidates
+), sample AS MATERIALIZED (
     SELECT avg(f.embedding) AS centre, count(*) / (count(*) + 10::float8) AS share FROM (
         SELECT c.embedding FROM strandline.chunk c
         WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
-            AND (p_scope_key IS NULL OR c.session_key = p_scope_key)
+            AND c.session_key BETWEEN (SELECT first FROM scope) AND (SELECT last FROM scope)
             AND p_embedding IS NOT NULL AND c.embedding IS NOT NULL
         ORDER BY c.session_key, c.from_seq, c.piece LIMIT 300) AS f
 ), common AS MATERIALIZED (
     -- The length of query - share * centre; vectors are of length 1, their mean is shorter.
-    SELECT centre, share, sqrt(greatest(1e-6::float8, 1 + 2 * share * (centre <#> p_embedding)
-        - share * share * (centre <#> centre))) AS length FROM sample
-), origin AS MATERIALIZED (
-    -- Where the numbers of a session's messages begin: so far apart that no word reaches from one to the next.
-    SELECT o.session_key, row_number() OVER () << 40 AS number FROM (
-        SELECT DISTINCT c.session_key FROM strandline.chunk c
-        WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
-            AND (p_scope_key IS NULL OR c.session_key = p_scope_key)) AS o
-), piece AS MATERIALIZED (
-    SELECT o.number + c.from_seq AS number, c.through_seq, c.length,
-        coalesce(-(c.embedding <#> p_embedding), 0) AS similarity,
-        coalesce((a.share * (c.embedding <#> a.centre) - (c.embedding <#> p_embedding)) / a.length, 0)
-            AS contrast,
-        nullif(ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}'), '') AS found
-    FROM strandline.chunk c JOIN origin o ON o.session_key = c.session_key CROSS JOIN common a
+    SELECT centre, share, strandline.search_code_v1(l2_normalize(p_embedding - centre)) AS code,
+        sqrt(greatest(1e-6::float8, 1 + 2 * share * (centre <#> p_embedding)
+            - share * share * (centre <#> centre))) AS length FROM sample
+), near AS MATERIALIZED (
+    -- By codes, in the index alone.
+    SELECT c.session_key, c.from_seq FROM strandline.chunk c
     WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
-        AND (p_scope_key IS NULL OR c.session_key = p_scope_key)
+        AND c.session_key BETWEEN (SELECT first FROM scope) AND (SELECT last FROM scope)
         AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
-), place AS MATERIALIZED (
-    SELECT p.number, max(p.through_seq) AS through_seq, sum(p.length)::float8 AS length,
-        greatest(max(p.similarity), 0) AS similarity, greatest(max(p.contrast), 0) AS contrast
-    FROM piece p GROUP BY p.number
-), word AS MATERIALIZED (
-    SELECT p.number, u.lexeme,
-        sum(cardinality(u.positions)) / (0.25::float8 + 0.75::float8 * min(p.length) / 40) AS times
-    FROM piece c JOIN place p ON p.number = c.number CROSS JOIN LATERAL unnest(c.found) AS u
-    WHERE c.found IS NOT NULL
-    GROUP BY p.number, u.lexeme
-), rarity AS MATERIALIZED (
-    SELECT a.lexeme, ln(1 + (n.places - count(w.number) + 0.5::float8) / (count(w.number) + 0.5::float8)) AS weight
-    FROM unnest(p_lexemes) AS a (lexeme) CROSS JOIN (SELECT count(*)::float8 AS places FROM place) AS n
-    LEFT JOIN word w ON w.lexeme = a.lexeme GROUP BY a.lexeme, n.places
-), nearby AS (
-    SELECT w.number + d.distance AS number, w.lexeme, sum(w.times * d.share) AS times
-    FROM word w CROSS JOIN (VALUES (-3, 0.1::float8), (-2, 0.3), (-1, 0.4), (0, 1), (1, 0.4), (2, 0.3),
-        (3, 0.1)) AS d (distance, share)
-    GROUP BY w.number + d.distance, w.lexeme
-), bm25 AS (
-    SELECT n.number, sum(r.weight * n.times / (n.times + 1.2::float8)) AS score
-    FROM nearby n JOIN rarity r ON r.lexeme = n.lexeme
-    GROUP BY n.number
+        AND p_embedding IS NOT NULL
+    ORDER BY c.code <~> (SELECT code FROM common) LIMIT (SELECT candidates FROM scope)
+), size AS MATERIALIZED (
+    SELECT count(*) FILTER (WHERE c.piece = 0)::float8 AS places, count(*) <= 1000 AS few
+    FROM strandline.chunk c
+    WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
+        AND c.session_key BETWEEN (SELECT first FROM scope) AND (SELECT last FROM scope)
+        AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
+        AND p_lexemes <> '{}'
+), posting AS MATERIALIZED (
+    SELECT c.session_key, c.from_seq, c.length, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found
+    FROM (
+        -- Of a small scope all pieces: its owner may have said the same words in thousands of others.
+        SELECT f.* FROM (
+            SELECT a.session_key, a.from_seq, a.length, a.lexemes FROM strandline.chunk a
+            WHERE a.shard_key = p_shard_key AND a.generation_id = p_generation_id
+                AND a.session_key BETWEEN (SELECT first FROM scope) AND (SELECT last FROM scope)
+                AND NOT (a.session_key = p_visible_in AND a.through_seq >= p_visible_from)
+                AND (SELECT few FROM size) AND p_lexemes <> '{}'
+                AND ts_filter(setweight(a.lexemes, 'A', p_lexemes), '{a}') <> ''
+            -- There are no more; the planner is told, and makes no tables for a million.
+            LIMIT 1000) AS f
+        UNION ALL
+        -- The keys are compared in a form that no other index serves than the one over terms.
+        SELECT b.session_key, b.from_seq, b.length, b.lexemes FROM strandline.chunk b
+        WHERE strandline.search_terms_v1(b.shard_key, b.generation_id, b.lexemes)
+                && strandline.search_terms_v1(p_shard_key, p_generation_id, array_to_tsvector(p_lexemes))
+            AND b.shard_key IS NOT DISTINCT FROM p_shard_key
+            AND b.generation_id IS NOT DISTINCT FROM p_generation_id
+            AND (p_scope_key IS NULL OR b.session_key IS NOT DISTINCT FROM p_scope_key)
+            AND NOT (b.session_key = p_visible_in AND b.through_seq >= p_visible_from)
+            AND NOT (SELECT few FROM size)) AS c
 ), known AS MATERIALIZED (
     SELECT f.fact_id, f.lexemes, 0.25::float8 + 0.75::float8 * cardinality(f.lexemes) / 40 AS length
     FROM strandline.fact f
@@ -102,18 +118,82 @@ WITH sample AS MATERIALIZED (
                 AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
                 AND (p_scope_key IS NULL OR r.session_key = p_scope_key)
                 AND (r.session_key IS DISTINCT FROM p_visible_in OR p_visible_from > ANY (r.seqs)))
-), said AS (
-    SELECT k.fact_id, max(p.similarity) AS similarity, max(p.contrast) AS contrast
+), cited AS MATERIALIZED (
+    SELECT k.fact_id, r.session_key, s.seq
     FROM known k JOIN strandline.fact_revision r ON r.shard_key = p_shard_key
         AND r.generation_id = p_facts_generation_id AND r.fact_id = k.fact_id AND r.operation <> 'invalidate'
-    JOIN origin o ON o.session_key = r.session_key
-    CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
-    JOIN place p ON p.number = o.number + cited.seq
-    GROUP BY k.fact_id
-), worded AS (
+        AND (p_scope_key IS NULL OR r.session_key = p_scope_key)
+    CROSS JOIN LATERAL unnest(r.seqs) AS s (seq)
+    WHERE r.session_key IS NOT NULL
+), origin AS MATERIALIZED (
+    -- Where the numbers of a session's messages begin: so far apart that no word reaches from one to the next.
+    SELECT o.session_key, row_number() OVER (ORDER BY o.session_key) << 40 AS number FROM (
+        SELECT p.session_key FROM posting p UNION ALL SELECT n.session_key FROM near n
+        UNION ALL SELECT c.session_key FROM cited c) AS o
+    GROUP BY o.session_key
+), word AS MATERIALIZED (
+    SELECT o.number + p.from_seq AS number, u.lexeme,
+        sum(cardinality(u.positions)) / (0.25::float8 + 0.75::float8 * min(p.length) / 40) AS times
+    FROM posting p JOIN origin o ON o.session_key = p.session_key CROSS JOIN LATERAL unnest(p.found) AS u
+    GROUP BY o.number + p.from_seq, u.lexeme
+), rarity AS MATERIALIZED (
+    SELECT DISTINCT a.lexeme, ln(1 + (n.places - coalesce(h.places, 0) + 0.5::float8)
+        / (coalesce(h.places, 0) + 0.5::float8)) AS weight
+    FROM unnest(p_lexemes) AS a (lexeme) CROSS JOIN size n
+    LEFT JOIN (SELECT w.lexeme, count(*) AS places FROM word w GROUP BY w.lexeme) AS h ON h.lexeme = a.lexeme
+), telling AS (
+    -- The messages that say most by themselves, and then, with what is beside them, the best of those around.
+    SELECT w.number FROM word w JOIN rarity r ON r.lexeme = w.lexeme
+    GROUP BY w.number ORDER BY sum(r.weight * w.times / (w.times + 1.2::float8)) DESC, w.number
+    LIMIT (SELECT candidates FROM scope)
+), beside (distance, share) AS (
+    VALUES (-3, 0.1::float8), (-2, 0.3), (-1, 0.4), (0, 1), (1, 0.4), (2, 0.3), (3, 0.1)
+), hinted AS (
+    SELECT n.number FROM (
+        SELECT w.number + d.distance AS number, w.lexeme, sum(w.times * d.share) AS times
+        FROM telling t JOIN word w ON w.number = t.number CROSS JOIN beside d
+        GROUP BY w.number + d.distance, w.lexeme) AS n
+    JOIN rarity r ON r.lexeme = n.lexeme
+    GROUP BY n.number ORDER BY sum(r.weight * n.times / (n.times + 1.2::float8)) DESC, n.number
+    LIMIT (SELECT candidates FROM scope)
+), worded AS MATERIALIZED (
     SELECT k.fact_id, sum(r.weight / (1 + 1.2::float8 * k.length)) AS text
     FROM known k CROSS JOIN LATERAL unnest(k.lexemes) AS u (lexeme) JOIN rarity r ON r.lexeme = u.lexeme
     GROUP BY k.fact_id
+), candidate AS MATERIALIZED (
+    SELECT n.number FROM (
+        SELECT h.number FROM hinted h
+        UNION ALL
+        SELECT o.number + n.from_seq FROM near n JOIN origin o ON o.session_key = n.session_key
+        UNION ALL
+        SELECT o.number + c.seq FROM (SELECT w.fact_id FROM worded w ORDER BY w.text DESC, w.fact_id
+            LIMIT (SELECT candidates FROM scope)) AS w
+        JOIN cited c ON c.fact_id = w.fact_id JOIN origin o ON o.session_key = c.session_key) AS n
+    GROUP BY n.number
+), place AS MATERIALIZED (
+    SELECT n.number, max(p.through_seq) AS through_seq, greatest(max(p.similarity), 0) AS similarity,
+        greatest(max(p.contrast), 0) AS contrast
+    FROM candidate n JOIN origin o ON o.number = (n.number >> 40) << 40 CROSS JOIN LATERAL (
+        SELECT c.through_seq, coalesce(-(c.embedding <#> p_embedding), 0) AS similarity,
+            coalesce((a.share * (c.embedding <#> a.centre) - (c.embedding <#> p_embedding)) / a.length, 0)
+                AS contrast
+        FROM strandline.chunk c CROSS JOIN common a
+        WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
+            AND c.session_key = o.session_key AND c.from_seq = n.number - o.number
+            AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
+        -- The limit keeps this a look-up per candidate.
+        LIMIT 10000) AS p
+    GROUP BY n.number
+), bm25 AS (
+    SELECT n.number, sum(r.weight * n.times / (n.times + 1.2::float8)) AS score FROM (
+        SELECT c.number, w.lexeme, sum(w.times * d.share) AS times
+        FROM candidate c CROSS JOIN beside d JOIN word w ON w.number = c.number + d.distance
+        GROUP BY c.number, w.lexeme) AS n
+    JOIN rarity r ON r.lexeme = n.lexeme GROUP BY n.number
+), said AS (
+    SELECT c.fact_id, max(p.similarity) AS similarity, max(p.contrast) AS contrast
+    FROM cited c JOIN origin o ON o.session_key = c.session_key JOIN place p ON p.number = o.number + c.seq
+    GROUP BY c.fact_id
 ), both_scores AS MATERIALIZED (
     SELECT p.number, p.through_seq, NULL::uuid AS fact_id, p.similarity, p.contrast,
         coalesce(b.score, 0) AS text
