@@ -74,7 +74,7 @@ def main() -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="strandline-bench-") as home:
         say("starting PostgreSQL")
-        with prepared_ground(Path(home)) as ground:
+        with prepared_ground(Path(home)) as server, server.fresh(registered=False) as ground:
             found = [one for conversation in measured for one in measure(ground.url, conversation)]
     lines = table(found)
     print(as_text(lines))
