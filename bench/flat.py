@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import cycle
+from statistics import fmean
 
 from bench import filling
 from bench.figures import Figure, Goal, Pair, of_times, of_values
 from bench.ground import Ground
-from bench.recall_exact import recall
+from bench.recall_exact import recall, vector_search
 from bench.size import Size
 from bench.turns import Call, in_turns
 from strandline import (
@@ -19,6 +20,7 @@ from strandline import (
     SummaryMemoryBlock,
     VectorMemoryBlock,
 )
+from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
 from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session
 
 WINDOW = 100
@@ -89,13 +91,27 @@ def _chunks(ground: Ground, size: Size) -> Iterator[Figure]:
     yield from _line(size, f"put, {axis}", size.chunks, [_put(ground, [one]) for one in memories])
     gets: list[Call] = [_searching(one) for one in memories]
     yield from _line(size, f"get with search, {axis}", size.chunks, gets)
-    searches: list[Call] = [_search(one) for one in memories]
-    rounds = [in_turns(searches, size.gets) for _ in range(size.repetitions + 1)][1:]
-    alone = [Pair(one[-1], [SEARCH_MILLISECONDS / 1000]) for one in rounds]
-    name = f"search alone, {size.chunks[-1]:,} chunks"
-    yield of_times("flat", name, "60 ms", alone, goal=Goal(1))
-    found = [(share, 1.0) for share in recall(ground, memories[-1], vectors, size.recall_queries)]
-    yield of_values("flat", f"recall, {size.chunks[-1]:,} chunks", "exact", "", found, goal=RECALL)
+    yield from _searches(ground, size, memories, vectors)
+
+
+def _searches(
+    ground: Ground, size: Size, memories: Sequence[Memory], vectors: Sequence[Sequence[float]]
+) -> Iterator[Figure]:
+    """At the far end: what a search costs, with words and without, and what it finds of the nearest."""
+    chunks = f"{size.chunks[-1]:,} chunks"
+    (asked,) = WordLlamaEmbedder().embed([QUESTION]).vectors
+    with vector_search(ground, memories[-1]) as find:
+        alone: dict[str, Call] = {
+            f"search alone, {chunks}": _search(memories[-1]),
+            f"vector search alone, {chunks}": lambda: find(asked),
+        }
+        rounds = [in_turns(list(alone.values()), size.gets) for _ in range(size.repetitions + 1)][1:]
+        for at, name in enumerate(alone):
+            pairs = [Pair(one[at], [SEARCH_MILLISECONDS / 1000]) for one in rounds]
+            yield of_times("flat", name, "60 ms", pairs, goal=Goal(1))
+        questions = ground.questions[: size.recall_queries]
+        found = fmean(recall(find, vectors, questions))
+    yield of_values("flat", f"recall, {chunks}", "exact", "", [(found, 1.0)], goal=RECALL)
 
 
 def _line(size: Size, axis: str, places: Sequence[int], calls: Sequence[Call]) -> Iterator[Figure]:

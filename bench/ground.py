@@ -49,12 +49,14 @@ class Ground:
         broker_url: the broker, which all cases share.
         messages: as they were said.
         pieces: the same text in messages of about 40 tokens.
+        questions: what people may ask of it.
     """
 
     url: str
     broker_url: str
     messages: tuple[Given, ...]
     pieces: tuple[Given, ...]
+    questions: tuple[str, ...]
     _made: list[Memory] = field(default_factory=list, repr=False)
 
     def memory(
@@ -146,16 +148,17 @@ def prepared_ground(home: Path, file: Path | None = None) -> Iterator[Ground]:
         SystemExit: the file holds no message with a role and a text.
     """
     messages = _messages(file)
+    questions = _questions() if file is None else tuple(one["content"] for one in messages)
     with start_stack(home, with_broker=True) as stack:
-        yield _ground(stack, messages)
+        yield _ground(stack, messages, questions)
 
 
-def _ground(stack: EmbeddedStack, messages: tuple[Given, ...]) -> Ground:
+def _ground(stack: EmbeddedStack, messages: tuple[Given, ...], questions: tuple[str, ...]) -> Ground:
     with psycopg.connect(stack.database_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {_TEMPLATE}")
     migrate(_in_database(stack.database_url, _TEMPLATE), "strandline")
     assert stack.broker_url is not None
-    return Ground(stack.database_url, stack.broker_url, messages, _pieces(messages))
+    return Ground(stack.database_url, stack.broker_url, messages, _pieces(messages), questions)
 
 
 def _register(url: str) -> None:
@@ -180,6 +183,12 @@ def _messages(file: Path | None) -> tuple[Given, ...]:
     if not messages:
         raise SystemExit(f"{file} holds no message of a user or an assistant with a text as its content.")
     return messages
+
+
+def _questions() -> tuple[str, ...]:
+    """Those that are asked of the sample."""
+    file = resources.files("strandline") / "samples" / "conversation.qa.json"
+    return tuple(one["question"] for one in json.loads(file.read_text(encoding="utf-8")))
 
 
 def _pieces(messages: Sequence[Given]) -> tuple[Given, ...]:

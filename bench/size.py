@@ -28,7 +28,7 @@ class Size:
         events_early, events_late: after how many events a worker's memory is looked at.
         messages, sessions, facts, chunks: the points of each axis, from near to far.
         axis_calls: at each point, per repetition.
-        recall_queries: for recall, at the farthest point of chunks.
+        recall_queries: for recall, at the farthest point of chunks, at most.
     """
 
     repetitions: int = 5
@@ -53,7 +53,7 @@ class Size:
     facts: tuple[int, ...] = (10, 100, 1_000)
     chunks: tuple[int, ...] = (100, 1_000, 10_000)
     axis_calls: int = 60
-    recall_queries: int = 20
+    recall_queries: int = 60
 
 
 USUAL = Size()
