@@ -31,7 +31,7 @@ logger = logging.getLogger("strandline.producers")
 INLINE_CHARACTERS = 2_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Append:
     """One put, checked and ready: nothing about it can be refused any more but its ids and its owner.
 
@@ -89,7 +89,7 @@ class Append:
         return cls(identity, policy, tuple(prepared.values()), places, count_text, part_tokens)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Appended:
     """The seqs of a put, in the order of its messages, and what it flushed, if it did."""
 

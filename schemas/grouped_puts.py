@@ -49,12 +49,12 @@ class GroupedPuts:
         self._statements = 0
         self._is_called_soon = False
         self._last_size = 1
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def put(self, put: Put) -> list[Row]:
         """The rows that the statement ``put`` gives for it, once it is committed."""
-        loop = asyncio.get_running_loop()
         session = key_text(put.one["session_key"])
-        waiting = _Waiting(session, put, loop.create_future())
+        waiting = _Waiting(session, put, self._running_loop().create_future())
         queue = self._queues.get(session)
         if queue is not None:
             queue.append(waiting)
@@ -64,7 +64,7 @@ class GroupedPuts:
             await self._put_here(waiting)
         else:
             self._ready.append(session)
-            self._call_soon(loop)
+            self._call_soon()
         return await waiting.done
 
     def _is_alone(self) -> bool:
@@ -80,11 +80,17 @@ class GroupedPuts:
             self._end(waiting, [])  # its caller gave up; those of the same session go on
             raise
 
-    def _call_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _call_soon(self) -> None:
         """Start once everything that is ready now has had its turn to put."""
         if not self._is_called_soon and self._statements < STATEMENTS_AT_ONCE:
             self._is_called_soon = True
-            loop.call_soon(self._start)
+            self._running_loop().call_soon(self._start)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """Kept: to ask for it is a system call."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def _start(self) -> None:
         self._is_called_soon = False
@@ -137,7 +143,7 @@ class GroupedPuts:
     def _free_turn(self) -> None:
         self._statements -= 1
         if self._ready:
-            self._call_soon(asyncio.get_running_loop())
+            self._call_soon()
 
     def _end(self, waiting: _Waiting, rows: list[Row] | BaseException) -> None:
         if not waiting.done.done():
@@ -149,6 +155,6 @@ class GroupedPuts:
         queue.popleft()
         if queue:
             self._ready.append(waiting.session)
-            self._call_soon(asyncio.get_running_loop())
+            self._call_soon()
         else:
             del self._queues[waiting.session]

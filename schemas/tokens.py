@@ -10,7 +10,6 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from functools import lru_cache
 from importlib import resources
 from typing import Any
 
@@ -47,6 +46,7 @@ _KINDS: Mapping[str, str] = {
 PART_TOKENS: Mapping[str, int] = {part: KIND_TOKENS[kind] for part, kind in _KINDS.items()}
 
 _cache_dir_lock = threading.Lock()
+_encodings: dict[str, tiktoken.Encoding] = {}
 
 
 def count_message(
@@ -111,12 +111,16 @@ def count_default(text: str) -> int:
     return sum(len(encoding.encode_ordinary(piece)) for piece in slices)
 
 
-@lru_cache(maxsize=4)
 def load_encoding(name: str) -> tiktoken.Encoding:
-    """Load a vocabulary from the package (about 0.5 s the first time, 60 MB; then kept).
+    """A vocabulary of the package (loading it takes about 0.5 s, once, and 60 MB)."""
+    known = _encodings.get(name)
+    if known is None:
+        known = _encodings[name] = _read_encoding(name)
+    return known
 
-    tiktoken looks only where ``TIKTOKEN_CACHE_DIR`` points, so that is set for the time of loading.
-    """
+
+def _read_encoding(name: str) -> tiktoken.Encoding:
+    """tiktoken looks only where ``TIKTOKEN_CACHE_DIR`` points, so that is set for the time of loading."""
     folder = resources.files("strandline.schemas") / "vocabularies"
     with _cache_dir_lock, resources.as_file(folder) as path:
         before = os.environ.get("TIKTOKEN_CACHE_DIR")
@@ -132,7 +136,7 @@ def load_encoding(name: str) -> tiktoken.Encoding:
 
 def is_loaded() -> bool:
     """Whether the default vocabulary is in memory, so that counting is quick."""
-    return load_encoding.cache_info().currsize > 0
+    return DEFAULT_ENCODING in _encodings
 
 
 def _texts(message: Message) -> Iterator[str]:
