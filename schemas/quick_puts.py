@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring as quoted
 from typing import Any
@@ -17,16 +17,24 @@ def group_params(group: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _record(one: Mapping[str, Any]) -> str:
-    """One message as a JSON object; what is JSON in it already goes in as it is."""
-    created_at, answers = one["created_at"], one["answers"]
+    """One message as a JSON object; what is JSON in it already goes in as it is, what is NULL is left out."""
     return (
         f'{{"shard_key":"{key_text(one["shard_key"])}","session_key":"{key_text(one["session_key"])}",'
-        f'"id":{quoted(one["id"])},'
-        f'"role":"{one["role"]}","tokens":{one["tokens"]},"digest":"\\\\x{one["digest"].hex()}",'
-        f'"envelope":{one["envelope"]},"metadata":{one["metadata"] or "null"},'
-        f'"created_at":{"null" if created_at is None else quoted(created_at.isoformat())},'
-        f'"calls":{one["calls"] or "null"},"answers":{"null" if answers is None else quoted(answers)}}}'
+        f'"id":{quoted(one["id"])},"role":"{one["role"]}","tokens":{one["tokens"]},'
+        f'"digest":"\\\\x{one["digest"].hex()}","envelope":{one["envelope"]}{"".join(_rarer(one))}}}'
     )
+
+
+def _rarer(one: Mapping[str, Any]) -> Iterator[str]:
+    """What most messages do not have."""
+    if one["metadata"] is not None:
+        yield f',"metadata":{one["metadata"]}'
+    if one["created_at"] is not None:
+        yield f',"created_at":{quoted(one["created_at"].isoformat())}'
+    if one["calls"] is not None:
+        yield f',"calls":{one["calls"]}'
+    if one["answers"] is not None:
+        yield f',"answers":{quoted(one["answers"])}'
 
 
 @lru_cache(maxsize=4096)

@@ -249,4 +249,4 @@ def test_a_message_in_a_group_is_the_message(text: str) -> None:
     assert (record["envelope"], record["metadata"]) == ({"content": text}, {"m": text})
     assert (record["digest"], datetime.fromisoformat(record["created_at"])) == ("\\x00ff", at)
     unset = json.loads(group_params([put_of(KEYS[0], text).one])["messages"])[0]
-    assert [unset[name] for name in ("metadata", "calls", "answers", "created_at")] == [None] * 4
+    assert not unset.keys() & {"metadata", "calls", "answers", "created_at"}, "as NULL in the rows"

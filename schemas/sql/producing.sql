@@ -70,7 +70,7 @@ SELECT status, detail, seqs, to_flush FROM strandline.put_v1(
 WITH claimed AS (
     INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key)
     VALUES (%(directory_key)s, %(namespace)s, %(session_id)s, %(user_id)s, %(shard_key)s)
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (shard_key) DO NOTHING
     RETURNING user_id, owner_key
 )
 SELECT user_id, owner_key FROM claimed

@@ -30,7 +30,7 @@ session_owner = Table(
     Column("user_id", Text),
     Column("owner_key", Uuid, nullable=False),
     moment("created_at", default=True),
-    Index("session_owner_by_name", "namespace", "session_id", unique=True),
+    Index("session_owner_by_name", "namespace", "session_id"),
     Index("session_owner_by_user", "namespace", "user_id", "session_id"),
     comment="Directory: to whom a session id belongs; written once, before the session's first put",
 )

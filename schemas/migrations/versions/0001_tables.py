@@ -744,7 +744,7 @@ def upgrade() -> None:
         comment="Directory: to whom a session id belongs; written once, before the session's first put",
     )
     op.create_index(
-        "session_owner_by_name", "session_owner", ["namespace", "session_id"], unique=True, schema=schema
+        "session_owner_by_name", "session_owner", ["namespace", "session_id"], unique=False, schema=schema
     )
     op.create_index(
         "session_owner_by_user",
