@@ -222,7 +222,7 @@ def test_a_session_whose_producer_died_before_the_flush_is_flushed(
     database_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise SystemExit("the producer dies here")
 
     memory = make_memory(user_id="sailor", **LIMITS)

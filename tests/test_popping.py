@@ -146,6 +146,7 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
         "tokens": [seen.window_tokens],
         "messages": [len(entries)],
         "version": 1,
+        "lazily": False,
     }
     assert database.fetch("flush", flush) == []
     assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
