@@ -35,7 +35,7 @@ class Size:
     puts: int = 300
     gets: int = 40
     in_flight: int = 64
-    puts_each: int = 100
+    puts_each: int = 200
     window: int = 400
     crossing_puts: int = 660
     peer_calls: int = 20

@@ -121,17 +121,16 @@ def append(request: Append, *, in_callers_transaction: bool) -> Operation[Append
 
 
 def _count(request: Append) -> Operation[list[int]]:
-    def count() -> list[int]:
-        return [
-            count_message(message.source, request.count_text, request.part_tokens)
-            for message in request.messages
-        ]
-
-    size = sum(len(message.envelope) for message in request.messages)
+    size = sum([len(message.envelope) for message in request.messages])
     if size <= INLINE_CHARACTERS and is_loaded():
-        return count()
-    counted: list[int] = yield Run(count)
+        return _counted(request)
+    counted: list[int] = yield Run(partial(_counted, request))
     return counted
+
+
+def _counted(request: Append) -> list[int]:
+    count_text, part_tokens = request.count_text, request.part_tokens
+    return [count_message(message.source, count_text, part_tokens) for message in request.messages]
 
 
 def _put(request: Append, tokens: list[int]) -> Operation[tuple[list[int], str | None]]:

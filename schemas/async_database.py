@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar, assert_never
@@ -92,9 +92,9 @@ class AsyncDatabase:
                             raise
         raise AssertionError("unreachable: the second attempt returns or raises")
 
-    async def put(self, put: Put) -> list[Row]:
+    def put(self, put: Put) -> Awaitable[list[Row]]:
         """Accept one message, together with others that wait at the same time."""
-        return await self._puts.put(put)
+        return self._puts.put(put)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncTransaction]:
@@ -109,9 +109,9 @@ class AsyncDatabase:
                     if connection.closed:
                         await self._pool.check()
 
-    async def run(self, operation: Operation[T]) -> T:
+    def run(self, operation: Operation[T]) -> Awaitable[T]:
         """Carry an operation out, each of its statements in a transaction of its own."""
-        return await drive(operation, self)
+        return drive(operation, self)
 
     async def close(self) -> None:
         """Close the pool, unless the caller of the library owns it."""

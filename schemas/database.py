@@ -15,7 +15,7 @@ from strandline.schemas.connections import ConnectionOptions, is_lost, translate
 from strandline.schemas.engine_pool import SyncPool
 from strandline.schemas.errors import DatabaseError, StrandlineError
 from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
-from strandline.schemas.quick_puts import quick_rows
+from strandline.schemas.quick_puts import quick_row
 from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect
 from strandline.schemas.statements import Statement, compiled
 from strandline.schemas.thin_pool import ThinPool
@@ -107,7 +107,10 @@ class Database:
 
     def put(self, put: Put) -> list[Row]:
         """Accept one message, by the short statement where that will do."""
-        return quick_rows(self._quick_put(put)) or self.fetch("put", put.whole(), repeatable=True)
+        taken = self._quick_put(put)
+        if taken:
+            return [quick_row(taken[0][0])]
+        return self.fetch("put", put.whole(), repeatable=True)
 
     def _quick_put(self, put: Put) -> list[Row]:
         try:

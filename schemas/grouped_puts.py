@@ -16,7 +16,7 @@ from typing import Any
 
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.operations import Put, Row
-from strandline.schemas.quick_puts import group_params, key_text, quick_rows
+from strandline.schemas.quick_puts import group_params, key_text, quick_row
 
 # One is being carried out by Postgres while the process prepares the next; more only makes groups smaller.
 STATEMENTS_AT_ONCE = 2
@@ -47,6 +47,7 @@ class GroupedPuts:
         self._ready: deque[str] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._statements = 0
+        self._in_flight = 0
         self._is_called_soon = False
         self._last_size = 1
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -73,6 +74,7 @@ class GroupedPuts:
 
     async def _put_here(self, waiting: _Waiting) -> None:
         self._statements += 1
+        self._in_flight += 1
         try:
             await self._put_together([waiting])
         except BaseException:
@@ -97,13 +99,17 @@ class GroupedPuts:
         while self._ready and self._statements < STATEMENTS_AT_ONCE:
             group = [self._queues[self._ready.popleft()][0] for _ in range(self._size_of_next())]
             self._statements += 1
+            self._in_flight += len(group)
             self._last_size = len(group)
             self._spawn(self._put_together(group))
 
     def _size_of_next(self) -> int:
-        """An even share, so that one statement does not take all and leave the other turn without any."""
-        turns = STATEMENTS_AT_ONCE - self._statements
-        return min(MOST_IN_A_GROUP, -(-len(self._ready) // turns))
+        """An even share of all that are about: a small group beside a large one would stay so for good.
+
+        Callers put again when their group is done, so what comes together once comes together again.
+        """
+        share = -(-(len(self._ready) + self._in_flight) // STATEMENTS_AT_ONCE)
+        return min(MOST_IN_A_GROUP, len(self._ready), share)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -116,11 +122,11 @@ class GroupedPuts:
         except StrandlineError:
             taken = {}  # one of them is to blame, or the connection broke: alone each learns its own
         finally:
-            self._free_turn()
+            self._free_turn(len(group))
         for waiting in group:
             seq = taken.get(waiting.session)
             if seq is not None:
-                self._end(waiting, quick_rows([(seq,)]))
+                self._end(waiting, [quick_row(seq)])
             else:
                 self._spawn(self._put_alone(waiting))
 
@@ -140,8 +146,9 @@ class GroupedPuts:
             rows = error  # whatever it is, it is the caller's
         self._end(waiting, rows)
 
-    def _free_turn(self) -> None:
+    def _free_turn(self, size: int) -> None:
         self._statements -= 1
+        self._in_flight -= size
         if self._ready:
             self._call_soon()
 
