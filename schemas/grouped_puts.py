@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.schemas.errors import StrandlineError
 from strandline.schemas.operations import Put, Row
 from strandline.schemas.quick_puts import group_params, key_text, quick_row
 
@@ -119,8 +118,9 @@ class GroupedPuts:
     async def _put_together(self, group: Sequence[_Waiting]) -> None:
         try:
             taken = await self._short_way(group)
-        except StrandlineError:
-            taken = {}  # one of them is to blame, or the connection broke: alone each learns its own
+        except Exception:  # noqa: BLE001
+            # One of them is to blame, or the connection broke: alone each learns its own.
+            taken = {}
         finally:
             self._free_turn(len(group))
         for waiting in group:

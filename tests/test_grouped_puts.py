@@ -28,10 +28,18 @@ KEYS = [UUID(int=number) for number in range(1, 6)]
 
 
 class Log:
-    """A log in memory that answers the two statements; ``refused`` ids fail, ``left_out`` ones go alone."""
+    """A log in memory that answers the statements.
 
-    def __init__(self, refused: frozenset[str] = frozenset(), left_out: frozenset[str] = frozenset()) -> None:
-        self.refused, self.left_out = refused, left_out
+    ``refused`` ids fail, ``left_out`` ones go alone, and ``breaking`` ones break both short ways.
+    """
+
+    def __init__(
+        self,
+        refused: frozenset[str] = frozenset(),
+        left_out: frozenset[str] = frozenset(),
+        breaking: frozenset[str] = frozenset(),
+    ) -> None:
+        self.refused, self.left_out, self.breaking = refused, left_out, breaking
         self.stored: dict[UUID, list[str]] = {}
         self.groups: list[int] = []
         self.at_once = self.most_at_once = 0
@@ -54,6 +62,8 @@ class Log:
     def _put_one(self, params: Mapping[str, Any]) -> list[Row]:
         if params["id"] in self.refused:
             raise DatabaseError("refused")
+        if params["id"] in self.breaking:
+            raise RuntimeError("a defect")
         if params["id"] in self.left_out:
             return []
         return [(self._store(params["session_key"], params["id"]),)]
@@ -64,6 +74,8 @@ class Log:
         assert len({key for key, _ in pairs}) == len(pairs)
         if self.refused & {message_id for _, message_id in pairs}:
             raise DatabaseError("one of them")
+        if self.breaking & {message_id for _, message_id in pairs}:
+            raise RuntimeError("a defect")
         return [
             (str(key), self._store(key, message_id))
             for key, message_id in pairs
@@ -85,13 +97,14 @@ def put_of(key: UUID, message_id: str) -> Put:
 
 @given(
     puts=st.lists(
-        st.tuples(st.sampled_from(KEYS), st.sampled_from(["ok", "refused", "left out"])), max_size=40
+        st.tuples(st.sampled_from(KEYS), st.sampled_from(["ok", "refused", "left out", "breaking"])),
+        max_size=40,
     )
 )
 def test_each_put_has_its_own_result_in_the_order_of_its_session(puts: list[tuple[UUID, str]]) -> None:
     ids = [f"{number}" for number in range(len(puts))]
     named = {kind: frozenset(i for i, (_, k) in zip(ids, puts, strict=True) if k == kind) for _, kind in puts}
-    log = Log(named.get("refused", frozenset()), named.get("left out", frozenset()))
+    log = Log(*(named.get(kind, frozenset()) for kind in ("refused", "left out", "breaking")))
 
     async def put_all() -> list[list[Row] | BaseException]:
         grouped = GroupedPuts(log.send)
