@@ -49,6 +49,10 @@ PUBLIC = (
 )
 
 IMPORT_SECONDS = 0.5
+# What it cannot do without, and how many times as long it may take where a machine has a slow hour: anything
+# heavy adds at least once as much.
+NEEDED = "import psycopg, psycopg_pool, pydantic_settings, tiktoken"
+TIMES_NEEDED = 3.0
 THOUSAND_MEMORIES_SECONDS = 0.05
 
 IMPORT = """
@@ -92,8 +96,12 @@ def test_import_loads_nothing_heavy(statement: str) -> None:
 
 @pytest.mark.parametrize("statement", ["import strandline", "from strandline import Memory"])
 def test_import_is_quick(statement: str) -> None:
+    def is_quick() -> bool:
+        seconds, needed = (_measure(IMPORT.format(statement=it))["seconds"] for it in (statement, NEEDED))
+        return bool(seconds <= max(IMPORT_SECONDS, TIMES_NEEDED * needed))
+
     # The best of five: the first one compiles, and other processes may be busy.
-    assert any(_measure(IMPORT.format(statement=statement))["seconds"] <= IMPORT_SECONDS for _ in range(5))
+    assert any(is_quick() for _ in range(5))
 
 
 def test_every_public_name_can_be_imported_without_anything_heavy() -> None:
