@@ -59,24 +59,24 @@ class _Theirs:
 
     memory_class: Any
     message_class: Any
-    first: Any
+    store: Any
 
     def message(self, given: Given) -> Any:
         return self.message_class(**given)
 
     async def filled(self, window: list[Given]) -> Any:
-        made = self.memory_class.from_defaults(session_id=uuid4().hex, chat_store=self.first.sql_store)
+        made = self.memory_class.from_defaults(session_id=uuid4().hex, chat_store=self.store)
         await made.aput_messages([self.message(message) for message in window])
         return made
 
 
 async def _beside_llamaindex(ground: Ground, size: Size, memory_class: Any, message_class: Any) -> _Found:
-    store = memory_class.from_defaults(
+    first = memory_class.from_defaults(
         session_id=uuid4().hex,
         async_database_uri=ground.url.replace("postgresql://", "postgresql+psycopg://", 1),
         db_schema=SCHEMA,
     )
-    library = _Theirs(memory_class, message_class, store)
+    library = _Theirs(memory_class, message_class, first.sql_store)
     window = _full_window(ground)
     ours = ground.memory(blocks=[])  # the limits are its defaults as well
     await ours.aput_messages(window)
@@ -99,7 +99,7 @@ async def _beside_llamaindex(ground: Ground, size: Size, memory_class: Any, mess
             bare.append(await async_pair(their_put, insert, calls))
             gets.append(await async_pair(theirs.aget, ours.aget, calls))
     rates = await _rates(ground, size, library, window)
-    await store.sql_store._async_engine.dispose()
+    await first.sql_store._async_engine.dispose()
     await ours.aclose()
     return _Found(puts[1:], bare[1:], gets[1:], rates[1:])
 

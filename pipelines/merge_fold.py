@@ -62,7 +62,7 @@ class Fold:
 
     def _add(self, number: int, candidate: Candidate, text: str) -> UUID:
         fact_id = uuid5(self._batch_id, str(number))
-        params = self._changed(candidate, fact_id, text) | self._source(candidate, fact_id, text)
+        params = self._changed(candidate, fact_id, text)
         # Words that are known already make no second fact: the one there gets another source.
         ((fact_id,),) = self._fetcher.fetch("add_fact", params | {"said_by": candidate.said_by})
         kept: UUID = fact_id
@@ -106,12 +106,9 @@ class Fold:
         self._revise(number, candidate, fact_id, "duplicate", candidate.text)
 
     def _changed(self, candidate: Candidate, fact_id: UUID, text: str) -> dict[str, Any]:
-        return self._scope | {
-            "fact_id": fact_id,
-            "text": text,
-            "fingerprint": fingerprint(text),
+        """A fact as it is to be, and where that comes from."""
+        return self._source(candidate, fact_id, text) | {
             "expected": self._words.get(fact_id),
-            "lexemes": query_lexemes(text),
             "topics": candidate.topics,
             "about_date": candidate.about_date,
             "said_at": candidate.said_at,

@@ -72,8 +72,7 @@ class GroupedPuts:
         return self._last_size == 1 and not (self._statements or self._is_called_soon)
 
     async def _put_here(self, waiting: _Waiting) -> None:
-        self._statements += 1
-        self._in_flight += 1
+        self._take_turn(1)
         try:
             await self._put_together([waiting])
         except BaseException:
@@ -97,9 +96,7 @@ class GroupedPuts:
         self._is_called_soon = False
         while self._ready and self._statements < STATEMENTS_AT_ONCE:
             group = [self._queues[self._ready.popleft()][0] for _ in range(self._size_of_next())]
-            self._statements += 1
-            self._in_flight += len(group)
-            self._last_size = len(group)
+            self._take_turn(len(group))
             self._spawn(self._put_together(group))
 
     def _size_of_next(self) -> int:
@@ -145,6 +142,11 @@ class GroupedPuts:
         except BaseException as error:  # noqa: BLE001
             rows = error  # whatever it is, it is the caller's
         self._end(waiting, rows)
+
+    def _take_turn(self, size: int) -> None:
+        self._statements += 1
+        self._in_flight += size
+        self._last_size = size
 
     def _free_turn(self, size: int) -> None:
         self._statements -= 1

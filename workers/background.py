@@ -6,7 +6,6 @@ and from its sweep for what earlier runs left due.
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -17,8 +16,6 @@ from strandline.schemas.database import Database
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
 from strandline.workers.consumer import Consumer
-
-logger = logging.getLogger("strandline.background")
 
 THREADS = 4
 
