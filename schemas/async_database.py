@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Protocol, TypeVar, assert_never
+from typing import Any, Protocol, Self, TypeVar, assert_never
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -59,7 +59,7 @@ class AsyncDatabase:
         self._puts = GroupedPuts(partial(self.fetch, repeatable=True))
 
     @classmethod
-    def connect(cls, options: ConnectionOptions) -> AsyncDatabase:
+    def connect(cls, options: ConnectionOptions) -> Self:
         """A database with a pool of its own; connections are opened when first needed."""
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             options.url,

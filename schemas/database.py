@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar, assert_never
+from typing import Any, Protocol, Self, TypeVar, assert_never
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -65,7 +65,7 @@ class Database:
         self.schema = schema
 
     @classmethod
-    def connect(cls, options: ConnectionOptions) -> Database:
+    def connect(cls, options: ConnectionOptions) -> Self:
         """A database with a pool of its own; connections are opened when first needed."""
         pool: ConnectionPool[Any] = ConnectionPool(
             options.url,

@@ -35,7 +35,7 @@ logger = logging.getLogger("strandline.workers")
 # A worker is busy when so much of its threads is at work: of those that end a task some are always free.
 BUSY_SHARE = 0.75
 
-# What a worker that leaves waits for its claims under way: a statement or three each.
+# What a worker that leaves waits for its claims, and its looks for replays, under way: some statements each.
 CLAIM_SECONDS = 1.0
 
 
@@ -119,7 +119,9 @@ class Consumer:
         try:
             self.drain(lane)
         except StrandlineError as error:
-            logger.warning("drain failed", extra={"action": "drain_failed", "reason": str(error)})
+            # What a process that ends takes from under its threads is due to others, and no trouble.
+            level = logging.INFO if self.stopping else logging.WARNING
+            logger.log(level, "drain failed", extra={"action": "drain_failed", "reason": str(error)})
 
     def begin_stopping(self) -> None:
         """Give lanes back after the batch in hand; hints are not taken up any more."""
@@ -144,6 +146,7 @@ class Consumer:
         if self._sweeping is not None:
             self._sweeping.stop()
         self._take_over.stop()
+        self._replaying.await_end(CLAIM_SECONDS)
         self.leave()
 
     def leave(self) -> list[Lane]:

@@ -60,6 +60,13 @@ class ReplaySlots:
         """Take nothing up any more; lanes in hand are given back after their batch."""
         self._stop.set()
 
+    def await_end(self, timeout_seconds: float) -> None:
+        """Wait until no thread looks into Postgres any more, for at most ``timeout_seconds``."""
+        deadline = time.monotonic() + timeout_seconds
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
     def _thread(self, number: int) -> threading.Thread:
         return threading.Thread(target=self._run, name=f"strandline-replay-{number}", daemon=True)
 
@@ -77,7 +84,9 @@ class ReplaySlots:
                 outcome = drain(self._engine, lane)
                 self._give_way(time.monotonic() - began, paused=outcome != "drained")
             except StrandlineError as error:
-                logger.warning("replay failed", extra={"action": "replay_failed", "reason": str(error)})
+                # A process that ends closes its connections under a thread that was looking.
+                level = logging.INFO if self._stop.is_set() else logging.WARNING
+                logger.log(level, "replay failed", extra={"action": "replay_failed", "reason": str(error)})
                 return
             except Exception:
                 # The outermost edge of these threads: a defect must not end them.

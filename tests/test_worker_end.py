@@ -1,0 +1,79 @@
+"""A worker ends: what its threads are at is waited for, and what is taken from under them is no trouble."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.errors import DatabaseUnavailableError
+from strandline.schemas.operations import Row
+from strandline.schemas.settings import Settings
+from strandline.workers.consumer import CLAIM_SECONDS, Consumer
+from tests.consuming import counting
+
+
+class Slow(Database):
+    """Looks for replays only when told to go on, and may be gone by then."""
+
+    looking: threading.Event
+    go_on: threading.Event
+    left: threading.Event
+
+    def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
+        if name == "replay_lanes":
+            self.looking.set()
+            assert self.go_on.wait(10)
+            if self.left.is_set():
+                raise DatabaseUnavailableError("the connection pool is closed")
+        elif name == "leave":
+            self.left.set()
+        return super().fetch(name, params, repeatable=repeatable)
+
+
+@pytest.fixture
+def slow(database_url: str, settings: Settings) -> Iterator[Slow]:
+    slow = Slow.connect(ConnectionOptions.from_settings(database_url, settings))
+    slow.looking, slow.go_on, slow.left = (threading.Event() for _ in range(3))
+    yield slow
+    slow.go_on.set()
+    slow.close()
+
+
+def looking(slow: Slow, settings: Settings) -> Consumer:
+    """A worker one of whose threads is looking for replays."""
+    worker = Consumer(slow, counting(), settings, ring=lambda _lanes: None, with_sweep=False)
+    worker.start()
+    assert slow.looking.wait(10)
+    return worker
+
+
+def test_a_look_under_way_is_waited_for(slow: Slow, settings: Settings) -> None:
+    """Whoever stops a worker closes the database next."""
+    worker = looking(slow, settings)
+    with ThreadPoolExecutor() as threads:
+        ending = threads.submit(worker.stop)
+        assert not slow.left.wait(0.2)
+        slow.go_on.set()
+        ending.result(10)
+    assert slow.left.is_set()
+
+
+def test_a_look_that_takes_too_long_loses_its_connection_without_a_warning(
+    slow: Slow, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a script on a slow machine would otherwise print at its end, where nothing is wrong."""
+    worker = looking(slow, settings)
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "strandline-replay-0")
+    with caplog.at_level(logging.INFO, logger="strandline"):
+        worker.stop()  # after CLAIM_SECONDS at most
+        slow.go_on.set()
+        thread.join(10 + CLAIM_SECONDS)
+    said = [(record.levelname, record.message) for record in caplog.records]
+    assert said == [("INFO", "replay failed")]
