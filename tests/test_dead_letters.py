@@ -16,14 +16,14 @@ import redis
 
 from strandline import Memory
 from strandline.cli.entry import run
-from strandline.pipelines.engine.batches import next_batch
+from strandline.pipelines.engine.batches import Held, claim
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
     drop_dead_letter,
     list_dead_letters,
     retry_dead_letter,
 )
-from strandline.pipelines.engine.lease import Lease, LeaseTerms, claim, hold, release
+from strandline.pipelines.engine.lease import LeaseTerms, hold, release
 from strandline.pipelines.verification import verify
 from strandline.schemas.database import Database
 from strandline.schemas.errors import LeaseLostError
@@ -232,14 +232,13 @@ def test_a_retry_takes_the_ordered_lane_from_its_holder_and_its_open_batch(
     memory.put({"role": "user", "content": "still here"})
     memory.flush(all=True)
     letter = only_letter(database, "summary")
-    lease = held(database, letter)
-    batch = next_batch(database, lease, 8000)
-    assert batch is not None
+    holding = held(database, letter)
+    assert holding.batch is not None
     retry_dead_letter(database, letter)
     with pytest.raises(LeaseLostError), database.transaction() as tx:
-        hold(tx, lease)
+        hold(tx, holding.lease)
     assert rows_of(
-        database_url, "SELECT state FROM strandline.batch WHERE batch_id = %s", batch.batch_id
+        database_url, "SELECT state FROM strandline.batch WHERE batch_id = %s", holding.batch.batch_id
     ) == [("void",)]
     assert violations(database) == []
     model_server.behave()
@@ -247,14 +246,14 @@ def test_a_retry_takes_the_ordered_lane_from_its_holder_and_its_open_batch(
     assert violations(database) == []
 
 
-def held(database: Database, letter: DeadLetter) -> Lease:
+def held(database: Database, letter: DeadLetter) -> Held:
     """The letter's lane, leased to a live worker."""
     worker = {"worker_id": letter.batch_id, "host": "h", "pid": 1, "version": "0", "stages": ["summary"]}
     database.fetch("beat", worker)
     lane = Lane(letter.shard_key, letter.scope_key, letter.generation_id, letter.stage)
-    lease = claim(database, lane, letter.batch_id, LeaseTerms(60.0, 60.0))
-    assert lease is not None
-    return lease
+    taken = claim(database, lane, letter.batch_id, LeaseTerms(60.0, 60.0), 8_000)
+    assert taken is not None
+    return taken
 
 
 def test_a_retry_waits_for_the_worker_that_writes_and_locks_no_session(
@@ -267,7 +266,7 @@ def test_a_retry_waits_for_the_worker_that_writes_and_locks_no_session(
     letter = only_letter(database, "summary")
     memory.put({"role": "user", "content": "still here"})
     memory.flush(all=True)
-    lease = held(database, letter)
+    lease = held(database, letter).lease
     retrying = threading.Thread(target=retry_dead_letter, args=(database, letter))
     with database.transaction() as tx:
         hold(tx, lease)

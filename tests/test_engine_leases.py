@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.pipelines.engine.batches import next_batch
+from strandline.pipelines.engine.batches import claim, renew
 from strandline.pipelines.engine.drain import StopPoint
-from strandline.pipelines.engine.lease import LeaseTerms, claim, hold, release, renew
+from strandline.pipelines.engine.lease import LeaseTerms, hold, release
 from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
@@ -53,12 +53,12 @@ def lane_row(url: str) -> dict[str, Any]:
 
 def test_a_lane_has_one_holder(database: Database, lane: Lane) -> None:
     first, second = HandWorker(database, counting()), HandWorker(database, counting())
-    lease = claim(database, lane, first.worker_id, TERMS)
-    assert lease is not None
-    assert lease.epoch == 1
-    assert claim(database, lane, second.worker_id, TERMS) is None
+    held = claim(database, lane, first.worker_id, TERMS, 8_000)
+    assert held is not None
+    assert held.lease.epoch == 1
+    assert claim(database, lane, second.worker_id, TERMS, 8_000) is None
     assert second.drain(lane) == "taken"
-    release(database, lease)
+    release(database, held.lease)
     assert second.drain(lane) == "drained"
 
 
@@ -68,7 +68,7 @@ def test_of_many_that_claim_at_once_one_gets_it(database: Database, lane: Lane) 
 
     def race(worker: HandWorker) -> bool:
         barrier.wait()
-        return claim(database, lane, worker.worker_id, TERMS) is not None
+        return claim(database, lane, worker.worker_id, TERMS, 8_000) is not None
 
     with ThreadPoolExecutor(len(workers)) as pool:
         assert sum(pool.map(race, workers)) == 1
@@ -78,11 +78,11 @@ def test_a_lane_in_an_open_transaction_is_passed_over(
     database: Database, database_url: str, lane: Lane
 ) -> None:
     holder, other = HandWorker(database, counting()), HandWorker(database, counting())
-    lease = claim(database, lane, holder.worker_id, TERMS)
-    assert lease is not None
+    held = claim(database, lane, holder.worker_id, TERMS, 8_000)
+    assert held is not None
     holder.die(database_url)
     with database.transaction() as tx:
-        hold(tx, lease)
+        hold(tx, held.lease)
         began = time.monotonic()
         assert other.drain(lane) == "taken"
         assert time.monotonic() - began < 1, "it waited for the holder's transaction"
@@ -91,24 +91,25 @@ def test_a_lane_in_an_open_transaction_is_passed_over(
 
 def test_a_dead_holders_lane_is_taken_over(database: Database, database_url: str, lane: Lane) -> None:
     dead, heir = HandWorker(database, counting()), HandWorker(database, counting())
-    lease = claim(database, lane, dead.worker_id, TERMS)
-    assert lease is not None
+    held = claim(database, lane, dead.worker_id, TERMS, 8_000)
+    assert held is not None
     assert heir.drain(lane) == "taken"
     dead.die(database_url)
-    taken = claim(database, lane, heir.worker_id, TERMS)
+    taken = claim(database, lane, heir.worker_id, TERMS, 8_000)
     assert taken is not None
-    assert (taken.epoch, taken.crashes) == (2, 1)
+    assert (taken.lease.epoch, taken.lease.crashes) == (2, 1)
+    assert held.batch is not None and taken.batch is not None
+    assert taken.batch.made_at < held.batch.made_at, "it was found, not made"
+    assert taken.batch.batch_id == held.batch.batch_id
     with pytest.raises(LeaseLostError):
-        next_batch(database, lease, 8_000)
-    with pytest.raises(LeaseLostError):
-        renew(database, lease, TERMS)
-    release(database, lease)
+        renew(database, held.lease, TERMS, 8_000)
+    release(database, held.lease)
     assert lane_row(database_url)["holder"] == str(heir.worker_id), "the old holder cannot give it back"
 
 
 def test_a_lease_ends_at_its_deadline(database: Database, database_url: str, lane: Lane) -> None:
     slow, other = HandWorker(database, counting()), HandWorker(database, counting())
-    assert claim(database, lane, slow.worker_id, LeaseTerms(5.0, 0.05)) is not None
+    assert claim(database, lane, slow.worker_id, LeaseTerms(5.0, 0.05), 8_000) is not None
     wait_until(
         lambda: rows_of(database_url, "SELECT deadline_at < clock_timestamp() FROM strandline.lane")[0][0],
         timeout=5,
@@ -123,6 +124,7 @@ def test_a_holder_that_was_paused_writes_nothing_more(
 ) -> None:
     """At each point the holder sleeps so long that another takes over and finishes; then it wakes up."""
     stage = CountingStage()
+    terms = LeaseTerms(dead_after_seconds=0.4, deadline_seconds=600.0)
     heir = HandWorker(database, counting(stage))
     seen: list[Any] = []
 
@@ -131,8 +133,9 @@ def test_a_holder_that_was_paused_writes_nothing_more(
             paused.die(database_url)
             seen.append(heir.drain(lane))
             seen.append(contents(database_url))
+            time.sleep(terms.dead_after_seconds)  # no less than what makes it count as dead
 
-    paused = HandWorker(database, counting(stage), reach=sleep, budget=1)
+    paused = HandWorker(database, counting(stage), terms=terms, reach=sleep, budget=1)
     outcome = paused.drain(lane)
     heir_did, before = seen
     if point == "applying":
@@ -154,10 +157,9 @@ def test_an_open_batch_is_finished_by_the_next_taker(
 ) -> None:
     stage = CountingStage()
     first = HandWorker(database, counting(stage))
-    lease = claim(database, lane, first.worker_id, TERMS)
-    assert lease is not None
-    begun = next_batch(database, lease, 8_000)
-    assert begun is not None
+    held = claim(database, lane, first.worker_id, TERMS, 8_000)
+    assert held is not None and held.batch is not None
+    begun = held.batch
     assert [event.from_seq for event in begun.events] == [1, 2, 3]
     say(memory, "four")
     first.die(database_url)
@@ -183,9 +185,9 @@ def test_a_batch_covers_what_fits_into_the_budget(
 def test_crashes_are_counted_and_have_an_end(database: Database, database_url: str, lane: Lane) -> None:
     for crash in range(3):
         doomed = HandWorker(database, counting(), budget=1)
-        lease = claim(database, lane, doomed.worker_id, TERMS)
-        assert lease is not None
-        assert (lease.crashes, lease.failures) == (crash, 0)
+        held = claim(database, lane, doomed.worker_id, TERMS, 1)
+        assert held is not None
+        assert (held.lease.crashes, held.lease.failures) == (crash, 0)
         doomed.die(database_url)
     # The third crash is the last: what is first in the lane goes, and the rest is tried as ever.
     assert HandWorker(database, counting(), budget=1).drain(lane) == "drained"
@@ -198,7 +200,7 @@ def test_a_crash_is_forgotten_once_the_lane_gets_on(
     database: Database, database_url: str, lane: Lane
 ) -> None:
     doomed = HandWorker(database, counting())
-    assert claim(database, lane, doomed.worker_id, TERMS) is not None
+    assert claim(database, lane, doomed.worker_id, TERMS, 8_000) is not None
     doomed.die(database_url)
     assert HandWorker(database, counting()).drain(lane) == "drained"
     assert lane_row(database_url)["crashes"] == 0
@@ -208,7 +210,7 @@ def test_a_lane_whose_release_got_lost_is_handed_back(
     database: Database, database_url: str, lane: Lane
 ) -> None:
     worker = HandWorker(database, counting())
-    assert claim(database, lane, worker.worker_id, TERMS) is not None
+    assert claim(database, lane, worker.worker_id, TERMS, 8_000) is not None
     aged = "UPDATE strandline.lane SET leased_at = leased_at - interval '1 minute' RETURNING 1"
     rows_of(database_url, aged)
     with worker.engine.active.enter(lane):

@@ -109,6 +109,8 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
     """What the statement is run with."""
     lane = session_lane(connection)
     lease = {"worker_id": UUID(int=1), "lease_epoch": 1}
+    terms = {"dead_after_seconds": 5.0, "deadline_seconds": 600.0}
+    new_batch = {"batch_id": uuid4(), "token_budget": 8_000, "max_events": 64}
     ((event_id, batch_id),) = connection.execute(
         "SELECT (SELECT event_id FROM strandline.due WHERE shard_key = %(shard_key)s LIMIT 1),"
         " (SELECT batch_id FROM strandline.batch WHERE shard_key = %(shard_key)s LIMIT 1)",
@@ -117,9 +119,9 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
     events = {"event_ids": [event_id], "batch_id": batch_id, "outcome": "applied"}
     match name:
         case "claim_lane":
-            return lane | lease | {"dead_after_seconds": 5.0, "deadline_seconds": 600.0}
-        case "begin_batch":
-            return lane | lease | {"batch_id": uuid4(), "token_budget": 8_000, "max_events": 64}
+            return lane | lease | terms | new_batch
+        case "renew_lane":
+            return lane | lease | {"lease_epoch": 2} | terms | new_batch
         case "ring_due":
             return {"stage": "summary", "limit": 200}
         case "orphaned_lanes":
@@ -160,7 +162,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             return lane | lease | events | answer | {"input_tokens": 1, "output_tokens": 1, "cost_usd": None}
         case "close_batch":
             return lane | events | {"state": "applied"}
-    return lane | lease | events | {"dead_after_seconds": 5.0, "deadline_seconds": 600.0}
+    return lane | lease | events | terms
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -179,7 +181,6 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "hand_back_lanes",
         "lane_has_work",
         "batch_events",
-        "begin_batch",
         "hold_batch",
         "finish_batch",
         "store_answer",
@@ -203,6 +204,8 @@ def test_no_big_table_is_read_whole(name: str, full: psycopg.Connection[Any]) ->
     sql = statements("strandline")[name]
     wanted = parameters(full, name) | ({"step": "s"} if name == "stored_answer" else {})
     with full.transaction(force_rollback=True):
+        if name == "renew_lane":
+            full.execute(statements("strandline")["claim_lane"].encode(), wanted | {"batch_id": uuid4()})
         explained = full.execute(
             b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql.encode(), wanted
         ).fetchall()

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.pipelines.engine.lease import LeaseTerms, claim
+from strandline.pipelines.engine.batches import claim
+from strandline.pipelines.engine.lease import LeaseTerms
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import STAGES, Lane
@@ -137,7 +138,7 @@ def test_what_a_dead_worker_held_is_rung_for_at_once(
     say(make_memory("s", memory_blocks=["summary"]), "one")
     lane = summary_lane(database_url, "s")
     holder, rung = HandWorker(database, counting()), list[Lane]()
-    assert claim(database, lane, holder.worker_id, LeaseTerms(5.0, 60.0)) is not None
+    assert claim(database, lane, holder.worker_id, LeaseTerms(5.0, 60.0), 8_000) is not None
     sweep = sweep_of(database, rung)
     sweep.tick()
     assert rung == [], "its holder lives"

@@ -1,12 +1,18 @@
-"""Batches: which events the next model call covers, committed before the call."""
+"""Batches: which events the next model call covers, committed before the call.
+
+A lane is claimed together with its first batch, and a lease renewed together with the next one, in one round
+trip each.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 from uuid import UUID, uuid4
 
-from strandline.pipelines.engine.lease import Lease, lane_params
+from strandline.pipelines.engine.lease import Lease, LeaseTerms, lane_params
 from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import LeaseLostError
@@ -31,23 +37,53 @@ _EVENT_FIELDS = (
 )
 
 
-def next_batch(database: Database, lease: Lease, token_budget: int) -> Batch | None:
-    """The batch an earlier holder left open, else a new one; None when the lane has nothing to do.
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lane that is held, and the batch that it has to do next; None where it has nothing to do."""
 
-    A new batch covers as many events as fit into ``token_budget``, at least one; an event that failed
-    in company before goes alone.
+    lease: Lease
+    batch: Batch | None
+
+
+def claim(
+    database: Database, lane: Lane, worker_id: UUID, terms: LeaseTerms, token_budget: int
+) -> Held | None:
+    """Take the lane if it has work and nobody alive holds it, with its first batch; None otherwise.
+
+    The batch is the one that an earlier holder left open, or a new one, of as many events as fit into
+    ``token_budget``, at least one; an event that failed in company before goes alone.
+    """
+    wanted = lane_params(lane) | {"worker_id": worker_id} | terms.params | _new_batch(token_budget)
+    rows = database.fetch("claim_lane", wanted)
+    if not rows and database.fetch("open_lane", lane_params(lane)):
+        rows = database.fetch("claim_lane", wanted)
+    return _held(lane, worker_id, wanted["batch_id"], rows) if rows else None
+
+
+def renew(database: Database, lease: Lease, terms: LeaseTerms, token_budget: int) -> Held:
+    """The same lease, its whole deadline again and nothing held against it, with the next batch.
 
     Raises:
-        LeaseLostError: the lane was taken away.
+        LeaseLostError: another worker has the lane by now, or a reset took it away.
     """
-    wanted = {"batch_id": uuid4(), "token_budget": token_budget, "max_events": MAX_BATCH_EVENTS}
-    rows = database.fetch("begin_batch", lease.params | wanted)
+    wanted = lease.params | terms.params | _new_batch(token_budget)
+    rows = database.fetch("renew_lane", wanted)
     if not rows:
-        return None
-    batch_id = rows[0][0]
+        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away between two batches.")
+    return _held(lease.lane, lease.worker_id, wanted["batch_id"], rows)
+
+
+def _new_batch(token_budget: int) -> dict[str, Any]:
+    return {"batch_id": uuid4(), "token_budget": token_budget, "max_events": MAX_BATCH_EVENTS}
+
+
+def _held(lane: Lane, worker_id: UUID, new_batch_id: UUID, rows: Sequence[Row]) -> Held:
+    lease = Lease(lane, worker_id, *rows[0][:4])
+    batch_id = rows[0][4]
     if batch_id is None:
-        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away; nothing was begun.")
-    return Batch(lease.lane, batch_id, tuple(_decode(row[1:]) for row in rows))
+        return Held(lease, None)
+    batch = Batch(lane, batch_id, tuple(_decode(row[5:]) for row in rows))
+    return Held(lease, replace(batch, made_at=time.monotonic()) if batch_id == new_batch_id else batch)
 
 
 def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
@@ -65,15 +101,17 @@ def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
     return int(events)
 
 
-def finish(fetcher: Fetcher, batch: Batch, outcome: Literal["applied", "dead"]) -> None:
-    """End a batch whose effect is written: its events are done.
+def finish(fetcher: Fetcher, batch: Batch, outcome: Literal["applied", "dead"]) -> bool:
+    """End a batch whose effect is written: its events are done.  Whether the lane has more to do.
 
     Raises:
         LeaseLostError: as for ``close``.
     """
     ended = {"event_ids": batch.event_ids, "batch_id": batch.batch_id, "outcome": outcome}
-    if not fetcher.fetch("finish_batch", lane_params(batch.lane) | ended):
+    rows = fetcher.fetch("finish_batch", lane_params(batch.lane) | ended)
+    if not rows:
         raise _gone(batch)
+    return bool(rows[0][0])
 
 
 def close(fetcher: Fetcher, batch: Batch, state: Literal["void", "split"]) -> None:

@@ -17,8 +17,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 from strandline.pipelines.engine.active import ActiveLanes
-from strandline.pipelines.engine.batches import close, finish, hold_batch, next_batch
-from strandline.pipelines.engine.lease import Lease, LeaseTerms, claim, hold, lane_params, release, renew
+from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew
+from strandline.pipelines.engine.lease import Lease, LeaseTerms, hold, lane_params, release
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Sharing, Stage, Stages
 from strandline.schemas.database import Database
@@ -90,47 +90,48 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
         with engine.active.claiming() as admitted:
             if not admitted:
                 return "stopped"
-            lease = claim(engine.database, lane, engine.worker_id, engine.terms)
-        if lease is None:
+            held = claim(engine.database, lane, engine.worker_id, engine.terms, engine.batch_token_budget)
+        if held is None:
             return "taken"
-        outcome = _drain_leased(engine, lease, stage)
+        outcome = _drain_held(engine, held, stage)
     # Looked at only now that a new hint for this lane would be heeded again.
     if outcome in ("drained", "stopped") and _has_work(engine, lane):
         engine.ring([lane])
     return outcome
 
 
-def _drain_leased(engine: Engine, lease: Lease, stage: Stage[Any]) -> Outcome:
+def _drain_held(engine: Engine, held: Held, stage: Stage[Any]) -> Outcome:
     try:
-        while batch := next_batch(engine.database, lease, engine.batch_token_budget):
-            _process(engine, lease, batch, stage)
-            # Mostly that was all there was, and one look is cheaper than to try for another batch.
-            if engine.stopping() or not _has_work(engine, lease.lane):
+        while held.batch is not None:
+            has_more = _process(engine, held.lease, held.batch, stage)
+            if engine.stopping() or not has_more:
                 break
-            lease = renew(engine.database, lease, engine.terms)
-        if not release(engine.database, lease):
+            held = renew(engine.database, held.lease, engine.terms, engine.batch_token_budget)
+        if not release(engine.database, held.lease):
             return "lost"
     except LeaseLostError:
-        logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
+        logger.info("lease lost", extra={"action": "lease_lost", **_where(held.lease.lane)})
         return "lost"
     except DatabaseUnavailableError:
         # Not even the release can be written now; the sweep hands the lane back when Postgres is there.
-        logger.warning("database unavailable", extra={"action": "database_unavailable", **_where(lease.lane)})
+        logger.warning(
+            "database unavailable", extra={"action": "database_unavailable", **_where(held.lease.lane)}
+        )
         return "lost"
     except ReplayBudgetError as error:
-        release(engine.database, lease, wait_seconds=error.retry_after_seconds or 0.0)
+        release(engine.database, held.lease, wait_seconds=error.retry_after_seconds or 0.0)
         return "postponed"
     except TransientModelError as error:
-        return _postpone(engine, lease, error)
+        return _postpone(engine, held.lease, error)
     except Exception as error:  # noqa: BLE001
         # The outermost edge: a defect in a stage must not stop the worker, nor be retried for ever.
         # Its sentence, and the driver's behind it, may quote what users wrote: neither is logged.
         logger.error(
             "stage failed",
             extra={"action": "stage_failed", "error": type(error).__name__, "at": _place(error)}
-            | _where(lease.lane),
+            | _where(held.lease.lane),
         )
-        return _postpone(engine, lease, error)
+        return _postpone(engine, held.lease, error)
     return "stopped" if engine.stopping() else "drained"
 
 
@@ -138,31 +139,32 @@ def _has_work(engine: Engine, lane: Lane) -> bool:
     return bool(engine.database.fetch("lane_has_work", lane_params(lane)))
 
 
-def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> None:
+def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> bool:
+    """End a batch, one way or another; whether its lane has more to do."""
     if lease.failures >= engine.retry.max_failures:
-        _give_up(engine, lease, batch, f"failed {lease.failures} times in a row")
-    elif lease.crashes >= engine.retry.max_crashes:
-        _give_up(engine, lease, batch, f"its worker died {lease.crashes} times in a row")
-    else:
-        try:
-            _derive(engine, lease, batch, stage)
-        except (PermanentModelError, BlockCodeError) as error:
-            _give_up(engine, lease, batch, str(error))
+        return _give_up(engine, lease, batch, f"failed {lease.failures} times in a row")
+    if lease.crashes >= engine.retry.max_crashes:
+        return _give_up(engine, lease, batch, f"its worker died {lease.crashes} times in a row")
+    try:
+        return _derive(engine, lease, batch, stage)
+    except (PermanentModelError, BlockCodeError) as error:
+        return _give_up(engine, lease, batch, str(error))
 
 
-def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> None:
+def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> bool:
     work = stage.load(engine.database, batch)
     engine.reach("loaded")
     answers = {call.step: _answer(engine, lease, batch, call) for call in stage.calls(batch, work)}
     if isinstance(stage, Sharing):
         stage.share(engine.database, batch, work, answers)
-    _apply(engine, lease, batch, stage, work, answers)
+    has_more = _apply(engine, lease, batch, stage, work, answers)
     engine.reach("applied")
+    return has_more
 
 
 def _answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
     """The stored answer of this step; made and stored first if there is none."""
-    stored = _stored(engine.database, batch, call.step)
+    stored = _stored(engine.database, batch, call.step) if _may_be_answered(engine, batch) else None
     if stored is not None:
         return stored
     engine.admit(batch.lane)
@@ -176,6 +178,11 @@ def _answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer
         return made
     # Two holders have overlapped: the first answer stayed, and it is the one to apply.
     return _stored(engine.database, batch, call.step) or made
+
+
+def _may_be_answered(engine: Engine, batch: Batch) -> bool:
+    """Not what was made a moment ago: nobody can have taken that over and answered it by now."""
+    return time.monotonic() - batch.made_at > engine.terms.dead_after_seconds / 4
 
 
 def _stored(database: Database, batch: Batch, step: str) -> RawAnswer | None:
@@ -215,31 +222,33 @@ def _apply(
     stage: Stage[Any],
     work: Any,
     answers: Mapping[str, RawAnswer],
-) -> None:
+) -> bool:
     """Effect, receipts and the batch's end, in one transaction; a batch that a reset touched is void."""
     with engine.database.transaction() as tx:
         if hold_batch(tx, lease, batch) < len(batch.events):
             # The answer speaks of messages that are no more; what remains is due and batched anew.
             close(tx, batch, "void")
-            return
+            return True
         next_lanes = stage.write(tx, batch, work, answers)
-        finish(tx, batch, "applied")
+        has_more = finish(tx, batch, "applied")
         engine.reach("applying")
     engine.ring(next_lanes)
+    return has_more
 
 
-def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> None:
+def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> bool:
     """Split a batch, so that each event is tried alone; one that is alone already is a dead letter."""
     with engine.database.transaction() as tx:
         hold(tx, lease)
         if len(batch.events) > 1:
             close(tx, batch, "split")
-            return
+            return True
         (event_id,) = batch.event_ids
         bury = {"event_id": event_id, "batch_id": batch.batch_id, "reason": reason[:2000]}
         tx.fetch("bury_event", lane_params(batch.lane) | bury)
-        finish(tx, batch, "dead")
+        has_more = finish(tx, batch, "dead")
     logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(batch.lane)})
+    return has_more
 
 
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:

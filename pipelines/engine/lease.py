@@ -23,6 +23,11 @@ class LeaseTerms:
     dead_after_seconds: float
     deadline_seconds: float
 
+    @property
+    def params(self) -> dict[str, Any]:
+        """What a statement needs that gives or renews a lease."""
+        return {"dead_after_seconds": self.dead_after_seconds, "deadline_seconds": self.deadline_seconds}
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -55,21 +60,6 @@ def lane_params(lane: Lane) -> dict[str, Any]:
     }
 
 
-def claim(database: Database, lane: Lane, worker_id: UUID, terms: LeaseTerms) -> Lease | None:
-    """Take the lane if it has work and nobody alive holds it; None otherwise."""
-    params = lane_params(lane) | {
-        "worker_id": worker_id,
-        "dead_after_seconds": terms.dead_after_seconds,
-        "deadline_seconds": terms.deadline_seconds,
-    }
-    rows = database.fetch("claim_lane", params)
-    if not rows and database.fetch("open_lane", lane_params(lane)):
-        rows = database.fetch("claim_lane", params)
-    if not rows:
-        return None
-    return Lease(lane, worker_id, *rows[0])
-
-
 def hold(fetcher: Fetcher, lease: Lease) -> None:
     """Lock the lease for the rest of a transaction.
 
@@ -78,17 +68,6 @@ def hold(fetcher: Fetcher, lease: Lease) -> None:
     """
     if not fetcher.fetch("hold_lane", lease.params):
         raise LeaseLostError(f"The lease on lane {lease.lane} was taken away; what was prepared is dropped.")
-
-
-def renew(database: Database, lease: Lease, terms: LeaseTerms) -> Lease:
-    """The same lease for the next batch: its whole deadline again, and nothing held against it.
-
-    Raises:
-        LeaseLostError: as for ``hold``.
-    """
-    if not database.fetch("renew_lane", lease.params | {"deadline_seconds": terms.deadline_seconds}):
-        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away between two batches.")
-    return Lease(lease.lane, lease.worker_id, lease.epoch)
 
 
 def release(

@@ -7,6 +7,7 @@ holds no connection.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -21,11 +22,15 @@ W = TypeVar("W")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The events that one model call covers, fixed in a row before the call."""
+    """The events that one model call covers, fixed in a row before the call.
+
+    ``made_at``: seconds on this process's monotonic clock when it was made; long ago if it was found.
+    """
 
     lane: Lane
     batch_id: UUID
     events: tuple[FlushEvent, ...]
+    made_at: float = -math.inf
 
     @property
     def event_ids(self) -> list[UUID]:

@@ -1,7 +1,8 @@
 -- What the engine runs to drain a lane.  Nothing here locks a row that a producer writes.
 
 -- name: claim_lane
--- Take a lane that is free, or whose holder is dead or past its deadline, and that has work.
+-- Take a lane that is free, or whose holder is dead or past its deadline, and that has work; and begin its first
+-- batch (begin_batch_v1 sees the lane as taken: a volatile function sees what the command that calls it changed).
 -- A lane whose holder is in the middle of a transaction is passed over, not waited for.
 -- In a derivation that is being filled, owners have their turn when all of theirs is due, so that an ordered
 -- lane begins at the beginning; and facts are merged when all that was flushed before it was begun is extracted,
@@ -28,15 +29,20 @@ WITH free AS (
                 AND s.pipeline = g.pipeline AND s.generation_id = l.generation_id
                 AND s.held_until > clock_timestamp())
     FOR UPDATE OF l SKIP LOCKED
+), taken AS (
+    UPDATE strandline.lane l SET
+        lease_epoch = l.lease_epoch + 1, holder = %(worker_id)s, leased_at = clock_timestamp(),
+        deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s),
+        crashes = l.crashes + (free.holder IS NOT NULL)::integer
+    FROM free
+    WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
+        AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s
+    RETURNING l.*
 )
-UPDATE strandline.lane l SET
-    lease_epoch = l.lease_epoch + 1, holder = %(worker_id)s, leased_at = clock_timestamp(),
-    deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s),
-    crashes = l.crashes + (free.holder IS NOT NULL)::integer
-FROM free
-WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
-    AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s
-RETURNING l.lease_epoch, l.postponements, l.failures, l.crashes
+SELECT t.lease_epoch, t.postponements, t.failures, t.crashes, b.*
+FROM taken t LEFT JOIN LATERAL strandline.begin_batch_v1(
+    t.shard_key, t.scope_key, t.generation_id, t.stage, t.lease_epoch, %(batch_id)s, %(token_budget)s,
+    %(max_events)s) AS b ON true
 
 -- name: open_lane
 -- Make the lane's row, once, where there is work for it.
@@ -67,11 +73,17 @@ FOR UPDATE
 
 -- name: renew_lane
 -- A batch is done: the next one has the whole deadline again, and what failed before no longer counts.
-UPDATE strandline.lane SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
-    deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
-WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
-    AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
-RETURNING lease_epoch
+WITH renewed AS (
+    UPDATE strandline.lane l SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
+        deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
+    WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generation_id = %(generation_id)s
+        AND l.stage = %(stage)s AND l.lease_epoch = %(lease_epoch)s AND l.holder = %(worker_id)s
+    RETURNING l.*
+)
+SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, b.*
+FROM renewed r LEFT JOIN LATERAL strandline.begin_batch_v1(
+    r.shard_key, r.scope_key, r.generation_id, r.stage, r.lease_epoch, %(batch_id)s, %(token_budget)s,
+    %(max_events)s) AS b ON true
 
 -- name: hand_back_lanes
 -- Lanes that this worker holds by the table but drains no more: their release did not get through.
@@ -91,14 +103,6 @@ FROM left_over o
 WHERE l.shard_key = o.shard_key AND l.scope_key = o.scope_key AND l.generation_id = o.generation_id
     AND l.stage = o.stage
 RETURNING l.stage
-
--- name: begin_batch
--- What the lane has to do next, as a batch with its events.
-SELECT b.batch_id, b.event_id, b.shard_key, b.session_key, b.incarnation, b.cause, b.from_seq, b.through_seq,
-    b.message_count, b.tokens, b.version, b.created_at
-FROM strandline.begin_batch_v1(
-    %(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(worker_id)s, %(lease_epoch)s, %(batch_id)s,
-    %(token_budget)s, %(max_events)s) AS b
 
 -- name: lane_has_work
 -- Whether anything is due in the lane.
@@ -196,7 +200,7 @@ SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM locked)
 
 -- name: finish_batch
 -- The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  No row:
--- there is no such open batch, and nothing was done.
+-- there is no such open batch, and nothing was done.  Says whether the lane has more to do.
 WITH closed AS (
     UPDATE strandline.batch SET state = %(outcome)s, closed_at = clock_timestamp()
     WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'open'
@@ -211,7 +215,12 @@ WITH closed AS (
     INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
     SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, %(outcome)s, %(batch_id)s FROM gone
 )
-SELECT batch_id FROM closed
+SELECT EXISTS (
+    SELECT FROM strandline.due d
+    WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
+        AND d.event_id <> ALL (%(event_ids)s::uuid[]))
+FROM closed
 
 -- name: bury_event
 -- Go past an event that cannot be applied: a dead letter, whose messages stay in the tail.

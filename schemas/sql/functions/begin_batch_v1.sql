@@ -4,14 +4,14 @@
 -- closed as void, and its answers go: they speak of messages that are no more); else a new one, of as many due
 -- events as fit into p_budget tokens, at least one.  An event that failed in company before goes alone.  What
 -- is due from before a reset goes as well, and a receipt says why.
--- Returns the batch with its events in their order; nothing where nothing is due; one row of NULL where the
--- lease was taken away.
+-- The caller has the lane's row locked, and holds its lease.
+-- Returns the batch (p_batch_id, where it is a new one) with its events in their order; nothing where nothing is
+-- due.
 CREATE FUNCTION strandline.begin_batch_v1(
     p_shard_key uuid,
     p_scope_key uuid,
     p_generation_id integer,
     p_stage text,
-    p_worker_id uuid,
     p_lease_epoch bigint,
     p_batch_id uuid,
     p_budget bigint,
@@ -28,15 +28,6 @@ DECLARE
     spent bigint := 0;
     one record;
 BEGIN
-    PERFORM FROM strandline.lane l
-        WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key AND l.generation_id = p_generation_id
-            AND l.stage = p_stage AND l.lease_epoch = p_lease_epoch AND l.holder = p_worker_id
-        FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN NEXT;
-        RETURN;
-    END IF;
-
     WITH gone AS (
         DELETE FROM strandline.due d
         WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
