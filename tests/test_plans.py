@@ -175,7 +175,6 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     "name",
     [
         "claim_lane",
-        "open_lane",
         "hold_lane",
         "renew_lane",
         "hand_back_lanes",

@@ -55,8 +55,6 @@ def claim(
     """
     wanted = lane_params(lane) | {"worker_id": worker_id} | terms.params | _new_batch(token_budget)
     rows = database.fetch("claim_lane", wanted)
-    if not rows and database.fetch("open_lane", lane_params(lane)):
-        rows = database.fetch("claim_lane", wanted)
     return _held(lane, worker_id, wanted["batch_id"], rows) if rows else None
 
 

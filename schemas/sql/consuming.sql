@@ -1,33 +1,36 @@
 -- What the engine runs to drain a lane.  Nothing here locks a row that a producer writes.
 
 -- name: claim_lane
--- Take a lane that is free, or whose holder is dead or past its deadline, and that has work; and begin its first
--- batch (begin_batch_v1 sees the lane as taken: a volatile function sees what the command that calls it changed).
+-- Take a lane that has work and is free, or whose holder is dead or past its deadline, or that has no row yet;
+-- and begin its first batch.
 -- A lane whose holder is in the middle of a transaction is passed over, not waited for.
 -- In a derivation that is being filled, owners have their turn when all of theirs is due, so that an ordered
 -- lane begins at the beginning; and facts are merged when all that was flushed before it was begun is extracted,
 -- so that they are merged in the order in which things were said.
-WITH free AS (
+WITH wanted AS MATERIALIZED (
+    SELECT FROM strandline.generation g
+    WHERE g.generation_id = %(generation_id)s AND g.state <> 'retired'
+        AND (g.backfilled_through IS NULL OR %(shard_key)s <= g.backfilled_through)
+        AND EXISTS (
+            SELECT FROM strandline.due d WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+                AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s)
+        AND NOT (g.state = 'feeding' AND %(stage)s <> g.entry_stage AND EXISTS (
+            SELECT FROM strandline.due d WHERE d.shard_key = %(shard_key)s AND d.stage = g.entry_stage
+                AND d.generation_id = g.generation_id AND d.created_at < g.created_at))
+        -- An owner who is about to be switched: what serves waits until the other one has caught up.
+        AND NOT EXISTS (
+            SELECT FROM strandline.scope_generation s WHERE s.shard_key = %(shard_key)s
+                AND s.pipeline = g.pipeline AND s.generation_id = g.generation_id
+                AND s.held_until > clock_timestamp())
+), free AS (
     SELECT l.holder FROM strandline.lane l
-    JOIN strandline.generation g ON g.generation_id = l.generation_id AND g.state <> 'retired'
-        AND (g.backfilled_through IS NULL OR l.shard_key <= g.backfilled_through)
-    WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
+    WHERE EXISTS (SELECT FROM wanted)
+        AND l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
         AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s
         AND l.next_attempt_at <= clock_timestamp()
         AND (l.holder IS NULL OR l.deadline_at < clock_timestamp() OR NOT EXISTS (
             SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
                 AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)))
-        AND EXISTS (
-            SELECT FROM strandline.due d WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
-                AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s)
-        AND NOT (g.state = 'feeding' AND l.stage <> g.entry_stage AND EXISTS (
-            SELECT FROM strandline.due d WHERE d.shard_key = l.shard_key AND d.stage = g.entry_stage
-                AND d.generation_id = l.generation_id AND d.created_at < g.created_at))
-        -- An owner who is about to be switched: what serves waits until the other one has caught up.
-        AND NOT EXISTS (
-            SELECT FROM strandline.scope_generation s WHERE s.shard_key = l.shard_key
-                AND s.pipeline = g.pipeline AND s.generation_id = l.generation_id
-                AND s.held_until > clock_timestamp())
     FOR UPDATE OF l SKIP LOCKED
 ), taken AS (
     UPDATE strandline.lane l SET
@@ -38,21 +41,24 @@ WITH free AS (
     WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
         AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s
     RETURNING l.*
+), opened AS (
+    INSERT INTO strandline.lane (
+        shard_key, scope_key, generation_id, stage, lease_epoch, holder, leased_at, deadline_at)
+    SELECT %(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, 1, %(worker_id)s, clock_timestamp(),
+        clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
+    FROM wanted WHERE NOT EXISTS (
+        SELECT FROM strandline.lane l
+        WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
+            AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s)
+    ON CONFLICT DO NOTHING
+    RETURNING *
+), held AS (
+    SELECT * FROM taken UNION ALL SELECT * FROM opened
 )
-SELECT t.lease_epoch, t.postponements, t.failures, t.crashes, b.*
-FROM taken t LEFT JOIN LATERAL strandline.begin_batch_v1(
-    t.shard_key, t.scope_key, t.generation_id, t.stage, t.lease_epoch, %(batch_id)s, %(token_budget)s,
+SELECT h.lease_epoch, h.postponements, h.failures, h.crashes, b.*
+FROM held h LEFT JOIN LATERAL strandline.begin_batch_v1(
+    h.shard_key, h.scope_key, h.generation_id, h.stage, h.lease_epoch, %(batch_id)s, %(token_budget)s,
     %(max_events)s) AS b ON true
-
--- name: open_lane
--- Make the lane's row, once, where there is work for it.
-INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
-SELECT %(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s
-WHERE EXISTS (
-    SELECT FROM strandline.due d WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
-        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s)
-ON CONFLICT DO NOTHING
-RETURNING lease_epoch
 
 -- name: release_lane
 -- Give the lane back, with its next attempt postponed where something failed.
