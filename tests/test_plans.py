@@ -126,6 +126,8 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             return {"stage": "summary", "limit": 200}
         case "orphaned_lanes":
             return {"stages": list(STAGES), "limit": 200, "dead_after_seconds": 5.0}
+        case "replay_lanes":
+            return terms | {"stages": list(STAGES), "from_shard": UUID(int=0), "limit": 64}
         case "ripe_watches":
             return {"limit": 200}
         case "hand_back_lanes":
@@ -190,6 +192,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "related_facts",
         "ring_due",
         "orphaned_lanes",
+        "replay_lanes",
         "ripe_watches",
         "plan_window",
         "read",

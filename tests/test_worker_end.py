@@ -16,7 +16,9 @@ from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.operations import Row
 from strandline.schemas.settings import Settings
 from strandline.workers.consumer import CLAIM_SECONDS, Consumer
-from tests.consuming import counting
+from strandline.workers.periodic import Periodic
+from tests.conftest import MakeMemory
+from tests.consuming import CountingStage, HandWorker, counting, say, summary_lane
 
 
 class Slow(Database):
@@ -77,3 +79,43 @@ def test_a_look_that_takes_too_long_loses_its_connection_without_a_warning(
         thread.join(10 + CLAIM_SECONDS)
     said = [(record.levelname, record.message) for record in caplog.records]
     assert said == [("INFO", "replay failed")]
+
+
+@pytest.mark.parametrize(("stopping", "level"), [(False, "WARNING"), (True, "INFO")])
+def test_a_database_that_goes_is_trouble_unless_the_process_goes_as_well(
+    stopping: bool,
+    level: str,
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def gone(_event: object) -> None:
+        raise DatabaseUnavailableError("the connection pool is closed")
+
+    say(make_memory("s", memory_blocks=["summary"]), "one")
+    worker = HandWorker(database, counting(CountingStage(fail=gone)))
+    worker.stopping = stopping
+    with caplog.at_level(logging.INFO, logger="strandline"):
+        assert worker.drain(summary_lane(database_url, "s")) == "lost"
+    assert [(one.levelname, one.message) for one in caplog.records] == [(level, "database unavailable")]
+
+
+def test_a_tick_that_outlasts_its_stop_fails_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    ticking, go_on, failed = (threading.Event() for _ in range(3))
+
+    def tick() -> None:
+        ticking.set()
+        assert go_on.wait(10)
+        failed.set()
+        raise DatabaseUnavailableError("the connection pool is closed")
+
+    periodic = Periodic("test", 0.001, tick)
+    with caplog.at_level(logging.INFO, logger="strandline"):
+        periodic.start()
+        assert ticking.wait(10)
+        periodic.stop(timeout_seconds=0.01)
+        go_on.set()
+        periodic.stop()
+    assert failed.is_set()
+    assert [(one.levelname, one.message) for one in caplog.records] == [("INFO", "periodic work failed")]

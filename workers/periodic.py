@@ -39,7 +39,9 @@ class Periodic:
             try:
                 self._tick()
             except StrandlineError as error:
-                logger.warning(
+                # A process that ends may close its connections under a tick that takes long.
+                logger.log(
+                    logging.INFO if self._stop.is_set() else logging.WARNING,
                     "periodic work failed",
                     extra={"action": "periodic_failed", "work": self._name, "reason": str(error)},
                 )

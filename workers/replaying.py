@@ -39,7 +39,6 @@ class ReplaySlots:
     def __init__(self, engine: Engine, settings: Settings) -> None:
         count = settings.replay_concurrency
         self._count = max(1, settings.worker_concurrency // 4) if count is None else count
-        self._dead_after_seconds = settings.worker_dead_after_seconds
         self._calls_per_second = settings.replay_calls_per_second
         self._engine = replace(engine, ring=lambda _lanes: None, admit=self._admit)
         self._lanes: deque[Lane] = deque()
@@ -119,23 +118,17 @@ class ReplaySlots:
     def _look(self) -> None:
         """From some owner on, then from the first: so workers rarely look at the same lanes."""
         for from_shard in (uuid4(), UUID(int=0)):
-            found = [
-                Lane(*row)
-                for stage in self._engine.stages
-                for row in self._engine.database.fetch("replay_lanes", self._wanted(stage, from_shard))
-            ]
+            wanted = {
+                "stages": list(self._engine.stages),
+                "from_shard": from_shard,
+                "limit": LANES_PER_LOOK,
+                "dead_after_seconds": self._engine.terms.dead_after_seconds,
+            }
+            found = [Lane(*row) for row in self._engine.database.fetch("replay_lanes", wanted)]
             self._lanes += [lane for lane in found if self._is_served(lane)]
             if self._lanes:
                 self._replayed = {lane.generation_id for lane in found}
                 return
-
-    def _wanted(self, stage: str, from_shard: UUID) -> dict[str, object]:
-        return {
-            "stage": stage,
-            "from_shard": from_shard,
-            "limit": LANES_PER_LOOK,
-            "dead_after_seconds": self._dead_after_seconds,
-        }
 
     def _is_served(self, lane: Lane) -> bool:
         """Whether it gets on here now: its generation can be built, and its provider answers."""

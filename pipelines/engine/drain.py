@@ -114,9 +114,10 @@ def _drain_held(engine: Engine, held: Held, stage: Stage[Any]) -> Outcome:
         return "lost"
     except DatabaseUnavailableError:
         # Not even the release can be written now; the sweep hands the lane back when Postgres is there.
-        logger.warning(
-            "database unavailable", extra={"action": "database_unavailable", **_where(held.lease.lane)}
-        )
+        # (A process that ends closes its connections under the batches that outlast its patience.)
+        level = logging.INFO if engine.stopping() else logging.WARNING
+        extra = {"action": "database_unavailable", **_where(held.lease.lane)}
+        logger.log(level, "database unavailable", extra=extra)
         return "lost"
     except ReplayBudgetError as error:
         release(engine.database, held.lease, wait_seconds=error.retry_after_seconds or 0.0)

@@ -1,22 +1,24 @@
 -- Replays: deriving memory from the log again, beside what serves or in place.
 
 -- name: replay_lanes
--- Lanes of a stage with work of derivations that do not serve, free to be taken, from an owner on.
-SELECT DISTINCT d.shard_key, d.scope_key, d.generation_id, d.stage
-FROM strandline.due d
-JOIN strandline.generation g ON g.generation_id = d.generation_id AND g.state <> 'retired'
-    AND (g.backfilled_through IS NULL OR d.shard_key <= g.backfilled_through)
-WHERE d.stage = %(stage)s AND d.ring_at = 'infinity' AND d.shard_key >= %(from_shard)s
-    AND NOT EXISTS (
-        SELECT FROM strandline.lane l WHERE l.shard_key = d.shard_key AND l.scope_key = d.scope_key
-            AND l.generation_id = d.generation_id AND l.stage = d.stage
-            AND (l.next_attempt_at > clock_timestamp() OR (l.deadline_at > clock_timestamp() AND EXISTS (
-                SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-                    AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)))))
-    AND NOT (g.state = 'feeding' AND d.stage <> g.entry_stage AND EXISTS (
-        SELECT FROM strandline.due e WHERE e.shard_key = d.shard_key AND e.stage = g.entry_stage
-            AND e.generation_id = d.generation_id AND e.created_at < g.created_at))
-ORDER BY d.shard_key, d.scope_key, d.generation_id LIMIT %(limit)s
+-- Lanes with work of derivations that do not serve, free to be taken, from an owner on: so many of each stage.
+SELECT f.shard_key, f.scope_key, f.generation_id, f.stage
+FROM unnest(%(stages)s::text[]) AS s (stage) CROSS JOIN LATERAL (
+    SELECT DISTINCT d.shard_key, d.scope_key, d.generation_id, d.stage
+    FROM strandline.due d
+    JOIN strandline.generation g ON g.generation_id = d.generation_id AND g.state <> 'retired'
+        AND (g.backfilled_through IS NULL OR d.shard_key <= g.backfilled_through)
+    WHERE d.stage = s.stage AND d.ring_at = 'infinity' AND d.shard_key >= %(from_shard)s
+        AND NOT EXISTS (
+            SELECT FROM strandline.lane l WHERE l.shard_key = d.shard_key AND l.scope_key = d.scope_key
+                AND l.generation_id = d.generation_id AND l.stage = d.stage
+                AND (l.next_attempt_at > clock_timestamp() OR (l.deadline_at > clock_timestamp() AND EXISTS (
+                    SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
+                        AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)))))
+        AND NOT (g.state = 'feeding' AND d.stage <> g.entry_stage AND EXISTS (
+            SELECT FROM strandline.due e WHERE e.shard_key = d.shard_key AND e.stage = g.entry_stage
+                AND e.generation_id = d.generation_id AND e.created_at < g.created_at))
+    ORDER BY d.shard_key, d.scope_key, d.generation_id LIMIT %(limit)s) AS f
 
 -- name: take_replay_call
 -- Take one model call from what replays may ask for in the owner's namespace: the seconds to wait, 0 for none.
