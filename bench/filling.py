@@ -140,8 +140,10 @@ def chunks(ground: Ground, memory: Memory, texts: Sequence[str]) -> list[tuple[f
         ((generation_id,),) = connection.execute(SERVING, ["vectors"]).fetchall()
         start = (identity.shard_key, generation_id, identity.session_key)
         rows = (
-            (*start, seq, 0, seq, event_id, batch_id, len(_words(text)), to_tsvector_text(text), stored)
-            for seq, (text, stored) in enumerate(zip(texts, map(vector_text, vectors), strict=True), start=1)
+            (*start, seq, 0, seq, event_id, batch_id, len(words), to_tsvector_text(words), stored)
+            for seq, (words, stored) in enumerate(
+                zip(map(lexemes, texts), map(vector_text, vectors), strict=True), start=1
+            )
         )
         _copy_rows(connection, COPY_CHUNKS, rows)
     return vectors

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -105,17 +105,14 @@ def query_lexemes(text: str, *, language: str = "english") -> list[str]:
     return list(dict.fromkeys(lexeme for lexeme, _ in lexemes(text, language=language)))
 
 
-def to_tsvector_text(text: str, *, language: str = "english") -> str:
-    """``text`` as a literal for ``::tsvector``: quoted lexemes with positions, within Postgres' bounds.
+def to_tsvector_text(found: Iterable[tuple[str, int]]) -> str:
+    """``lexemes`` of a text as a literal for ``::tsvector``: quoted, with positions, within Postgres' bounds.
 
-    Of a very long text, the lexemes first met are kept, up to about 900 kB.
-
-    Raises:
-        ConfigurationError: there is no stemmer for ``language``.
+    Of a very long text, those first met are kept, up to about 900 kB.
     """
     places: dict[str, list[int]] = {}
     size = 0
-    for lexeme, position in lexemes(text, language=language):
+    for lexeme, position in found:
         if lexeme not in places:
             cost = len(lexeme.encode()) + 8
             if size + cost > MAX_VECTOR_BYTES:

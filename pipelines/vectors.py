@@ -110,9 +110,10 @@ def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAn
     vectors = unpack_vectors(answers[_STEP].body)
     if len(vectors) != len(work):
         raise PermanentModelError(f"{len(vectors)} vectors are stored for {len(work)} chunks.")
+    words = [lexemes(placed.chunk.text) for placed in work]
     lengths: Counter[tuple[UUID, int]] = Counter()
-    for placed in work:
-        lengths[placed.message] += max(1, len(lexemes(placed.chunk.text)))
+    for placed, found in zip(work, words, strict=True):
+        lengths[placed.message] += max(1, len(found))
     return {
         "shard_key": batch.lane.shard_key,
         "generation_id": batch.lane.generation_id,
@@ -123,6 +124,6 @@ def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAn
         "through_seqs": [placed.chunk.through_seq for placed in work],
         "pieces": [placed.chunk.piece for placed in work],
         "lengths": [lengths[placed.message] for placed in work],
-        "lexemes": [to_tsvector_text(placed.chunk.text) for placed in work],
+        "lexemes": [to_tsvector_text(found) for found in words],
         "embeddings": [vector_text(vector) for vector in vectors],
     }
