@@ -89,6 +89,8 @@ def _chunks(ground: Ground, size: Size) -> Iterator[Figure]:
     ground.analyze()
     axis = "chunks of the scope"
     yield from _line(size, f"put, {axis}", size.chunks, [_put(ground, [one]) for one in memories])
+    without = [ground.memory(session_id=one.session_id, blocks=_derived()) for one in memories]
+    yield from _line(size, f"get, {axis}", size.chunks, [one.get for one in without])
     gets: list[Call] = [_searching(one) for one in memories]
     yield from _line(size, f"get with search, {axis}", size.chunks, gets)
     yield from _searches(ground, size, memories, vectors)
