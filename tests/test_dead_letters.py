@@ -233,12 +233,13 @@ def test_a_retry_takes_the_ordered_lane_from_its_holder_and_its_open_batch(
     memory.flush(all=True)
     letter = only_letter(database, "summary")
     holding = held(database, letter)
-    assert holding.batch is not None
+    batch = holding.batch()
+    assert batch is not None
     retry_dead_letter(database, letter)
     with pytest.raises(LeaseLostError), database.transaction() as tx:
         hold(tx, holding.lease)
     assert rows_of(
-        database_url, "SELECT state FROM strandline.batch WHERE batch_id = %s", holding.batch.batch_id
+        database_url, "SELECT state FROM strandline.batch WHERE batch_id = %s", batch.batch_id
     ) == [("void",)]
     assert violations(database) == []
     model_server.behave()

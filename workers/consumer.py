@@ -24,6 +24,7 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane, Ring
 from strandline.schemas.settings import Settings
 from strandline.schemas.version import VERSION
+from strandline.workers.ending import level_of
 from strandline.workers.following import Following
 from strandline.workers.periodic import Periodic
 from strandline.workers.replaying import ReplaySlots
@@ -119,8 +120,7 @@ class Consumer:
         try:
             self.drain(lane)
         except StrandlineError as error:
-            # What a process that ends takes from under its threads is due to others, and no trouble.
-            level = logging.INFO if self.stopping else logging.WARNING
+            level = level_of(error, ending=self.stopping)
             logger.log(level, "drain failed", extra={"action": "drain_failed", "reason": str(error)})
 
     def begin_stopping(self) -> None:

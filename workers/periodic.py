@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 from strandline.schemas.errors import StrandlineError
+from strandline.workers.ending import level_of
 
 logger = logging.getLogger("strandline.workers")
 
@@ -39,9 +40,8 @@ class Periodic:
             try:
                 self._tick()
             except StrandlineError as error:
-                # A process that ends may close its connections under a tick that takes long.
                 logger.log(
-                    logging.INFO if self._stop.is_set() else logging.WARNING,
+                    level_of(error, ending=self._stop.is_set()),
                     "periodic work failed",
                     extra={"action": "periodic_failed", "work": self._name, "reason": str(error)},
                 )

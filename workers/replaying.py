@@ -18,6 +18,7 @@ from strandline.pipelines.engine.drain import Engine, drain
 from strandline.schemas.errors import ReplayBudgetError, StrandlineError
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
+from strandline.workers.ending import level_of
 
 logger = logging.getLogger("strandline.replay")
 
@@ -83,8 +84,7 @@ class ReplaySlots:
                 outcome = drain(self._engine, lane)
                 self._give_way(time.monotonic() - began, paused=outcome != "drained")
             except StrandlineError as error:
-                # A process that ends closes its connections under a thread that was looking.
-                level = logging.INFO if self._stop.is_set() else logging.WARNING
+                level = level_of(error, ending=self._stop.is_set())
                 logger.log(level, "replay failed", extra={"action": "replay_failed", "reason": str(error)})
                 return
             except Exception:

@@ -6,9 +6,10 @@ trip each.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
@@ -38,11 +39,41 @@ _EVENT_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
+class _NewBatch:
+    """What a batch is to be if none was left open."""
+
+    token_budget: int
+    batch_id: UUID = field(default_factory=uuid4)
+    asked_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {
+            "batch_id": self.batch_id,
+            "token_budget": self.token_budget,
+            "max_events": MAX_BATCH_EVENTS,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
-    """A lane that is held, and the batch that it has to do next; None where it has nothing to do."""
+    """A lane that is held, and the rows of the batch that it has to do next."""
 
     lease: Lease
-    batch: Batch | None
+    _rows: Sequence[Row]
+    _new_batch: _NewBatch
+
+    def batch(self) -> Batch | None:
+        """The batch; None where the lane has nothing to do.
+
+        Raises:
+            UndecodableEventError: an event in it is of a newer release.
+        """
+        batch_id = self._rows[0][4]
+        if batch_id is None:
+            return None
+        made_at = self._new_batch.asked_at if batch_id == self._new_batch.batch_id else -math.inf
+        return Batch(self.lease.lane, batch_id, tuple(_decode(row[5:]) for row in self._rows), made_at)
 
 
 def claim(
@@ -52,10 +83,18 @@ def claim(
 
     The batch is the one that an earlier holder left open, or a new one, of as many events as fit into
     ``token_budget``, at least one; an event that failed in company before goes alone.
+
+    Raises:
+        StrandlineError: the database failed; nothing has changed.
     """
-    wanted = lane_params(lane) | {"worker_id": worker_id} | terms.params | _new_batch(token_budget)
-    rows = database.fetch("claim_lane", wanted)
-    return _held(lane, worker_id, wanted["batch_id"], rows) if rows else None
+    new_batch = _NewBatch(token_budget)
+    holder = {
+        "worker_id": worker_id,
+        "dead_after_seconds": terms.dead_after_seconds,
+        "deadline_seconds": terms.deadline_seconds,
+    }
+    rows = database.fetch("claim_lane", lane_params(lane) | holder | new_batch.params)
+    return Held(Lease(lane, worker_id, *rows[0][:4]), rows, new_batch) if rows else None
 
 
 def renew(database: Database, lease: Lease, terms: LeaseTerms, token_budget: int) -> Held:
@@ -64,24 +103,12 @@ def renew(database: Database, lease: Lease, terms: LeaseTerms, token_budget: int
     Raises:
         LeaseLostError: another worker has the lane by now, or a reset took it away.
     """
-    wanted = lease.params | terms.params | _new_batch(token_budget)
-    rows = database.fetch("renew_lane", wanted)
+    new_batch = _NewBatch(token_budget)
+    deadline = {"deadline_seconds": terms.deadline_seconds}
+    rows = database.fetch("renew_lane", lease.params | deadline | new_batch.params)
     if not rows:
         raise LeaseLostError(f"The lease on lane {lease.lane} was taken away between two batches.")
-    return _held(lease.lane, lease.worker_id, wanted["batch_id"], rows)
-
-
-def _new_batch(token_budget: int) -> dict[str, Any]:
-    return {"batch_id": uuid4(), "token_budget": token_budget, "max_events": MAX_BATCH_EVENTS}
-
-
-def _held(lane: Lane, worker_id: UUID, new_batch_id: UUID, rows: Sequence[Row]) -> Held:
-    lease = Lease(lane, worker_id, *rows[0][:4])
-    batch_id = rows[0][4]
-    if batch_id is None:
-        return Held(lease, None)
-    batch = Batch(lane, batch_id, tuple(_decode(row[5:]) for row in rows))
-    return Held(lease, replace(batch, made_at=time.monotonic()) if batch_id == new_batch_id else batch)
+    return Held(lease.after_a_batch(), rows, new_batch)
 
 
 def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:

@@ -76,7 +76,7 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
     for again, so that no wake-up is lost.
 
     Raises:
-        DatabaseUnavailableError: not even the claim could be made.
+        StrandlineError: not even the claim could be made; nothing has changed.
     """
     stage = engine.stages.of(lane.generation_id, lane.stage)
     if stage is None:
@@ -101,38 +101,40 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
 
 
 def _drain_held(engine: Engine, held: Held, stage: Stage[Any]) -> Outcome:
+    lease = held.lease
     try:
-        while held.batch is not None:
-            has_more = _process(engine, held.lease, held.batch, stage)
+        while (batch := held.batch()) is not None:
+            has_more = _process(engine, lease, batch, stage)
+            lease = lease.after_a_batch()
             if engine.stopping() or not has_more:
                 break
-            held = renew(engine.database, held.lease, engine.terms, engine.batch_token_budget)
-        if not release(engine.database, held.lease):
+            held = renew(engine.database, lease, engine.terms, engine.batch_token_budget)
+        if not release(engine.database, lease):
             return "lost"
     except LeaseLostError:
-        logger.info("lease lost", extra={"action": "lease_lost", **_where(held.lease.lane)})
+        logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
         return "lost"
     except DatabaseUnavailableError:
         # Not even the release can be written now; the sweep hands the lane back when Postgres is there.
         # (A process that ends closes its connections under the batches that outlast its patience.)
         level = logging.INFO if engine.stopping() else logging.WARNING
-        extra = {"action": "database_unavailable", **_where(held.lease.lane)}
+        extra = {"action": "database_unavailable", **_where(lease.lane)}
         logger.log(level, "database unavailable", extra=extra)
         return "lost"
     except ReplayBudgetError as error:
-        release(engine.database, held.lease, wait_seconds=error.retry_after_seconds or 0.0)
+        release(engine.database, lease, wait_seconds=error.retry_after_seconds or 0.0)
         return "postponed"
     except TransientModelError as error:
-        return _postpone(engine, held.lease, error)
+        return _postpone(engine, lease, error)
     except Exception as error:  # noqa: BLE001
         # The outermost edge: a defect in a stage must not stop the worker, nor be retried for ever.
         # Its sentence, and the driver's behind it, may quote what users wrote: neither is logged.
         logger.error(
             "stage failed",
             extra={"action": "stage_failed", "error": type(error).__name__, "at": _place(error)}
-            | _where(held.lease.lane),
+            | _where(lease.lane),
         )
-        return _postpone(engine, held.lease, error)
+        return _postpone(engine, lease, error)
     return "stopped" if engine.stopping() else "drained"
 
 
@@ -182,7 +184,10 @@ def _answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer
 
 
 def _may_be_answered(engine: Engine, batch: Batch) -> bool:
-    """Not what was made a moment ago: nobody can have taken that over and answered it by now."""
+    """Not what was made a moment ago: hardly anybody has taken that over and answered it by now.
+
+    If somebody has, this call is wasted, and its answer refused.
+    """
     return time.monotonic() - batch.made_at > engine.terms.dead_after_seconds / 4
 
 

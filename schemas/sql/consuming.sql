@@ -3,7 +3,8 @@
 -- name: claim_lane
 -- Take a lane that has work and is free, or whose holder is dead or past its deadline, or that has no row yet;
 -- and begin its first batch.
--- A lane whose holder is in the middle of a transaction is passed over, not waited for.
+-- A lane whose holder is in the middle of a transaction is passed over, not waited for; one that somebody is
+-- opening at this moment is waited for, and his.
 -- In a derivation that is being filled, owners have their turn when all of theirs is due, so that an ordered
 -- lane begins at the beginning; and facts are merged when all that was flushed before it was begun is extracted,
 -- so that they are merged in the order in which things were said.
@@ -78,7 +79,7 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
 FOR UPDATE
 
 -- name: renew_lane
--- A batch is done: the next one has the whole deadline again, and what failed before no longer counts.
+-- A batch is done: the next one is begun, with the whole deadline again, and what failed before no longer counts.
 WITH renewed AS (
     UPDATE strandline.lane l SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
         deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
