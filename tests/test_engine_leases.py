@@ -62,6 +62,24 @@ def test_a_lane_has_one_holder(database: Database, lane: Lane) -> None:
     assert second.drain(lane) == "drained"
 
 
+def test_what_a_batch_is_worked_off_with(database_url: str, settings: Settings, lane: Lane) -> None:
+    """Each is a round trip, beside those of the stage, of BEGIN and of COMMIT."""
+    run: list[str] = []
+
+    class Watched(Database):
+        def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
+            run.append(name)
+            return super().fetch(name, params, repeatable=repeatable)
+
+    watched = Watched.connect(ConnectionOptions.from_settings(database_url, settings))
+    worker = HandWorker(watched, counting())
+    run.clear()
+    assert worker.drain(lane) == "drained"
+    # (What is held, written and finished is one transaction.)
+    assert run == ["claim_lane", "store_answer", "release_lane", "lane_has_work"]
+    watched.close()
+
+
 def test_of_many_that_claim_at_once_one_gets_it(database: Database, lane: Lane) -> None:
     workers = [HandWorker(database, counting()) for _ in range(8)]
     barrier = threading.Barrier(len(workers))

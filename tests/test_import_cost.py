@@ -48,9 +48,8 @@ PUBLIC = (
     "VectorMemoryBlock",
 )
 
-IMPORT_SECONDS = 0.5
-# What it cannot do without, and how many times as long it may take where a machine has a slow hour (1.6 was
-# measured in several): anything heavy adds at least as much again.
+# What an import cannot do without, and how many times as long it may take: half a second where that takes a
+# quarter.  (1.5 to 1.7 was measured, in slow hours of a machine as well; anything heavy adds as much again.)
 NEEDED = "import psycopg, psycopg_pool, pydantic_settings, tiktoken"
 TIMES_NEEDED = 2.0
 THOUSAND_MEMORIES_SECONDS = 0.05
@@ -97,14 +96,13 @@ def test_import_loads_nothing_heavy(statement: str) -> None:
 @pytest.mark.parametrize("statement", ["import strandline", "from strandline import Memory"])
 def test_import_is_quick(statement: str, tmp_path: Path) -> None:
     """As from the second time on: what was compiled is kept, wherever the tests run."""
-
     cached = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
 
     def is_quick() -> bool:
         seconds, needed = (
             _measure(IMPORT.format(statement=it), **cached)["seconds"] for it in (statement, NEEDED)
         )
-        return bool(seconds <= max(IMPORT_SECONDS, TIMES_NEEDED * needed))
+        return bool(seconds <= TIMES_NEEDED * needed)
 
     # The best of five: the first one compiles, and other processes may be busy.
     assert any(is_quick() for _ in range(5))

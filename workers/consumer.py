@@ -16,6 +16,7 @@ from functools import partial
 from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.drain import Engine, Outcome, StopPoint, drain
+from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.lease import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
@@ -24,7 +25,6 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane, Ring
 from strandline.schemas.settings import Settings
 from strandline.schemas.version import VERSION
-from strandline.workers.ending import level_of
 from strandline.workers.following import Following
 from strandline.workers.periodic import Periodic
 from strandline.workers.replaying import ReplaySlots

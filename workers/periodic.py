@@ -7,8 +7,8 @@ import random
 import threading
 from collections.abc import Callable
 
+from strandline.pipelines.engine.ending import level_of
 from strandline.schemas.errors import StrandlineError
-from strandline.workers.ending import level_of
 
 logger = logging.getLogger("strandline.workers")
 

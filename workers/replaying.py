@@ -15,10 +15,10 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.drain import Engine, drain
+from strandline.pipelines.engine.ending import level_of
 from strandline.schemas.errors import ReplayBudgetError, StrandlineError
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
-from strandline.workers.ending import level_of
 
 logger = logging.getLogger("strandline.replay")
 

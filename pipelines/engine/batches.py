@@ -98,7 +98,7 @@ def claim(
 
 
 def renew(database: Database, lease: Lease, terms: LeaseTerms, token_budget: int) -> Held:
-    """The same lease, its whole deadline again and nothing held against it, with the next batch.
+    """The same lease, which has its whole deadline again, with the next batch.
 
     Raises:
         LeaseLostError: another worker has the lane by now, or a reset took it away.
@@ -108,7 +108,7 @@ def renew(database: Database, lease: Lease, terms: LeaseTerms, token_budget: int
     rows = database.fetch("renew_lane", lease.params | deadline | new_batch.params)
     if not rows:
         raise LeaseLostError(f"The lease on lane {lease.lane} was taken away between two batches.")
-    return Held(lease.after_a_batch(), rows, new_batch)
+    return Held(lease, rows, new_batch)
 
 
 def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:

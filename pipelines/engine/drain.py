@@ -18,6 +18,7 @@ from uuid import UUID
 
 from strandline.pipelines.engine.active import ActiveLanes
 from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew
+from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.lease import Lease, LeaseTerms, hold, lane_params, release
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Sharing, Stage, Stages
@@ -114,12 +115,13 @@ def _drain_held(engine: Engine, held: Held, stage: Stage[Any]) -> Outcome:
     except LeaseLostError:
         logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
         return "lost"
-    except DatabaseUnavailableError:
+    except DatabaseUnavailableError as error:
         # Not even the release can be written now; the sweep hands the lane back when Postgres is there.
-        # (A process that ends closes its connections under the batches that outlast its patience.)
-        level = logging.INFO if engine.stopping() else logging.WARNING
-        extra = {"action": "database_unavailable", **_where(lease.lane)}
-        logger.log(level, "database unavailable", extra=extra)
+        logger.log(
+            level_of(error, ending=engine.stopping()),
+            "database unavailable",
+            extra={"action": "database_unavailable", **_where(lease.lane)},
+        )
         return "lost"
     except ReplayBudgetError as error:
         release(engine.database, lease, wait_seconds=error.retry_after_seconds or 0.0)
