@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from uuid import uuid4
 
 import pytest
@@ -72,18 +73,22 @@ def test_ringing_returns_at_once_when_the_broker_is_away(settings: Settings) -> 
     assert time.perf_counter() - began < 2.0
 
 
+@pytest.mark.alone
 def test_puts_do_not_notice_a_broker_that_is_away(make_memory: MakeMemory, database_url: str) -> None:
+    """In turns, so that what else disturbs the machine meets both."""
+
     def put_times(memory: Memory) -> list[float]:
         took = []
-        for number in range(60):
+        for number in range(20):
             began = time.perf_counter()
             memory.put({"role": "user", "content": f"harbour number {number} was a fine one to visit"})
             took.append(time.perf_counter() - began)
-        return sorted(took)
+        return took
 
     limits = {"token_limit": 200, "token_flush_size": 30}
-    without = put_times(make_memory(**limits))
-    away = put_times(make_memory(broker_url=NOBODY, **limits))
+    memories = make_memory(**limits), make_memory(broker_url=NOBODY, **limits)
+    turns = [[put_times(memory) for memory in memories] for _ in range(3)]
+    without, away = (sorted(chain.from_iterable(of_one)) for of_one in zip(*turns, strict=True))
     assert away[30] < 5 * without[30]
     assert away[-1] < 0.5
     assert rows_of(database_url, "SELECT count(*) > 10 FROM strandline.flush_event") == [(True,)]
