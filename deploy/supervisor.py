@@ -114,13 +114,21 @@ class Supervisor:
         """
         with _termination_as_interrupt():
             try:
-                self.start()
-                with self._changed:
-                    self._changed.wait_for(lambda: self._stopping)
+                self._stay()
+                self.stop()
             except KeyboardInterrupt:
-                self._say("stopping; Ctrl-C again stops at once")
+                # A second one, before the first had come so far that ``stop`` takes it.
+                self.kill()
             finally:
                 self.stop()
+
+    def _stay(self) -> None:
+        try:
+            self.start()
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping)
+        except KeyboardInterrupt:
+            self._say("stopping; Ctrl-C again stops at once")
 
     def stop(self) -> None:
         """SIGTERM to every child, then SIGKILL to what outlasts the time allowed; safe to repeat.

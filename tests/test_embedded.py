@@ -420,6 +420,29 @@ def test_supervisor_stops_on_ctrl_c_and_at_once_on_a_second(interrupts: int, fir
         assert process.stderr.read().endswith("done {}\n")
 
 
+def test_a_second_ctrl_c_counts_while_the_first_is_being_told() -> None:
+    code = f"""
+        import os, signal, sys
+        from strandline.deploy.supervisor import ChildCommand, Supervisor
+        def say(line):
+            print(line, file=sys.stderr, flush=True)
+            if line.endswith("deaf") or line.startswith("stopping"):
+                os.kill(os.getpid(), signal.SIGINT)
+        child = ChildCommand("w", [sys.executable, "-u", "-c", {TERM_DEAF!r}])
+        supervisor = Supervisor([child], say=say, stop_timeout_seconds=60)
+        supervisor.run()
+        print("done", supervisor.pids(), file=sys.stderr)
+    """
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            _, said = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert said.endswith("done {}\n")
+
+
 @given(st.integers(1, 10_000), st.integers(1, 10_000))
 def test_restart_waits_grow_and_are_bounded(one: int, other: int) -> None:
     policy = RestartPolicy(first_seconds=0.5, most_seconds=30.0)
