@@ -104,7 +104,10 @@ def append(request: Append, *, in_callers_transaction: bool) -> Operation[Append
     flushes.  So it is if a crash of Postgres takes the flush, which does not wait for the disk.  In the
     caller's transaction it does fail it, since Postgres has ended that transaction.
     """
-    tokens: list[int] = yield from _count(request)
+    if _is_counted_quickly(request):
+        tokens = _counted(request)
+    else:
+        tokens = yield Run(partial(_counted, request))
     seqs, window = yield from _put(request, tokens)
     flushed = None
     if window is not None:
@@ -120,12 +123,9 @@ def append(request: Append, *, in_callers_transaction: bool) -> Operation[Append
     return Appended([seqs[place] for place in request.places], flushed)
 
 
-def _count(request: Append) -> Operation[list[int]]:
+def _is_counted_quickly(request: Append) -> bool:
     size = sum([len(message.envelope) for message in request.messages])
-    if size <= INLINE_CHARACTERS and is_loaded():
-        return _counted(request)
-    counted: list[int] = yield Run(partial(_counted, request))
-    return counted
+    return size <= INLINE_CHARACTERS and is_loaded()
 
 
 def _counted(request: Append) -> list[int]:

@@ -151,18 +151,17 @@ async def drive(operation: Operation[T], fetcher: AsyncFetcher) -> T:
         return value
 
 
-async def _carry_out(step: Step, fetcher: AsyncFetcher) -> Any:
-    if isinstance(step, Fetch):
-        if isinstance(fetcher, AsyncDatabase):
-            return await fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
-        return await fetcher.fetch(step.name, step.params)
+def _carry_out(step: Step, fetcher: AsyncFetcher) -> Awaitable[Any]:
     if isinstance(step, Put):
         if isinstance(fetcher, AsyncDatabase):
-            return await fetcher.put(step)
-        return await fetcher.fetch("put", step.whole())
+            return fetcher.put(step)
+        return fetcher.fetch("put", step.whole())
+    if isinstance(step, Fetch):
+        if isinstance(fetcher, AsyncDatabase):
+            return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
+        return fetcher.fetch(step.name, step.params)
     if isinstance(step, Run):
-        return await asyncio.to_thread(step.call)
+        return asyncio.to_thread(step.call)
     if isinstance(step, Pause):
-        await asyncio.sleep(step.seconds)
-        return None
+        return asyncio.sleep(step.seconds)
     assert_never(step)

@@ -115,25 +115,27 @@ class GroupedPuts:
     async def _put_together(self, group: Sequence[_Waiting]) -> None:
         try:
             taken = await self._short_way(group)
-        except Exception:  # noqa: BLE001
-            # One of them is to blame, or the connection broke: alone each learns its own.
-            taken = {}
+            for waiting in group:
+                seq = taken.get(waiting.session)
+                if seq is not None:
+                    self._end(waiting, [quick_row(seq)])
+                else:
+                    self._spawn(self._put_alone(waiting))
         finally:
+            # Last, so that what these callers put next goes with those that wait already: else those go
+            # without, and there are three small groups for good where two large ones would do.
             self._free_turn(len(group))
-        for waiting in group:
-            seq = taken.get(waiting.session)
-            if seq is not None:
-                self._end(waiting, [quick_row(seq)])
-            else:
-                self._spawn(self._put_alone(waiting))
 
     async def _short_way(self, group: Sequence[_Waiting]) -> dict[str, int]:
         """The seqs of what was taken, by session."""
-        if len(group) == 1:
-            rows = await self._send("put_one", group[0].put.one)
-            return {group[0].session: rows[0][0]} if rows else {}
-        rows = await self._send("put_many", group_params([waiting.put.one for waiting in group]))
-        return dict(rows)
+        try:
+            if len(group) == 1:
+                rows = await self._send("put_one", group[0].put.one)
+                return {group[0].session: rows[0][0]} if rows else {}
+            return dict(await self._send("put_many", group_params([waiting.put.one for waiting in group])))
+        except Exception:  # noqa: BLE001
+            # One of them is to blame, or the connection broke: alone each learns its own.
+            return {}
 
     async def _put_alone(self, waiting: _Waiting) -> None:
         rows: list[Row] | BaseException

@@ -137,6 +137,41 @@ def test_puts_that_wait_together_go_together_and_a_lone_one_goes_at_once() -> No
     assert log.most_at_once == STATEMENTS_AT_ONCE
 
 
+def test_what_comes_together_with_what_waits_goes_with_it() -> None:
+    """Three small groups that take turns, one of which always waits, become two large ones."""
+
+    async def converse() -> list[int]:
+        log = Log()
+        gates: list[asyncio.Future[None]] = []
+
+        async def send(name: str, params: Mapping[str, Any]) -> list[Row]:
+            gates.append(asyncio.get_running_loop().create_future())
+            await gates[-1]
+            return await log.send(name, params)
+
+        grouped, keys = GroupedPuts(send), [UUID(int=number) for number in range(1, 13)]
+
+        async def caller(key: UUID) -> None:
+            for turn in range(9):
+                await grouped.put(put_of(key, f"{key} {turn}"))
+
+        callers = [asyncio.ensure_future(caller(key)) for key in keys[:8]]
+        opened = 0
+        while not all(task.done() for task in callers):
+            if opened == 6:  # while two groups of four are on their way
+                callers += [asyncio.ensure_future(caller(key)) for key in keys[len(callers) :]]
+            if opened < len(gates):  # the oldest, when everybody has had a turn
+                gates[opened].set_result(None)
+                opened += 1
+            for _turn in range(10):
+                await asyncio.sleep(0)
+        return log.groups
+
+    groups = asyncio.run(converse())
+    assert groups[:6] == [4] * 6
+    assert groups[8:16] == [6] * 8
+
+
 def test_a_put_that_nobody_awaits_any_more_holds_up_nothing() -> None:
     log = Log()
 
