@@ -220,3 +220,20 @@ def test_a_connection_that_is_not_used_is_closed_and_opened_again(
             await_hints(broker, number)
             wait_until(lambda: not proxy.connections, timeout=5, what="the connection to be closed")
         bell.close()
+
+
+def test_a_lane_gets_its_next_hint_when_its_time_has_come(
+    settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "REPEAT_SECONDS", 1.0)
+    bell = Doorbell(settings, broker_url)
+    lane = some_lane()
+    began = time.monotonic()
+    bell.ring([lane])
+    await_hints(broker, 1)
+    for _time in range(50):
+        bell.ring([lane])
+    await_hints(broker, 2)
+    assert time.monotonic() - began >= 1.0
+    bell.close()
+    assert broker.waiting("summary") == 2

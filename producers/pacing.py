@@ -1,0 +1,42 @@
+"""Pacing: of hints for one lane that come thick, the first goes out at once and the others become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from strandline.schemas.lanes import Lane
+
+
+class Pacer:
+    """Lets a lane pass at most once in ``seconds``, and keeps one that comes sooner until then.
+
+    Times are seconds of one clock, which never goes back.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        # When a lane may pass again, in the order of these times; what has passed long ago is forgotten.
+        self._again: dict[Lane, float] = {}
+        self._kept: dict[Lane, None] = {}
+
+    def pass_on(self, lanes: Iterable[Lane], now: float) -> list[Lane]:
+        """Those of ``lanes``, and of what was kept, that may pass now, each once."""
+        self._kept |= dict.fromkeys(lanes)
+        while self._again and (first := next(iter(self._again.items())))[1] <= now:
+            del self._again[first[0]]
+        passing = [lane for lane in self._kept if lane not in self._again]
+        for lane in passing:
+            del self._kept[lane]
+            self._again[lane] = now + self._seconds
+        return passing
+
+    def wait_seconds(self, now: float) -> float | None:
+        """How long until something that is kept may pass; None where nothing is."""
+        if not self._kept:
+            return None
+        return max(0.0, min(self._again[lane] for lane in self._kept) - now)
+
+    def take_kept(self) -> list[Lane]:
+        """All that is kept, which is forgotten here."""
+        kept, self._kept = list(self._kept), {}
+        return kept
