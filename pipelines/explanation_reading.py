@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from strandline.pipelines.explanation_parts import ModelCall, Source
 from strandline.pipelines.transcript import plain_text, speaker
 from strandline.schemas.database import Fetcher
-from strandline.schemas.messages import Message, read_stored
+from strandline.schemas.messages import Message, read_rows
 from strandline.schemas.operations import Row
 
 EXCERPT_CHARACTERS = 160
@@ -28,10 +28,8 @@ def model_calls(fetcher: Fetcher, shard_key: UUID, batch_ids: Iterable[UUID | No
 
 def message_of(row: Row) -> Message:
     """A message from the columns of one."""
-    seq, id_, role, tokens, created_at, envelope, metadata = row
-    return read_stored(
-        seq=seq, id=id_, role=role, tokens=tokens, created_at=created_at, envelope=envelope, metadata=metadata
-    )
+    (message,) = read_rows([row])
+    return message
 
 
 def source_of(message: Message) -> Source:

@@ -11,7 +11,7 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.schemas.database import Fetcher
 from strandline.schemas.events import FlushEvent
-from strandline.schemas.messages import Message, read_stored
+from strandline.schemas.messages import Message, read_rows
 
 # A pasted file must not crowd out the conversation around it (about 2,000 tokens).
 MAX_LINE_CHARACTERS = 8_000
@@ -64,17 +64,8 @@ def load_messages(fetcher: Fetcher, batch: Batch) -> list[tuple[FlushEvent, list
         },
     )
     found: list[tuple[FlushEvent, list[Message]]] = [(event, []) for event in batch.events]
-    for place, seq, id_, role, tokens, created_at, envelope, metadata in rows:
-        message = read_stored(
-            seq=seq,
-            id=id_,
-            role=role,
-            tokens=tokens,
-            created_at=created_at,
-            envelope=envelope,
-            metadata=metadata,
-        )
-        found[place - 1][1].append(message)
+    for row, message in zip(rows, read_rows([row[1:] for row in rows]), strict=True):
+        found[row[0] - 1][1].append(message)
     return found
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from uuid import uuid4
 
 from strandline.producers.reading import history_page
-from strandline.producers.window_cache import read_message
 from strandline.schemas.errors import ConflictError, DeliveredError
 from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.messages import Message
+from strandline.schemas.messages import Message, read_rows
 from strandline.schemas.operations import Fetch, Operation, Row
 
 # Each lost race means that somebody else put or popped in between.
@@ -37,7 +36,7 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
         if not rows:
             yield from history_page(identity, 0, 1)  # no such session, or somebody else's
             return None
-        message = read_message(rows[0])
+        (message,) = read_rows(rows)
         taken: list[Row] = yield Fetch("pop", {**keys, "seq": message.seq, "pop_id": uuid4()})
         status = taken[0][0]
         if status == "ok":

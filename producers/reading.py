@@ -39,11 +39,11 @@ from strandline.producers.recall import (
 )
 from strandline.producers.search_statement import Query
 from strandline.producers.snapshot import Snapshot, read_snapshot
-from strandline.producers.window_cache import NOTHING_KNOWN, WindowCache, read_message
+from strandline.producers.window_cache import NOTHING_KNOWN, WindowCache
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.lanes import VECTORS
-from strandline.schemas.messages import Message
+from strandline.schemas.messages import Message, read_rows
 from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run
 from strandline.schemas.tokens import PART_TOKENS, is_loaded
 
@@ -176,7 +176,7 @@ def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> O
     rows: list[Row] = yield Fetch("history", params)
     if not rows:
         yield from _check_unowned(identity)
-    return [read_message(row) for row in rows]
+    return read_rows(rows)
 
 
 def whole_history(identity: SessionIdentity) -> Operation[list[Message]]:

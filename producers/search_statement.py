@@ -10,11 +10,10 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.hits import Hit, HitFact, HitKind, SearchScope
-from strandline.producers.window_cache import read_message
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.lanes import FACTS, VECTORS
-from strandline.schemas.messages import Message
+from strandline.schemas.messages import Message, read_rows
 from strandline.schemas.operations import Fetch, Operation, Row
 
 # Up to here nothing is left out as visible: no seq comes that far.
@@ -148,7 +147,7 @@ def _hit(rows: Sequence[Row]) -> Hit:
     fact_id, text = rows[0][_FACT_COLUMNS]
     if fact_id is not None:
         return Hit(score, None, (), similarity, HitFact(fact_id, text))
-    messages = [read_message(row[_PLACE_COLUMNS : _FACT_COLUMNS.start]) for row in rows]
+    messages = read_rows([row[_PLACE_COLUMNS : _FACT_COLUMNS.start] for row in rows])
     return Hit(score, session_key, _exchange(messages, from_seq, through_seq), similarity)
 
 

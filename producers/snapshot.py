@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from strandline.producers.budget import Tail
-from strandline.producers.window_cache import NOTHING_KNOWN, KnownWindow, read_message
-from strandline.schemas.messages import Message
+from strandline.producers.window_cache import NOTHING_KNOWN, KnownWindow
+from strandline.schemas.messages import Message, read_rows
 from strandline.schemas.operations import Row
 
 _WINDOW_PART = 2
@@ -75,7 +75,7 @@ def read_snapshot(rows: Sequence[Row], known: KnownWindow = NOTHING_KNOWN) -> Sn
     window = (known if header.get("known") else NOTHING_KNOWN).moved(
         window_from, [row[1:] for row in rows[window_at:]]
     )
-    pinned = [read_message(row[1:]) for row in rows[part_two:window_at]]
+    pinned = read_rows([row[1:] for row in rows[part_two:window_at]])
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(
         exists=header["session"] is not None,
@@ -94,7 +94,7 @@ def read_snapshot(rows: Sequence[Row], known: KnownWindow = NOTHING_KNOWN) -> Sn
         window=window.messages(),
         known=window,
         tail=Tail(
-            messages=[read_message(row[1:]) for row in rows[1:part_two]],
+            messages=read_rows([row[1:] for row in rows[1:part_two]]),
             ranges=_gaps(pending, window_from),
         ),
         fixed_tokens=window.tokens + sum(message.tokens or 0 for message in pinned),

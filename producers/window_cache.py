@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from strandline.schemas.messages import Message, read_stored
+from strandline.schemas.messages import NOTHING, Message, read_rows
 from strandline.schemas.operations import Row
 
 SessionKey = tuple[UUID, UUID]
@@ -51,20 +51,21 @@ class KnownWindow:
         return {"known_from": first, "known_through": last, "known_id": self.last_id}
 
     def messages(self) -> list[Message]:
-        return [one if isinstance(one, Message) else read_message(one) for one in self.entries]
+        return [one if isinstance(one, Message) else read_rows([one])[0] for one in self.entries]
 
     def moved(self, window_from: int, rows: Sequence[Row]) -> KnownWindow:
         """The window as it is now: from ``window_from`` on, with the rows that came behind."""
         if not rows and self.seqs and self.seqs[0] >= window_from:
             return self
         begin = bisect_left(self.seqs, window_from)
-        entries = (*self.entries[begin:], *map(_entry, rows))
+        gone = self.entries[:begin]
+        new = [_entry(*pair) for pair in zip(rows, read_rows(rows), strict=True)]
         return KnownWindow(
-            seqs=(*self.seqs[begin:], *(row[0] for row in rows)),
-            entries=entries,
-            tokens=sum(one.tokens or 0 if isinstance(one, Message) else one[3] for one in entries),
+            seqs=(*self.seqs[begin:], *[row[0] for row in rows]),
+            entries=(*self.entries[begin:], *new),
+            tokens=self.tokens - sum(map(_tokens, gone)) + sum([row[3] for row in rows]),
             last_id=rows[-1][1] if rows else self.last_id if begin < len(self.seqs) else "",
-            size=sum(map(_size, entries)),
+            size=self.size - sum(map(_size, gone)) + sum(map(_size, new)),
         )
 
 
@@ -107,28 +108,25 @@ class WindowCache:
                 self._bytes -= dropped.size
 
 
-def read_message(row: Sequence[Any]) -> Message:
-    """A message from its columns: seq, id, role, tokens, created_at, envelope, metadata."""
-    seq, id_, role, tokens, created_at, envelope, metadata = row
-    return read_stored(
-        seq=seq, id=id_, role=role, tokens=tokens, created_at=created_at, envelope=envelope, metadata=metadata
-    )
-
-
-def _entry(row: Row) -> Message | Row:
+def _entry(row: Row, message: Message) -> Message | Row:
     """The message itself if nothing in it can be changed by whom it is given to."""
-    message = read_message(row)
     return message if _is_unchangeable(message) else row
 
 
 def _is_unchangeable(message: Message) -> bool:
     if not (message.content is None or isinstance(message.content, str)) or message.tool_calls:
         return False
+    if message.metadata is NOTHING and message.extra is NOTHING:
+        return True  # as with most
     given = (*message.metadata.values(), *message.extra.values())
     return all(isinstance(value, _SCALARS) for value in given)
 
 
+def _tokens(entry: Message | Row) -> int:
+    return entry.tokens or 0 if isinstance(entry, Message) else int(entry[3])
+
+
 def _size(entry: Message | Row) -> int:
     if isinstance(entry, Message):
-        return _MESSAGE_BYTES + len(entry.text)
+        return _MESSAGE_BYTES + len(entry.content or "")
     return _MESSAGE_BYTES + len(entry[5]) + len(entry[6] or "")

@@ -18,8 +18,7 @@ from strandline.pipelines.chunks import chunks
 from strandline.pipelines.hits import Hit
 from strandline.pipelines.lexemes import lexemes
 from strandline.producers.search_statement import ALL_VISIBLE, Query, Target
-from strandline.producers.window_cache import read_message
-from strandline.schemas.messages import Message
+from strandline.schemas.messages import Message, read_rows
 from strandline.schemas.operations import Fetch, Operation, Row, Run
 
 # At most so many are looked at, the newest; there are more only while workers are far behind.
@@ -63,7 +62,7 @@ def with_unsearched(
     found = {(hit.session_key, message.seq) for hit in hits for message in hit.messages}
     waiting = [
         (session_key, message)
-        for session_key, message in ((row[0], read_message(row[1:])) for row in rows)
+        for (session_key, *_), message in zip(rows, read_rows([row[1:] for row in rows]), strict=True)
         if (session_key, message.seq) not in found and message.text.strip() != query.text
     ]
     if not waiting:

@@ -113,20 +113,34 @@ class Message:
         )
 
 
-def read_stored(
-    *,
+def read_rows(rows: Sequence[Sequence[Any]]) -> list[Message]:
+    """The messages that stored rows hold (the inverse of ``prepare``).
+
+    Their envelopes are decoded together: one by one that takes three times as long.
+
+    Args:
+        rows: of each its seq, id, role, tokens, created_at, envelope and metadata, these two as JSON text.
+    """
+    bodies: list[dict[str, Any]] = json.loads(f"[{','.join([row[5] for row in rows])}]")
+    return [
+        Message(role, body["content"], id_, None, None, None, NOTHING, created_at, seq, tokens, NOTHING)
+        if len(body) == 1 and metadata is None  # a content alone, as most have
+        else _read_whole(seq, id_, role, tokens, created_at, body, metadata)
+        for (seq, id_, role, tokens, created_at, _, metadata), body in zip(rows, bodies, strict=True)
+    ]
+
+
+def _read_whole(
     seq: int,
     id: str,
-    role: str,
+    role: Role,
     tokens: int,
     created_at: datetime,
-    envelope: str,
+    body: dict[str, Any],
     metadata: str | None,
 ) -> Message:
-    """The message that a stored row holds (the inverse of ``prepare``)."""
-    body: dict[str, Any] = json.loads(envelope)
     return Message(
-        role=role,  # type: ignore[arg-type]  # the CHECK constraint message_role holds it to Role
+        role=role,
         content=body.get("content"),
         id=id,
         name=body.get("name"),

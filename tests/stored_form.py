@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from strandline.schemas.messages import Message, read_stored
+from strandline.schemas.messages import Message, read_rows
 from strandline.schemas.preparing import PutLimits, prepare
 
 LIMITS = PutLimits(max_content_bytes=1_000_000, max_metadata_bytes=16_384)
@@ -28,12 +28,6 @@ def stored_form(message: Message) -> Message:
         InvalidMessageError: as a put would.
     """
     prepared = prepare(message, "message", LIMITS)
-    return read_stored(
-        seq=1,
-        id=prepared.id,
-        role=prepared.role,
-        tokens=1,
-        created_at=datetime(2026, 1, 31, tzinfo=UTC),
-        envelope=prepared.envelope,
-        metadata=prepared.metadata,
-    )
+    columns = (1, prepared.id, prepared.role, 1, datetime(2026, 1, 31, tzinfo=UTC))
+    (read,) = read_rows([(*columns, prepared.envelope, prepared.metadata)])
+    return read

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 
 from strandline import InvalidMessageError, Message
-from strandline.schemas.messages import ROLES, read_stored
+from strandline.schemas.messages import ROLES, read_rows
 from strandline.schemas.preparing import PutLimits, prepare
 
 LIMITS = PutLimits(max_content_bytes=10_000, max_metadata_bytes=1_000)
@@ -60,15 +60,9 @@ def messages(draw: st.DrawFn) -> Message:
 def stored(message: Message) -> Message:
     """The message as it comes back from the row that a put would write."""
     prepared = prepare(message, "message", LIMITS)
-    return read_stored(
-        seq=7,
-        id=prepared.id,
-        role=prepared.role,
-        tokens=3,
-        created_at=prepared.created_at or NOON,
-        envelope=prepared.envelope,
-        metadata=prepared.metadata,
-    )
+    columns = (7, prepared.id, prepared.role, 3, prepared.created_at or NOON)
+    (read,) = read_rows([(*columns, prepared.envelope, prepared.metadata)])
+    return read
 
 
 @given(messages())
