@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from strandline import Memory, Message
 from strandline.pipelines.chunks import MAX_PIECE_CHARACTERS, chunks
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, plain_text
-from strandline.pipelines.vectors import pack_vectors, unpack_vectors
+from strandline.pipelines.vectors import pack_vectors, unpack_texts, vector_text
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE
 from strandline.schemas.messages import Role
@@ -268,10 +270,14 @@ HALVES = st.floats(-1, 1, width=16)
 
 @given(st.integers(1, 8).flatmap(lambda size: st.lists(st.lists(HALVES, min_size=size, max_size=size))))
 def test_packed_vectors_come_back(vectors: list[list[float]]) -> None:
-    assert unpack_vectors(pack_vectors(vectors)) == [tuple(vector) for vector in vectors]
+    """And as text, in which no half float is another."""
+    texts = unpack_texts(pack_vectors(vectors))
+    assert texts == [vector_text(vector) for vector in vectors]
+    read = [float(value) for text in texts for value in text.strip("[]").split(",")]
+    assert struct.pack(f"<{len(read)}e", *read) == b"".join(struct.pack("<e", v) for v in chain(*vectors))
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=300))
 def test_half_precision_is_near(vector: list[float]) -> None:
-    (unpacked,) = unpack_vectors(pack_vectors([vector]))
-    assert all(abs(one - other) < 0.001 for one, other in zip(vector, unpacked, strict=True))
+    (text,) = unpack_texts(pack_vectors([vector]))
+    assert all(abs(one - other) < 0.001 for one, other in zip(vector, json.loads(text), strict=True))
