@@ -31,6 +31,10 @@ class ConnectionOptions:
     is lost when the server dies is the last moment's commits, whole and in order.  For workers, whose
     every write but a model's answer is made again from what is due.
 
+    ``planned_once=True`` keeps one plan for each statement, whatever it is given.  For producers, whose
+    statements are look-ups by keys.  Left to itself Postgres compares what it guesses the costs to be, and
+    some statistics make it plan each read anew: that takes four times as long as reading.
+
     ``pooled=True`` is for a pooler such as PgBouncer that gives each transaction another connection: nothing
     is asked for at the start of a session, and no statement is prepared, since both would be another's.
     """
@@ -43,11 +47,18 @@ class ConnectionOptions:
     statement_timeout: float
     idle_in_transaction_timeout: float = 15.0
     durable: bool = True
+    planned_once: bool = False
     pooled: bool = False
 
     @classmethod
     def from_settings(
-        cls, url: str, settings: Settings, *, pool_size: int | None = None, durable: bool = True
+        cls,
+        url: str,
+        settings: Settings,
+        *,
+        pool_size: int | None = None,
+        durable: bool = True,
+        planned_once: bool = False,
     ) -> ConnectionOptions:
         return cls(
             url=psycopg_url(url),
@@ -57,6 +68,7 @@ class ConnectionOptions:
             connect_timeout=settings.connect_timeout_seconds,
             statement_timeout=settings.statement_timeout_seconds,
             durable=durable,
+            planned_once=planned_once,
             pooled=settings.database_pooler == "transaction",
         )
 
@@ -79,6 +91,8 @@ class ConnectionOptions:
         # Every statement but verify's goes by an index.  A plan made while a table was small would read it
         # whole, and go on to do so however fast it grows, until its statistics are brought up to date.
         yield "enable_seqscan", "off"
+        if self.planned_once:
+            yield "plan_cache_mode", "force_generic_plan"
         yield "jit", "off"
         if not self.durable:
             yield "synchronous_commit", "off"

@@ -184,7 +184,7 @@ class Runtime:
 
     def _connect(self, url: str) -> Database:
         self._url = url
-        self._database = Database.connect(ConnectionOptions.from_settings(url, self.settings))
+        self._database = Database.connect(self._options(url))
         return self._database
 
     def _start_embedded(self) -> None:
@@ -223,7 +223,10 @@ class Runtime:
                 "pool= is synchronous, which serves the sync methods only; pass a"
                 " psycopg_pool.AsyncConnectionPool or a SQLAlchemy AsyncEngine to call the a… ones"
             )
-        return AsyncDatabase.connect(ConnectionOptions.from_settings(self._url, self.settings))
+        return AsyncDatabase.connect(self._options(self._url))
+
+    def _options(self, url: str) -> ConnectionOptions:
+        return ConnectionOptions.from_settings(url, self.settings, planned_once=True)
 
     def _query_embedder(self, config: Mapping[str, Any]) -> Embedder | None:
         """The embedder that the stored vectors were made with, if this process can have it."""

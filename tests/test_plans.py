@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
+from strandline import Memory
 from strandline.deploy.stack import EmbeddedStack
 from strandline.schemas.identity import identify_session
 from strandline.schemas.lanes import STAGES
-from strandline.schemas.statements import statements
+from strandline.schemas.statements import compiled, statements
 from tests.conftest import TEMPLATE
 
 # 2,000 owners with a session each: 50 messages, 25 due rows in one lane, 10 batches and 10 facts; and one
@@ -140,6 +141,16 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             known = {"known_from": 1, "known_through": 41, "known_id": "x"}
             blocks = {"pipelines": ["facts", "summary", "vectors"], "tail_rows": 100, "max_facts": 50}
             return lane | blocks | known
+        case "put_one":
+            unset = dict.fromkeys(("metadata", "created_at", "calls", "answers"))
+            message = {
+                "id": "new",
+                "role": "user",
+                "tokens": 10,
+                "digest": b"x",
+                "envelope": '{"content": "x"}',
+            }
+            return lane | message | unset
         case "history":
             return lane | {"after_seq": 10, "page_size": 500}
         case "search_chunks":
@@ -216,6 +227,86 @@ def test_no_big_table_is_read_whole(name: str, full: psycopg.Connection[Any]) ->
     assert scanned & BIG == set(), f"{name} scans {scanned}"
     pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
     assert pages < MOST_PAGES.get(name, 500), f"{name} touches {pages} pages"
+
+
+# What a connection keeps a plan for, made without knowing for which keys; the runner inside a process shares
+# its connections.
+KEPT = [
+    "put_one",
+    "read",
+    "history",
+    "unsearched_messages",
+    "search_chunks",
+    "claim_lane",
+    "lane_has_work",
+    "hold_batch",
+    "finish_batch",
+    "store_answer",
+    "range_messages",
+    "batch_messages",
+    "related_facts",
+    "ring_due",
+    "ripe_watches",
+]
+
+
+def kept_plan(name: str, connection: psycopg.Connection[Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The plan of a statement as producers' connections make it (``ConnectionOptions.planned_once``)."""
+    statement = compiled("strandline")[name]
+    with connection.transaction(force_rollback=True):
+        connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        connection.execute("SET LOCAL enable_seqscan = off")
+        connection.execute(b"PREPARE kept AS " + statement.sql)
+        values = statement.values(wanted)
+        execute = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE kept ({', '.join(['%s'] * len(values))})"
+        ((explained,),) = connection.execute(execute.encode(), values).fetchall()
+        connection.execute("DEALLOCATE kept")
+    plan: dict[str, Any] = explained[0]["Plan"]
+    return plan
+
+
+def looks_up_by_keys(plan: dict[str, Any]) -> bool:
+    """Whether nothing big is read but by an index that is told where."""
+    scans = [node for node in nodes(plan) if "Scan" in node["Node Type"] and node.get("Relation Name") in BIG]
+    return bool(scans) and all(
+        "Index Cond" in node or node["Node Type"] in ("Bitmap Heap Scan", "Tid Scan") for node in scans
+    )
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_plan_that_producers_keep_reads_no_big_table_whole(
+    name: str, full: psycopg.Connection[Any]
+) -> None:
+    plan = kept_plan(name, full, parameters(full, name))
+    assert looks_up_by_keys(plan)
+    pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    assert pages < MOST_PAGES.get(name, 500), f"{name} touches {pages} pages"
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_plan_made_while_all_was_empty_can_be_kept(
+    name: str, full: psycopg.Connection[Any], database_url: str
+) -> None:
+    """As in a process that began before the backlog did."""
+    with psycopg.connect(database_url, autocommit=True, cursor_factory=psycopg.ClientCursor) as empty:
+        empty.execute("VACUUM ANALYZE")
+        assert looks_up_by_keys(kept_plan(name, empty, parameters(full, name)))
+
+
+def test_producers_plan_each_statement_once(make_memory: Callable[..., Memory]) -> None:
+    memory = make_memory("s")
+    for _time in range(20):
+        memory.put({"role": "user", "content": "a fine day at the harbour"})
+        memory.get()
+    with memory._resources.database()._pool.connection() as connection:
+        kept = "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
+        plans = connection.execute(kept).fetchall()
+    made = {
+        name: sum(generic for text, generic, _ in plans if text in compiled("strandline")[name].sql.decode())
+        for name in ("put_one", "read")
+    }
+    assert all(number >= 10 for number in made.values()), made
+    assert sum(custom for *_, custom in plans) == 0
 
 
 @pytest.mark.parametrize(

@@ -67,16 +67,16 @@ DELETE FROM strandline.worker WHERE heartbeat_at < clock_timestamp() - interval 
 -- Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are.
 -- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.
 -- (clock_timestamp() is volatile: compared with it, the index would be read to its end.)
+-- (By place, since rows that are locked here do not move: by keys, a plan made while nothing was due would
+-- compare them with all that is due later.)
 WITH ripe AS (
-    SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq FROM strandline.due d
+    SELECT d.ctid AS place FROM strandline.due d
     WHERE d.stage = %(stage)s AND d.ring_at <= statement_timestamp()
     ORDER BY d.ring_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), rung AS (
     UPDATE strandline.due d SET rings = d.rings + 1,
         ring_at = clock_timestamp() + make_interval(secs => least(8, power(2, d.rings + 1)) * (0.75 + random() / 2))
-    FROM ripe r
-    WHERE d.shard_key = r.shard_key AND d.session_key = r.session_key
-        AND d.generation_id = r.generation_id AND d.stage = r.stage AND d.from_seq = r.from_seq
+    FROM ripe r WHERE d.ctid = r.place
     RETURNING d.shard_key, d.scope_key, d.generation_id, d.stage
 )
 SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung

@@ -108,12 +108,13 @@ WITH s AS (
     SELECT generation_id, pipeline, version, entry_scope, config
     FROM strandline.serving_v1(%(shard_key)s, %(pipelines)s::text[])
 ), pending AS (
+    -- By the keys as they are given, here and below: those of s would not lead into an index before s is read.
     SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.due d JOIN g USING (generation_id), s
-    WHERE d.shard_key = s.shard_key AND d.session_key = s.session_key AND d.incarnation = s.incarnation
+    WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.incarnation = s.incarnation
         AND d.from_seq >= s.log_start_seq
     UNION ALL
     SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.dead_letter d JOIN g USING (generation_id), s
-    WHERE d.shard_key = s.shard_key AND d.session_key = s.session_key AND d.incarnation = s.incarnation
+    WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.incarnation = s.incarnation
         AND d.from_seq >= s.log_start_seq AND d.dropped_at IS NULL
 ), gap AS (
     SELECT DISTINCT p.from_seq, least(p.through_seq, s.window_from - 1) AS through_seq
@@ -167,11 +168,11 @@ UNION ALL
 SELECT 1, t.seq, t.id, t.role, t.tokens, t.created_at, t.envelope::text, t.metadata::text FROM tail t
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM s JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
+FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
     AND m.seq >= greatest(s.window_from, (SELECT k.through_seq + 1 FROM known k)) AND m.seq < s.next_seq
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM s JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
+FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
     AND m.seq BETWEEN s.log_start_seq AND s.pinned_through
 ORDER BY part, seq
 

@@ -12,7 +12,7 @@ SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
 -- Big joins may take their time and memory here, and only here.
 SELECT set_config('statement_timeout', '0', true), set_config('work_mem', '64MB', true),
     set_config('idle_in_transaction_session_timeout', '60000', true), set_config('jit', 'off', true),
-    set_config('enable_seqscan', 'on', true)
+    set_config('enable_seqscan', 'on', true), set_config('plan_cache_mode', 'force_custom_plan', true)
 
 -- name: verify_owners
 -- The owners that have sessions in a namespace.
