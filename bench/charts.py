@@ -107,7 +107,7 @@ class Charts:
         axes.xaxis.set_major_formatter(self._plain_numbers)
         axes.xaxis.set_minor_formatter(self._nothing)
         axes.set_xlabel(
-            "of what the goal allows: left of the dashed line it is met (beside each bar: the ratio)"
+            "of what the goal allows: left of the dashed line it is met\n(beside each bar: the ratio)"
         )
         self._save(
             figure,

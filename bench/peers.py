@@ -6,7 +6,7 @@ import asyncio
 import importlib
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
-from itertools import chain, cycle
+from itertools import cycle
 from typing import Any
 from uuid import uuid4
 
@@ -16,13 +16,10 @@ from bench.at_once import at_once
 from bench.bare import BARE_INSERT, BareSession, make_bare_table
 from bench.figures import Figure, Goal, Pair, of_times, of_values
 from bench.ground import Given, Ground, NotMeasuredError
+from bench.peers_facts import measure_facts
+from bench.peers_ground import LLAMAINDEX, full_window, peer_memory
 from bench.size import Size
-from bench.turns import async_pair
-from strandline.schemas.policy import DEFAULT_HISTORY_RATIO, DEFAULT_TOKEN_LIMIT
-from strandline.schemas.tokens import count_default
-
-LLAMAINDEX = "LlamaIndex Memory"
-SCHEMA = "llamaindex"
+from bench.turns import async_pair, pair
 
 
 def measure_peers(ground: Ground, size: Size) -> Iterator[Figure]:
@@ -35,12 +32,15 @@ def measure_peers(ground: Ground, size: Size) -> Iterator[Figure]:
             "llama-index-core is not installed; the extra 'bench' brings it: pip install 'strandline[bench]'"
         ) from error
     make_bare_table(ground)
+    sync_puts = _sync_puts(ground, size, memory.Memory, llms.ChatMessage)
+    yield of_times("peers", f"{LLAMAINDEX}: put", "put", sync_puts, goal=Goal(50, at_least=True))
     found = asyncio.run(_beside_llamaindex(ground, size, memory.Memory, llms.ChatMessage))
     yield of_times("peers", f"{LLAMAINDEX}: aput", "aput", found.puts, goal=Goal(50, at_least=True))
     yield of_times("peers", f"{LLAMAINDEX}: aput", "bare async INSERT", found.bare)
     yield of_times("peers", f"{LLAMAINDEX}: aget", "aget", found.gets, goal=Goal(10, at_least=True))
     name = f"aput, {size.peer_sessions} sessions in flight"
     yield of_values("peers", name, LLAMAINDEX, "puts/s", found.rates, goal=Goal(50, at_least=True))
+    yield from measure_facts(ground, size, memory, llms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,25 @@ class _Theirs:
         return made
 
 
+def _sync_puts(ground: Ground, size: Size, memory_class: Any, message_class: Any) -> list[Pair]:
+    """Theirs runs an event loop for each put."""
+    theirs = peer_memory(ground, memory_class)
+    ours = ground.memory(blocks=[])
+    window = full_window(ground)
+    theirs.put_messages([message_class(**message) for message in window])
+    ours.put_messages(window)
+    theirs_next = (message_class(**message) for message in cycle(ground.pieces))
+    ours_next = cycle(ground.pieces)
+    return [
+        pair(lambda: theirs.put(next(theirs_next)), lambda: ours.put(next(ours_next)), size.peer_calls)
+        for _ in range(size.repetitions + 1)
+    ][1:]
+
+
 async def _beside_llamaindex(ground: Ground, size: Size, memory_class: Any, message_class: Any) -> _Found:
-    first = memory_class.from_defaults(
-        session_id=uuid4().hex,
-        async_database_uri=ground.url.replace("postgresql://", "postgresql+psycopg://", 1),
-        db_schema=SCHEMA,
-    )
+    first = peer_memory(ground, memory_class)
     library = _Theirs(memory_class, message_class, first.sql_store)
-    window = _full_window(ground)
+    window = full_window(ground)
     ours = ground.memory(blocks=[])  # the limits are its defaults as well
     await ours.aput_messages(window)
     theirs = await library.filled(window)
@@ -120,15 +131,3 @@ async def _rates(
         their_rate = (await at_once([one.aput for one in theirs], list(map(library.message, few)))).rate
         rates.append((rate, their_rate))
     return rates
-
-
-def _full_window(ground: Ground) -> list[Given]:
-    """As many messages as stay in the window: the puts that are timed cross the mark in between."""
-    room = int(DEFAULT_TOKEN_LIMIT * DEFAULT_HISTORY_RATIO)
-    window: list[Given] = []
-    for message in chain.from_iterable([ground.pieces] * (room // 20)):
-        room -= count_default(message["content"])
-        if room < 0:
-            break
-        window.append(message)
-    return window

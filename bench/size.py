@@ -16,9 +16,11 @@ class Size:
         in_flight: sessions that put at the same time.
         puts_each: puts of each of them, per repetition.
         window: messages in the window that is read.
-        crossing_puts: puts of one repetition, of which a third crosses the mark.
+        crossing_puts: of one repetition, of which every 75th crosses the mark; with small events a tenth of
+            them, of which every fourth does.
         peer_calls: puts, and gets, of a library that is slower.
         peer_sessions: of it, sessions that put at the same time.
+        peer_flushes: of it, flushes of one repetition that ask a model.
         backlog: sessions that have ten events due, and two and a half times as many that have one.
         concurrencies: of the worker whose calls in flight are counted.
         call_seconds: what the model takes.
@@ -37,9 +39,10 @@ class Size:
     in_flight: int = 64
     puts_each: int = 200
     window: int = 400
-    crossing_puts: int = 660
+    crossing_puts: int = 7_600
     peer_calls: int = 20
     peer_sessions: int = 64
+    peer_flushes: int = 2
     backlog: int = 60
     concurrencies: tuple[int, ...] = (16, 128)
     call_seconds: float = 1.0
@@ -73,9 +76,10 @@ QUICK = Size(
     in_flight=4,
     puts_each=2,
     window=30,
-    crossing_puts=60,
+    crossing_puts=160,
     peer_calls=2,
     peer_sessions=2,
+    peer_flushes=1,
     backlog=1,
     concurrencies=(4,),
     call_seconds=0.2,

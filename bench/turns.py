@@ -42,11 +42,18 @@ async def async_pair(
     taken: tuple[list[float], list[float]] = ([], [])
     for turn in _turns(count):
         for call, seconds in zip((measured, against), taken, strict=True):
-            for _ in range(turn):
-                began = time.perf_counter()
-                await call()
-                seconds.append(time.perf_counter() - began)
+            seconds.extend(await async_timed(call, turn))
     return Pair(*taken)
+
+
+async def async_timed(call: Callable[[], Awaitable[object]], count: int) -> list[float]:
+    """Seconds of ``count`` calls, one after the other."""
+    seconds = []
+    for _ in range(count):
+        began = time.perf_counter()
+        await call()
+        seconds.append(time.perf_counter() - began)
+    return seconds
 
 
 def _turns(count: int) -> list[int]:
