@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import signal
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -21,6 +25,10 @@ MakeMemory = Callable[..., Memory]
 
 # What a busy machine, and Celery's loop, which looks about once a second whether it is to stop, may add.
 SLACK_SECONDS = 6.0
+
+
+# On x86-64 and on ARM.
+FUTEX_CALLS = ("202", "98")
 
 
 def send(worker: WorkerProcess, *numbers: signal.Signals) -> None:
@@ -121,6 +129,46 @@ def test_a_second_signal_ends_a_worker_at_once(
     assert worker.process.wait(15) == 128 + numbers[-1], "".join(worker.output)
     assert time.monotonic() - began < HAND_BACK_SECONDS + SLACK_SECONDS
     check_nothing_is_held(database_url)
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="only Linux tells which thread gets a signal"
+)
+def test_a_signal_counts_though_the_main_thread_waits_and_another_thread_gets_it(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """As when a second Ctrl-C comes just before the main thread begins to wait for the tasks."""
+    model_server.behave(hang=True)
+    worker = start_worker("--log-level", "info", **environment(model_server))
+    converse(make_memory, 3, 1, broker_url=broker_url)
+    in_flight(model_server, 3)
+    send(worker, signal.SIGINT)
+    wait_until(lambda: waits_for_threads(worker.pid), timeout=10, what="Celery to wait for its tasks")
+    began = time.monotonic()
+    send_to_thread(worker.pid, thread_beside_main(worker.pid), signal.SIGINT)
+    assert worker.process.wait(15) == 128 + signal.SIGINT, "".join(worker.output)
+    assert time.monotonic() - began < HAND_BACK_SECONDS + SLACK_SECONDS
+    check_nothing_is_held(database_url)
+
+
+def waits_for_threads(pid: int) -> bool:
+    """The main thread is in a futex without a time limit: its system call's fourth argument is none."""
+    number, *arguments = Path(f"/proc/{pid}/syscall").read_text().split()
+    return number in FUTEX_CALLS and arguments[3] == "0x0"
+
+
+def thread_beside_main(pid: int) -> int:
+    return max(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+def send_to_thread(pid: int, thread: int, number: signal.Signals) -> None:
+    """``tgkill``, which Python knows for its own process alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.tgkill(pid, thread, number) == 0, os.strerror(ctypes.get_errno())
 
 
 def test_a_second_signal_ends_a_worker_that_cannot_hand_back_and_others_take_over(

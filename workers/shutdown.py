@@ -2,16 +2,22 @@
 
 Celery does not bound this where tasks are threads: its warm shutdown waits for as long as a task takes, a
 second SIGTERM changes nothing, and its cold shutdown cannot end threads either.  So the signals are taken
-here.  The first one lets Celery shut down warmly; a thread beside it sees to it that the process has ended
-when the grace time is over, or when a second signal comes, whatever Celery, a model or the broker do.
+here.  The first one lets Celery shut down warmly; a thread sees to it that the process has ended when the
+grace time is over, or when a second signal comes, whatever Celery, a model or the broker do.
+
+That thread learns of signals through a pipe (``signal.set_wakeup_fd``).  Python runs handlers in the main
+thread alone, between two steps of Python: a signal that comes just before that thread begins to wait for the
+tasks, or that the kernel gives to another thread, would be heeded only when they have ended.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -40,47 +46,68 @@ class Shutdown:
         self._consumer = consumer
         self._grace_seconds = grace_seconds
         self._close_bell = close_bell
-        self._exit_code = 0
-        self._hurry = threading.Event()
-        self._watching: threading.Thread | None = None
 
     def take_signals(self) -> None:
         """From now on SIGTERM, SIGINT and SIGHUP end the process; for the main thread."""
-        for number in SIGNALS:
-            signal.signal(number, self._on_signal)
+        signals = _SignalPipe()
+        threading.Thread(target=self._end, args=(signals,), name="strandline-shutdown", daemon=True).start()
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self._watching is None:
-            self._begin()
-        elif not self._hurry.is_set():
-            self._exit_code = 128 + number
-            self._hurry.set()
-        else:
-            os._exit(128 + number)
-
-    def _begin(self) -> None:
+    def _end(self, signals: _SignalPipe) -> None:
+        signals.wait()
         self._consumer.begin_stopping()
-        self._watching = threading.Thread(target=self._end_in_time, name="strandline-shutdown", daemon=True)
-        self._watching.start()
         # Celery's loop looks at it about once a second; 0 is the exit code of its warm shutdown.
         celery_state.should_stop = 0
-
-    def _end_in_time(self) -> None:
         logger.info(
             "worker is stopping", extra={"action": "stopping", "in_hand": len(self._consumer.engine.active)}
         )
-        self._hurry.wait(self._grace_seconds)
-        handing_back = threading.Thread(target=self._hand_back, name="strandline-hand-back", daemon=True)
-        handing_back.start()
-        handing_back.join(HAND_BACK_SECONDS)
-        # Nothing gentler ends threads that wait for a model, and the interpreter would wait for them.
-        # What they hold is due again; what they write from now on would name a lease that is gone.
-        os._exit(self._exit_code)
-
-    def _hand_back(self) -> None:
-        handed_back = self._consumer.leave()
-        logger.warning(
-            "worker ends before its batches do",
-            extra={"action": "handed_back", "lanes": len(handed_back)},
+        second = signals.wait(self._grace_seconds)
+        exit_code = 128 + second if second else 0
+        handing_back = threading.Thread(
+            target=self._hand_back, args=(exit_code,), name="strandline-hand-back", daemon=True
         )
-        self._close_bell()
+        handing_back.start()
+        third = signals.wait(HAND_BACK_SECONDS)
+        os._exit(128 + third if third else exit_code)
+
+    def _hand_back(self, exit_code: int) -> None:
+        try:
+            handed_back = self._consumer.leave()
+            logger.warning(
+                "worker ends before its batches do",
+                extra={"action": "handed_back", "lanes": len(handed_back)},
+            )
+            self._close_bell()
+        except Exception:
+            logger.exception("worker could not hand back its lanes; others take them when its lease runs out")
+        finally:
+            # Nothing gentler ends threads that wait for a model, and the interpreter would wait for them.
+            # What they hold is due again; what they write from now on would name a lease that is gone.
+            os._exit(exit_code)
+
+
+class _SignalPipe:
+    """The numbers of ``SIGNALS`` as they come, for a thread to wait for; made by the main thread, once."""
+
+    def __init__(self) -> None:
+        self._reader, writer = os.pipe()
+        self._poll = select.poll()
+        self._poll.register(self._reader, select.POLLIN)
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in SIGNALS:
+            signal.signal(number, _is_in_the_pipe)
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """The number of the next one; None where ``seconds`` pass without."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = None if until is None else max(until - time.monotonic(), 0.0) * 1000
+            if not self._poll.poll(left):
+                return None
+            number = os.read(self._reader, 1)[0]
+            if number in SIGNALS:
+                return number
+
+
+def _is_in_the_pipe(_number: int, _frame: FrameType | None) -> None:
+    """Python's own handling of a signal that ``_SignalPipe`` has passed on."""
