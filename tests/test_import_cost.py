@@ -52,7 +52,9 @@ PUBLIC = (
 # quarter.  (1.5 to 1.7 was measured, in slow hours of a machine as well; anything heavy adds as much again.)
 NEEDED = "import psycopg, psycopg_pool, pydantic_settings, tiktoken"
 TIMES_NEEDED = 2.0
+# In an hour in which the machine is slow: in units of writing and reading fifty settings as JSON.
 THOUSAND_MEMORIES_SECONDS = 0.05
+TIMES_COPYING = 2.5
 
 IMPORT = """
 import json, sys, time
@@ -82,7 +84,12 @@ noted.clear()
 began = time.perf_counter()
 made = [Memory.from_defaults(session_id=f"session-{n}", user_id="maren") for n in range(1000)]
 seconds = time.perf_counter() - began
-print(json.dumps({"seconds": seconds, "made": len(made), "first": first, "later": list(noted)}))
+settings = {f"setting_{n}": n for n in range(50)}
+began = time.perf_counter()
+copied = [json.loads(json.dumps(settings)) for _ in range(1000)]
+copying = time.perf_counter() - began
+print(json.dumps(
+    {"seconds": seconds, "copying": copying, "made": len(made), "first": first, "later": list(noted)}))
 """
 
 
@@ -126,7 +133,11 @@ def test_making_memories_does_no_input_or_output() -> None:
 
 
 def test_making_a_thousand_memories_is_quick() -> None:
-    assert any(_measure(MAKE_MEMORIES)["seconds"] < THOUSAND_MEMORIES_SECONDS for _ in range(5))
+    def is_quick() -> bool:
+        measured = _measure(MAKE_MEMORIES)
+        return bool(measured["seconds"] < max(THOUSAND_MEMORIES_SECONDS, TIMES_COPYING * measured["copying"]))
+
+    assert any(is_quick() for _ in range(5))
 
 
 def _measure(code: str, **environment: str) -> dict[str, Any]:
