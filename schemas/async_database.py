@@ -13,6 +13,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from strandline.schemas.connections import ConnectionOptions, is_lost, translated
+from strandline.schemas.direct import AsyncDirectConnection, plain_values
 from strandline.schemas.engine_pool import AsyncPool
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.grouped_puts import GroupedPuts
@@ -63,6 +64,7 @@ class AsyncDatabase:
         """A database with a pool of its own; connections are opened when first needed."""
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             options.url,
+            connection_class=psycopg.AsyncConnection if options.pooled else AsyncDirectConnection,
             kwargs=options.connect_arguments(),
             min_size=0,
             max_size=options.pool_size,
@@ -130,6 +132,10 @@ async def execute(
     connection: psycopg.AsyncConnection[Any], statement: Statement, params: Mapping[str, Any]
 ) -> list[Row]:
     """Run ``statement`` on a connection whatever its row factory, and return its rows as tuples."""
+    if isinstance(connection, AsyncDirectConnection):
+        values = plain_values(statement, params)
+        if values is not None:
+            return await connection.run_plain(statement, values)
     cursor = psycopg.AsyncRawCursor(connection, row_factory=tuple_row)
     await cursor.execute(statement.sql, statement.values(params))
     return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []

@@ -73,15 +73,20 @@ class ConnectionOptions:
         )
 
     def connect_arguments(self) -> dict[str, Any]:
-        """Keyword arguments for psycopg: autocommit, since every statement stands alone."""
+        """Keyword arguments for psycopg: autocommit, since every statement stands alone.
+
+        psycopg prepares nothing: ``schemas.direct`` does, and behind a pooler nobody may.
+        """
         arguments: dict[str, Any] = {
             "autocommit": True,
+            "prepare_threshold": None,
             "connect_timeout": max(2, int(self.connect_timeout)),
             "application_name": "strandline",
+            "client_encoding": "utf8",
             "keepalives_idle": 30,
         }
         if self.pooled:
-            return arguments | {"prepare_threshold": None}
+            return arguments
         return arguments | {"options": " ".join(f"-c {name}={value}" for name, value in self._session())}
 
     def _session(self) -> Iterator[tuple[str, int | str]]:

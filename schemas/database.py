@@ -12,6 +12,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool
 
 from strandline.schemas.connections import ConnectionOptions, is_lost, translated
+from strandline.schemas.direct import DirectConnection, plain_values
 from strandline.schemas.engine_pool import SyncPool
 from strandline.schemas.errors import DatabaseError, StrandlineError
 from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
@@ -69,6 +70,7 @@ class Database:
         """A database with a pool of its own; connections are opened when first needed."""
         pool: ConnectionPool[Any] = ConnectionPool(
             options.url,
+            connection_class=psycopg.Connection if options.pooled else DirectConnection,
             kwargs=options.connect_arguments(),
             min_size=0,
             max_size=options.pool_size,
@@ -151,6 +153,10 @@ def execute(
     connection: psycopg.Connection[Any], statement: Statement, params: Mapping[str, Any]
 ) -> list[Row]:
     """Run ``statement`` on a connection whatever its row factory, and return its rows as tuples."""
+    if isinstance(connection, DirectConnection):
+        values = plain_values(statement, params)
+        if values is not None:
+            return connection.run_plain(statement, values)
     cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
     cursor.execute(statement.sql, statement.values(params))
     # The description would say whether there are rows as well, and is costly to make.

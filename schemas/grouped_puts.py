@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.schemas.identity import key_text
 from strandline.schemas.operations import Put, Row
-from strandline.schemas.quick_puts import group_params, key_text, quick_row
+from strandline.schemas.quick_puts import group_params, quick_row
 
 # One is being carried out by Postgres while the process prepares the next; more only makes groups smaller.
 STATEMENTS_AT_ONCE = 2

@@ -91,6 +91,12 @@ def shared_scope_key(namespace: str, shared_scope: str) -> UUID:
     return _digest("shared-scope", namespace, shared_scope)
 
 
+@lru_cache(maxsize=4096)
+def key_text(key: UUID) -> str:
+    """A key as text, kept: a session's keys come with each of its messages."""
+    return str(key)
+
+
 def check_name(field: str, value: object) -> str:
     """Return ``value`` if it can name something; raise InvalidMessageError naming ``field`` if not."""
     if not isinstance(value, str):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from json.encoder import encode_basestring as quoted
 from typing import Any
-from uuid import UUID
 
+from strandline.schemas.identity import key_text
 from strandline.schemas.operations import Row
 
 
@@ -35,12 +34,6 @@ def _rarer(one: Mapping[str, Any]) -> Iterator[str]:
         yield f',"calls":{one["calls"]}'
     if one["answers"] is not None:
         yield f',"answers":{quoted(one["answers"])}'
-
-
-@lru_cache(maxsize=4096)
-def key_text(key: UUID) -> str:
-    """A key as text, kept: a session's keys come with each of its messages."""
-    return str(key)
 
 
 def quick_row(seq: int) -> Row:

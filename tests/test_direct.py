@@ -1,0 +1,186 @@
+"""The short way of named statements: what goes in comes out, errors are psycopg's, answers are in order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from types import FrameType
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as checked
+from hypothesis import strategies as st
+
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database, execute
+from strandline.schemas.direct import AsyncDirectConnection, DirectConnection, plain_values
+from strandline.schemas.settings import Settings
+from strandline.schemas.statements import Statement, compiled
+from tests.conftest import rows_of, wait_until
+
+ECHO = Statement(
+    b"SELECT $1::text, $2::bigint, $3::uuid, $4::bytea, $5::timestamptz, $6::double precision, $7::boolean,"
+    b" $8::text[], $9::bigint[], $10::uuid[], $11::bytea[], $12::timestamptz[]",
+    tuple("abcdefghijkl"),
+)
+ONE = Statement(b"SELECT $1::integer", ("number",))
+SLEEP = Statement(b"SELECT pg_sleep($1)", ("seconds",))
+SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep($1)' AND state = 'active'"
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+numbers = st.integers(-(2**63), 2**63 - 1)
+times = st.datetimes(
+    datetime.fromisoformat("0001-01-02"),
+    datetime.fromisoformat("9999-12-30"),
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7))]),
+)
+NOTHING = dict.fromkeys(ECHO.names)
+
+
+@pytest.fixture
+def connection(database_url: str, settings: Settings) -> Iterator[DirectConnection]:
+    arguments = ConnectionOptions.from_settings(database_url, settings).connect_arguments()
+    with DirectConnection.connect(database_url, **arguments) as connected:
+        yield connected
+
+
+@checked(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.tuples(
+        st.none() | texts,
+        st.none() | numbers,
+        st.none() | st.uuids(),
+        st.none() | st.binary(),
+        st.none() | times,
+        st.none() | st.floats(allow_nan=False),
+        st.none() | st.booleans(),
+        st.none() | st.lists(st.none() | texts),
+        st.none() | st.lists(st.none() | numbers),
+        st.none() | st.lists(st.none() | st.uuids()),
+        st.none() | st.lists(st.none() | st.binary()),
+        st.none() | st.lists(st.none() | times),
+    )
+)
+def test_what_goes_in_comes_out(connection: DirectConnection, values: tuple[Any, ...]) -> None:
+    plain = plain_values(ECHO, dict(zip(ECHO.names, values, strict=True)))
+    assert plain is not None
+    assert connection.run_plain(ECHO, plain) == [values]
+
+
+def test_every_statement_can_be_prepared_as_it_stands(connection: DirectConnection) -> None:
+    """Postgres is told no types: each parameter's has to follow from its place."""
+    connection.execute("CREATE TEMP TABLE strandline_import (LIKE strandline.message)")
+    refused = {}
+    for number, (name, statement) in enumerate(compiled("strandline").items()):
+        result = connection.pgconn.prepare(b"try_%d" % number, statement.sql)
+        if result.status != psycopg.pq.ExecStatus.COMMAND_OK:
+            refused[name] = result.get_error_message()
+    assert set(refused) <= {"put_imported"}, refused
+    assert "column" in refused.get("put_imported", "column"), "its table is another, made by its import"
+
+
+@pytest.mark.parametrize("value", ["a\0b", ["a\0b"], "\ud800", {"a": 1}, [["a"]], ("a",)], ids=repr)
+def test_what_is_not_plain_is_left_to_psycopg(connection: DirectConnection, value: object) -> None:
+    assert plain_values(ECHO, NOTHING | {"a": value}) is None
+
+
+def test_a_nul_is_refused_as_psycopg_refuses_it(connection: DirectConnection) -> None:
+    with pytest.raises(psycopg.DataError, match="NUL"):
+        execute(connection, ECHO, NOTHING | {"a": "a\0b"})
+    assert execute(connection, ONE, {"number": 7}) == [(7,)]
+
+
+def test_errors_are_psycopgs_and_leave_the_connection_as_it_was(connection: DirectConnection) -> None:
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        execute(connection, Statement(b"SELECT 1 / $1::integer", ("number",)), {"number": 0})
+    with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):
+        execute(connection, Statement(b"SELECT FROM nowhere", ()), {})
+    assert execute(connection, ONE, {"number": 7}) == [(7,)]
+
+
+def test_what_is_prepared_outlives_what_psycopg_forgets_its_own_for(connection: DirectConnection) -> None:
+    assert execute(connection, ONE, {"number": 1}) == [(1,)]
+    for _ in range(10):
+        connection.execute("SELECT 1")  # often enough for psycopg to prepare it
+    with connection.transaction():
+        execute(connection, ONE, {"number": 2})
+        raise psycopg.Rollback
+    connection.execute("DROP TABLE IF EXISTS nowhere")
+    assert execute(connection, ONE, {"number": 3}) == [(3,)]
+
+
+def test_a_lost_connection_is_told_and_a_repeatable_statement_sent_again(
+    database: Database, database_url: str
+) -> None:
+    assert database.fetch("find_owner", {"directory_key": uuid4()}) == []
+    rows_of(
+        database_url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'strandline'",
+    )
+    assert database.fetch("find_owner", {"directory_key": uuid4()}, repeatable=True) == []
+
+
+def test_behind_a_pooler_nothing_is_prepared(database_url: str, settings: Settings) -> None:
+    pooled = settings.model_copy(update={"database_pooler": "transaction"})
+    database = Database.connect(ConnectionOptions.from_settings(database_url, pooled))
+    try:
+        for _ in range(10):
+            database.fetch("find_owner", {"directory_key": uuid4()})
+        with database.transaction() as tx:
+            tx.fetch("find_owner", {"directory_key": uuid4()})
+            assert tx._connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchall() == [(0,)]
+    finally:
+        database.close()
+
+
+def await_sleeping(url: str) -> None:
+    wait_until(lambda: rows_of(url, SLEEPING) != [], timeout=10, what="the statement to run")
+
+
+def test_an_interrupted_statement_leaves_no_answer_to_the_next(
+    connection: DirectConnection, database_url: str
+) -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    def send() -> None:
+        await_sleeping(database_url)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            execute(connection, SLEEP, {"seconds": 60})
+    finally:
+        sender.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert execute(connection, ONE, {"number": 7}) == [(7,)]
+
+
+def test_a_cancelled_task_leaves_no_answer_to_the_next(database_url: str) -> None:
+    async def run() -> list[tuple[Any, ...]]:
+        connection = await AsyncDirectConnection.connect(database_url, autocommit=True)
+        async with connection:
+            sleeping = asyncio.ensure_future(connection.run_plain(SLEEP, [b"60"]))
+            await asyncio.to_thread(await_sleeping, database_url)
+            sleeping.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sleeping
+            return await connection.run_plain(ONE, [b"7"])
+
+    assert asyncio.run(run()) == [(7,)]
+
+
+def test_keys_of_any_kind_find_their_rows(connection: DirectConnection) -> None:
+    """A key is a UUID where Postgres compares it with one, and text where it is asked for as text."""
+    key = UUID(int=5)
+    asked = Statement(b"SELECT $1::uuid = ANY ($2), $1::text", ("key", "keys"))
+    assert execute(connection, asked, {"key": key, "keys": [key]}) == [(True, str(key))]
