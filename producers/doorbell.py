@@ -17,7 +17,6 @@ from contextlib import suppress
 from strandline.producers.hint_publisher import HintPublisher
 from strandline.producers.pacing import Pacer
 from strandline.schemas.lanes import Lane
-from strandline.schemas.settings import Settings
 
 logger = logging.getLogger("strandline.doorbell")
 
@@ -47,8 +46,7 @@ IDLE_SECONDS = 30.0
 class Doorbell:
     """Publishes hints from a daemon thread, started with the first one; a forked child has its own."""
 
-    def __init__(self, settings: Settings, broker_url: str) -> None:
-        self._settings = settings
+    def __init__(self, broker_url: str) -> None:
         self._broker_url = broker_url
         self._open()
 
@@ -89,7 +87,7 @@ class Doorbell:
                 self._thread.start()
 
     def _run(self) -> None:
-        publisher = HintPublisher(self._settings, self._broker_url)
+        publisher = HintPublisher(self._broker_url)
         pacer = Pacer(REPEAT_SECONDS)
         published_at = -QUIET_SECONDS
         while lanes := self._gather(publisher, pacer, published_at):

@@ -27,7 +27,6 @@ from strandline.schemas.broker import (
 )
 from strandline.schemas.kept_client import KeptClient
 from strandline.schemas.lanes import Lane, queue_name
-from strandline.schemas.settings import Settings
 
 # The longest wait for an answer of RabbitMQ.
 ANSWER_SECONDS = 3.0
@@ -47,9 +46,9 @@ class HintPublisher:
     the worker that declares it rings again.
     """
 
-    def __init__(self, settings: Settings, broker_url: str) -> None:
+    def __init__(self, broker_url: str) -> None:
         self._app = Celery("strandline-doorbell", broker=broker_url, set_as_current=False)
-        self._app.conf.update(celery_settings(settings, broker_url))
+        self._app.conf.update(celery_settings(broker_url))
         self._properties = hint_properties(broker_url)
         self._confirmed = broker_kind(broker_url) == "rabbitmq"
         self._hosts = len(broker_url.split(";"))

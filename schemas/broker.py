@@ -11,7 +11,6 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from strandline.schemas.lanes import queue_name
-from strandline.schemas.settings import Settings
 
 BrokerKind = Literal["redis", "rabbitmq", "other"]
 
@@ -23,9 +22,6 @@ _KINDS: dict[str, BrokerKind] = {
     "amqps": "rabbitmq",
     "pyamqp": "rabbitmq",
 }
-
-# A hint that a dead worker held comes back after this; the sweep is faster, so it only tidies up.
-VISIBILITY_SECONDS = 900
 
 # Hints older than this are worth nothing: the sweep has rung again long before.
 EXPIRY_SECONDS = 300
@@ -44,17 +40,18 @@ def broker_kind(broker_url: str) -> BrokerKind:
     return _KINDS.get(scheme.lower(), "other")
 
 
-def celery_settings(settings: Settings, broker_url: str) -> dict[str, Any]:
+def celery_settings(broker_url: str) -> dict[str, Any]:
     """Celery configuration for a broker URL."""
     kind = broker_kind(broker_url)
-    of_kind = {"redis": _redis_settings(settings), "rabbitmq": _rabbitmq_settings(broker_url), "other": {}}
+    of_kind = {"redis": _redis_settings(), "rabbitmq": _rabbitmq_settings(broker_url), "other": {}}
     return of_kind[kind] | {
         "broker_connection_retry_on_startup": True,
         "broker_connection_timeout": CONNECT_SECONDS,
         # Else a channel that the broker closes ends the worker.  RabbitMQ does so where a hint has been held
         # for longer than its ``consumer_timeout`` (30 min), as while one lane gets ever more work.
         "broker_channel_error_retry": True,
-        # A hint that a killed worker had not begun goes to another one.
+        # A worker has no more hints in hand than threads; and RabbitMQ gives one that a killed worker had not
+        # begun to another one.
         "task_acks_late": True,
         "task_ignore_result": True,
         "task_store_errors_even_if_ignored": False,
@@ -101,22 +98,20 @@ def tls_options(broker_url: str) -> dict[str, Any] | None:
     return {"server_hostname": urlsplit(broker_url).hostname}
 
 
-def _redis_settings(settings: Settings) -> dict[str, Any]:
+def _redis_settings() -> dict[str, Any]:
     """``worker_disable_prefetch`` would add nothing: late acknowledgement holds as many hints as threads."""
     return {
         "broker_transport_options": {
-            "visibility_timeout": VISIBILITY_SECONDS,
-            # Celery's defaults (10 loops, 300 s mutex) left 1,284 expired messages blocked after a kill.
-            "unacked_restore_limit": 100,
-            "unacked_mutex_expire": 15,
+            # Kombu would write each hint that a worker takes down in Redis, and strike it out again, so that
+            # it comes back when the worker is killed: a tenth of what a busy worker does, and for nothing,
+            # since the sweep rings sooner.  It still counts how many are in hand.
+            "ack_emulation": False,
             "socket_timeout": 10,
             "socket_connect_timeout": CONNECT_SECONDS,
             "socket_keepalive": True,
             "health_check_interval": 25,
             # Kombu's own retries would hold a thread for six seconds where a broker refuses the connection.
             "max_retries": 0,
-            # Above its limit late acknowledgements fail and tasks run twice.
-            "max_connections": 2 * settings.worker_concurrency + 10,
         },
     }
 

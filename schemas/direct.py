@@ -11,7 +11,8 @@ times takes back all that a connection has.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -39,8 +40,10 @@ _WRITTEN: Mapping[type, Callable[[Any], str]] = {
     UUID: key_text,
     int: str,
     float: repr,
+    Decimal: str,
     bool: lambda truth: "t" if truth else "f",
     datetime: datetime.isoformat,
+    date: date.isoformat,
     bytes: lambda octets: f"\\x{octets.hex()}",
 }
 # In an array they need no quotes.

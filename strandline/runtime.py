@@ -212,7 +212,7 @@ class Runtime:
 
     def _start_doorbell(self, broker_url: str) -> None:
         doorbell = _load("strandline.producers.doorbell")
-        self._doorbell = doorbell.Doorbell(self.settings, broker_url)
+        self._doorbell = doorbell.Doorbell(broker_url)
 
     def _make_async(self) -> AsyncDatabase:
         schema = self.settings.database_schema

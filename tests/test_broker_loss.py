@@ -12,17 +12,17 @@ from tests.model_server import ModelServer
 MakeMemory = Callable[..., Memory]
 
 
-def test_a_worker_whose_every_acknowledgement_failed_goes_on(
+def test_a_worker_whose_hands_are_full_as_the_broker_goes_away_goes_on(
     make_memory: MakeMemory,
     start_worker: StartWorker,
     model_server: ModelServer,
     database_url: str,
     broker_url: str,
 ) -> None:
-    """One thread, so one failed acknowledgement is all that the worker may have in hand."""
+    """One thread, so one hint is all that the worker may have in hand: it has to make room by itself."""
     model_server.behave(latency=1.5)
     with BrokerProxy(broker_url) as broker:
-        worker = start_worker(
+        start_worker(
             "--concurrency=1",
             "--queues=extract",
             STRANDLINE_BROKER_URL=broker.url,
@@ -33,10 +33,7 @@ def test_a_worker_whose_every_acknowledgement_failed_goes_on(
         _say(memory, "I sail in spring.")
         wait_until(lambda: model_server.requests, timeout=20, what="the model to be asked")
         broker.down()
-        wait_until(
-            lambda: "Couldn't ack" in "".join(worker.output), timeout=20, what="its acknowledgement to fail"
-        )
-        assert _applied(database_url) == 1, "the work is done all the same"
+        wait_until(lambda: _applied(database_url) == 1, timeout=20, what="the work to be done all the same")
         broker.up()
         _say(memory, "I moor in autumn.")
         wait_until(lambda: _applied(database_url) == 2, timeout=25, what="the worker to go on")

@@ -15,7 +15,6 @@ from strandline.producers.doorbell import Doorbell
 from strandline.schemas.broker import BrokerKind, broker_kind, tls_options
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import STAGES, Lane, queue_name
-from strandline.schemas.settings import load_settings
 from tests.broker_queues import BrokerQueues
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.consuming import contents
@@ -138,7 +137,7 @@ def test_delivering_every_hint_again_changes_nothing(
     lanes = [Lane(*row) for row in rows_of(database_url, LANES)]
     assert {lane.stage for lane in lanes} == set(STAGES)
     for _time in range(3):
-        bell = Doorbell(load_settings(), broker_url)
+        bell = Doorbell(broker_url)
         bell.ring(lanes)
         bell.close(timeout_seconds=5)
     # Its hints stand behind them in each queue.
@@ -165,7 +164,7 @@ def test_a_node_that_takes_nothing_delays_nobody(
     """Connections stand, or are even accepted, and nothing is answered."""
     monkeypatch.setattr(doorbell, "BACKOFF_SECONDS", 0.1)
     monkeypatch.setattr(hint_publisher, "ANSWER_SECONDS", 0.5)
-    bell = Doorbell(load_settings(), broker_url)
+    bell = Doorbell(broker_url)
     bell.ring([some_lane()])
     await_hints(broker, 1)
     memory = make_memory("s", broker_url=broker_url)
@@ -189,7 +188,7 @@ def test_a_node_that_takes_nothing_delays_nobody(
 
 
 def test_a_url_of_several_hosts_is_tried_through(broker: BrokerQueues, broker_url: str) -> None:  # noqa: F811
-    bell = Doorbell(load_settings(), f"amqp://127.0.0.1:1//;{broker_url}")
+    bell = Doorbell(f"amqp://127.0.0.1:1//;{broker_url}")
     bell.ring([some_lane()])
     await_hints(broker, 1)
     bell.close()
@@ -201,7 +200,7 @@ def test_more_hints_than_are_confirmed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hint_publisher, "MAX_UNCONFIRMED", 7)
-    bell = Doorbell(load_settings(), broker_url)
+    bell = Doorbell(broker_url)
     bell.ring([some_lane() for _ in range(100)])
     bell.close(timeout_seconds=5)
     await_hints(broker, 100)

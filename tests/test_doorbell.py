@@ -16,7 +16,6 @@ from strandline import Memory
 from strandline.producers import doorbell
 from strandline.producers.doorbell import MAX_WAITING, Doorbell
 from strandline.schemas.lanes import Lane
-from strandline.schemas.settings import Settings, load_settings
 from tests.broker_proxy import BrokerProxy
 from tests.broker_queues import BrokerQueues
 from tests.conftest import rows_of, wait_until
@@ -24,11 +23,6 @@ from tests.conftest import rows_of, wait_until
 MakeMemory = Callable[..., Memory]
 
 NOBODY = "redis://127.0.0.1:1/0"
-
-
-@pytest.fixture
-def settings() -> Settings:
-    return load_settings()
 
 
 @pytest.fixture
@@ -60,8 +54,8 @@ def test_a_hint_holds_ids_only(make_memory: MakeMemory, broker: BrokerQueues, br
     assert broker.waiting("merge") == 0
 
 
-def test_ringing_returns_at_once_when_the_broker_is_away(settings: Settings) -> None:
-    bell = Doorbell(settings, NOBODY)
+def test_ringing_returns_at_once_when_the_broker_is_away() -> None:
+    bell = Doorbell(NOBODY)
     lanes = [some_lane() for _ in range(1000)]
     began = time.perf_counter()
     for _time in range(50):
@@ -95,9 +89,9 @@ def test_puts_do_not_notice_a_broker_that_is_away(make_memory: MakeMemory, datab
 
 
 @pytest.mark.parametrize("url", ["nonsense://here", "redis://127.0.0.1:notaport/0", "redis://"])
-def test_a_wrong_url_ends_nothing(url: str, settings: Settings) -> None:
+def test_a_wrong_url_ends_nothing(url: str) -> None:
     """Warnings are errors here: a thread that dies would be one."""
-    bell = Doorbell(settings, url)
+    bell = Doorbell(url)
     bell.ring([some_lane()])
     assert bell._thread is not None
     wait_until(bell._hints.empty, timeout=5, what="the hint to be taken")
@@ -107,11 +101,11 @@ def test_a_wrong_url_ends_nothing(url: str, settings: Settings) -> None:
 
 
 def test_hints_pass_again_when_the_broker_is_back(
-    settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
+    broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorbell, "BACKOFF_SECONDS", 0.1)
     with BrokerProxy(broker_url) as proxy:
-        bell = Doorbell(settings, proxy.url)
+        bell = Doorbell(proxy.url)
         bell.ring([some_lane()])
         await_hints(broker, 1)
         proxy.down()
@@ -127,15 +121,15 @@ def test_hints_pass_again_when_the_broker_is_back(
         bell.close()
 
 
-def test_close_publishes_what_is_waiting(settings: Settings, broker: BrokerQueues, broker_url: str) -> None:
-    bell = Doorbell(settings, broker_url)
+def test_close_publishes_what_is_waiting(broker: BrokerQueues, broker_url: str) -> None:
+    bell = Doorbell(broker_url)
     bell.ring([some_lane() for _ in range(20)])
     bell.close(timeout_seconds=5)
     await_hints(broker, 20)
 
 
-def test_many_threads_ring_at_once(settings: Settings, broker: BrokerQueues, broker_url: str) -> None:
-    bell = Doorbell(settings, broker_url)
+def test_many_threads_ring_at_once(broker: BrokerQueues, broker_url: str) -> None:
+    bell = Doorbell(broker_url)
 
     def ring() -> None:
         for _time in range(20):
@@ -157,9 +151,8 @@ import os, sys
 from uuid import uuid4
 from strandline.producers.doorbell import Doorbell
 from strandline.schemas.lanes import Lane
-from strandline.schemas.settings import load_settings
 
-bell = Doorbell(load_settings(), sys.argv[1])
+bell = Doorbell(sys.argv[1])
 bell.ring([Lane(uuid4(), uuid4(), 1, "summary")])
 sys.stdin.readline()
 child = os.fork()
@@ -183,11 +176,11 @@ def test_a_forked_child_rings_by_itself(broker: BrokerQueues, broker_url: str) -
 
 
 def test_a_lane_rung_for_again_and_again_gets_one_hint(
-    settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
+    broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorbell, "QUIET_SECONDS", 60.0)
     monkeypatch.setattr(doorbell, "GATHER_SECONDS", 0.5)
-    bell = Doorbell(settings, broker_url)
+    bell = Doorbell(broker_url)
     lane, other = some_lane(), some_lane()
     bell.ring([lane])
     await_hints(broker, 1)
@@ -198,11 +191,11 @@ def test_a_lane_rung_for_again_and_again_gets_one_hint(
 
 
 def test_the_first_hint_after_a_while_goes_out_at_once(
-    settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
+    broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorbell, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(doorbell, "GATHER_SECONDS", 3600.0)
-    bell = Doorbell(settings, broker_url)
+    bell = Doorbell(broker_url)
     for number in (1, 2):
         bell.ring([some_lane()])
         await_hints(broker, number)
@@ -210,11 +203,11 @@ def test_the_first_hint_after_a_while_goes_out_at_once(
 
 
 def test_a_connection_that_is_not_used_is_closed_and_opened_again(
-    settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
+    broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorbell, "IDLE_SECONDS", 0.2)
     with BrokerProxy(broker_url) as proxy:
-        bell = Doorbell(settings, proxy.url)
+        bell = Doorbell(proxy.url)
         for number in (1, 2):
             bell.ring([some_lane()])
             await_hints(broker, number)
@@ -223,10 +216,10 @@ def test_a_connection_that_is_not_used_is_closed_and_opened_again(
 
 
 def test_a_lane_gets_its_next_hint_when_its_time_has_come(
-    settings: Settings, broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
+    broker: BrokerQueues, broker_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doorbell, "REPEAT_SECONDS", 1.0)
-    bell = Doorbell(settings, broker_url)
+    bell = Doorbell(broker_url)
     lane = some_lane()
     began = time.monotonic()
     bell.ring([lane])

@@ -75,8 +75,8 @@ def test_what_a_batch_is_worked_off_with(database_url: str, settings: Settings, 
     worker = HandWorker(watched, counting())
     run.clear()
     assert worker.drain(lane) == "drained"
-    # (What is held, written and finished is one transaction.)
-    assert run == ["claim_lane", "store_answer", "release_lane", "lane_has_work"]
+    # (What is held, written, finished and given back is one transaction.)
+    assert run == ["claim_lane", "store_answer", "lane_has_work"]
     watched.close()
 
 
@@ -271,27 +271,23 @@ def hand_back(database: Database, worker: HandWorker) -> list[tuple[Any, ...]]:
 
 
 def test_what_arrives_while_a_lane_is_released_is_rung_for(
-    database: Database, database_url: str, settings: Settings, lane: Lane, memory: Memory
+    database: Database, database_url: str, lane: Lane, memory: Memory
 ) -> None:
-    """The narrowest gap: nothing is due any more, the release is not written yet, and a hint is refused."""
+    """The narrowest gap: nothing is due any more, the release is not committed yet, and a hint is refused."""
     refused: list[Any] = []
     other = HandWorker(database, counting())
 
-    class Gap(Database):
-        def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
-            if name == "release_lane" and not refused:
-                say(memory, "four")
-                refused.append(other.drain(lane))
-            return super().fetch(name, params, repeatable=repeatable)
+    def in_the_gap(point: StopPoint) -> None:
+        if point == "applying" and not refused:
+            say(memory, "four")
+            refused.append(other.drain(lane))
 
-    gap = Gap.connect(ConnectionOptions.from_settings(database_url, settings))
-    worker = HandWorker(gap, counting())
+    worker = HandWorker(database, counting(), reach=in_the_gap)
     assert worker.drain(lane) == "drained"
     assert (refused, worker.rung) == (["taken"], [lane])
     assert folded(database_url) == [1, 2, 3]
     assert other.drain(worker.rung[0]) == "drained"
     assert folded(database_url) == [1, 2, 3, 4]
-    gap.close()
 
 
 def test_a_stopping_worker_leaves_the_rest_to_others_at_once(

@@ -175,6 +175,9 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             return lane | lease | events | answer | {"input_tokens": 1, "output_tokens": 1, "cost_usd": None}
         case "close_batch":
             return lane | events | {"state": "applied"}
+        case "release_lane":
+            waiting = {"postponements": 0, "failures": 0, "last_error": None, "wait_seconds": 0.0}
+            return lane | lease | waiting
     return lane | lease | events | terms
 
 
@@ -238,9 +241,13 @@ KEPT = [
     "unsearched_messages",
     "search_chunks",
     "claim_lane",
+    "hold_lane",
+    "renew_lane",
+    "release_lane",
     "lane_has_work",
     "hold_batch",
     "finish_batch",
+    "close_batch",
     "store_answer",
     "range_messages",
     "batch_messages",

@@ -22,7 +22,7 @@ from strandline.workers.consumer import Consumer
 def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Celery:
     """A Celery application that knows the queues of ``stages``; it has no tasks yet."""
     app = Celery("strandline", broker=broker_url, set_as_current=False)
-    app.conf.update(celery_settings(settings, broker_url))
+    app.conf.update(celery_settings(broker_url))
     arguments = queue_arguments(broker_url)
     app.conf.task_queues = [
         Queue(name, routing_key=name, queue_arguments=arguments) for name in map(queue_name, stages)

@@ -10,7 +10,7 @@ from celery.worker.consumer import Consumer
 from celery.worker.state import maybe_shutdown
 from kombu import Connection
 
-from strandline.workers.redis_channel import forget_what_cannot_be_acknowledged
+from strandline.workers.redis_channel import keep_one_client
 
 logger = logging.getLogger("strandline.workers")
 
@@ -39,7 +39,7 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
         Raises:
             WorkerShutdown: the worker is told to end meanwhile.
         """
-        forget_what_cannot_be_acknowledged(connection)
+        keep_one_client(connection)
         connected: Connection = connection.ensure_connection(
             _note_absence,
             interval_start=FIRST_WAIT_SECONDS,

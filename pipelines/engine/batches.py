@@ -126,14 +126,16 @@ def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
     return int(events)
 
 
-def finish(fetcher: Fetcher, batch: Batch, outcome: Literal["applied", "dead"]) -> bool:
-    """End a batch whose effect is written: its events are done.  Whether the lane has more to do.
+def finish(fetcher: Fetcher, lease: Lease, batch: Batch, outcome: Literal["applied", "dead"]) -> bool:
+    """End a batch whose effect is written: its events are done.
+
+    Whether the lane has more to do; one that has not is given back with that.
 
     Raises:
         LeaseLostError: as for ``close``.
     """
     ended = {"event_ids": batch.event_ids, "batch_id": batch.batch_id, "outcome": outcome}
-    rows = fetcher.fetch("finish_batch", lane_params(batch.lane) | ended)
+    rows = fetcher.fetch("finish_batch", lease.params | ended)
     if not rows:
         raise _gone(batch)
     return bool(rows[0][0])

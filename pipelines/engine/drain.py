@@ -2,7 +2,8 @@
 
 Read top-down, this is a batch's whole life: load, call, store, apply.  No database connection is held
 while a model is called; the answer is stored before it is applied, and the stored one is applied; the
-effect, the receipts and the end of the batch are one transaction under the lease's epoch.
+effect, the receipts, the end of the batch and of a lease that has done all are one transaction under the
+lease's epoch.
 """
 
 from __future__ import annotations
@@ -105,9 +106,10 @@ def _drain_held(engine: Engine, held: Held, stage: Stage[Any]) -> Outcome:
     lease = held.lease
     try:
         while (batch := held.batch()) is not None:
-            has_more = _process(engine, lease, batch, stage)
+            if not _process(engine, lease, batch, stage):
+                return _left(engine)
             lease = lease.after_a_batch()
-            if engine.stopping() or not has_more:
+            if engine.stopping():
                 break
             held = renew(engine.database, lease, engine.terms, engine.batch_token_budget)
         if not release(engine.database, lease):
@@ -137,6 +139,11 @@ def _drain_held(engine: Engine, held: Held, stage: Stage[Any]) -> Outcome:
             | _where(lease.lane),
         )
         return _postpone(engine, lease, error)
+    return _left(engine)
+
+
+def _left(engine: Engine) -> Outcome:
+    """How a lane was left that was given back in good order."""
     return "stopped" if engine.stopping() else "drained"
 
 
@@ -145,7 +152,7 @@ def _has_work(engine: Engine, lane: Lane) -> bool:
 
 
 def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> bool:
-    """End a batch, one way or another; whether its lane has more to do."""
+    """End a batch, one way or another; whether its lane has more to do, and so is still held."""
     if lease.failures >= engine.retry.max_failures:
         return _give_up(engine, lease, batch, f"failed {lease.failures} times in a row")
     if lease.crashes >= engine.retry.max_crashes:
@@ -238,7 +245,7 @@ def _apply(
             close(tx, batch, "void")
             return True
         next_lanes = stage.write(tx, batch, work, answers)
-        has_more = finish(tx, batch, "applied")
+        has_more = finish(tx, lease, batch, "applied")
         engine.reach("applying")
     engine.ring(next_lanes)
     return has_more
@@ -254,7 +261,7 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> bool:
         (event_id,) = batch.event_ids
         bury = {"event_id": event_id, "batch_id": batch.batch_id, "reason": reason[:2000]}
         tx.fetch("bury_event", lane_params(batch.lane) | bury)
-        has_more = finish(tx, batch, "dead")
+        has_more = finish(tx, lease, batch, "dead")
     logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(batch.lane)})
     return has_more
 

@@ -206,8 +206,9 @@ WITH held AS (
 SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM locked)
 
 -- name: finish_batch
--- The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  No row:
--- there is no such open batch, and nothing was done.  Says whether the lane has more to do.
+-- The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  A lane
+-- that has no more to do is given back with that.  No row: there is no such open batch, and nothing was done.
+-- Says whether the lane has more to do, and so is still held.
 WITH closed AS (
     UPDATE strandline.batch SET state = %(outcome)s, closed_at = clock_timestamp()
     WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'open'
@@ -221,13 +222,22 @@ WITH closed AS (
 ), receipts AS (
     INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
     SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, %(outcome)s, %(batch_id)s FROM gone
+), more AS MATERIALIZED (
+    SELECT EXISTS (
+        SELECT FROM strandline.due d
+        WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+            AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
+            AND d.event_id <> ALL (%(event_ids)s::uuid[])) AS is_due
+    FROM closed
+), released AS (
+    UPDATE strandline.lane l SET
+        holder = NULL, deadline_at = NULL, crashes = 0, postponements = 0, failures = 0, last_error = NULL,
+        next_attempt_at = clock_timestamp()
+    WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generation_id = %(generation_id)s
+        AND l.stage = %(stage)s AND l.lease_epoch = %(lease_epoch)s AND l.holder = %(worker_id)s
+        AND EXISTS (SELECT FROM more WHERE NOT more.is_due)
 )
-SELECT EXISTS (
-    SELECT FROM strandline.due d
-    WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
-        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
-        AND d.event_id <> ALL (%(event_ids)s::uuid[]))
-FROM closed
+SELECT is_due FROM more
 
 -- name: bury_event
 -- Go past an event that cannot be applied: a dead letter, whose messages stay in the tail.

@@ -157,7 +157,7 @@ def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given
         letters = _chosen(database, ids, everything=everything, filters=_filters(given))
         retries = [(letter, retry_dead_letter(database, letter)) for letter in letters]
         due = [letter.lane for letter, retry in retries if retry.outcome == "due"]
-        rung = _ring(given, broker_url, due)
+        rung = _ring(broker_url, due)
     actions = [
         ActionReport(
             id=_id(letter),
@@ -190,14 +190,14 @@ def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given:
     return 0
 
 
-def _ring(given: dict[str, Any], broker_url: str | None, lanes: Sequence[Lane]) -> bool:
+def _ring(broker_url: str | None, lanes: Sequence[Lane]) -> bool:
     """Tell workers of the lanes, if there is a broker to tell them through."""
     if broker_url is None or not lanes:
         return False
     # Celery is loaded only where something is rung for.
     from strandline.producers.doorbell import Doorbell
 
-    bell = Doorbell(_settings(given), broker_url)
+    bell = Doorbell(broker_url)
     bell.ring(lanes)
     bell.close()
     return True
