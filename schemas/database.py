@@ -180,16 +180,16 @@ def drive(operation: Operation[T], fetcher: Fetcher) -> T:
 
 
 def _carry_out(step: Step, fetcher: Fetcher) -> Any:
-    if isinstance(step, Fetch):
-        if isinstance(fetcher, Database):
-            return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
-        with translated():
-            return fetcher.fetch(step.name, step.params)
     if isinstance(step, Put):
         if isinstance(fetcher, Database):
             return fetcher.put(step)
         with translated():
             return fetcher.fetch("put", step.whole())
+    if isinstance(step, Fetch):
+        if isinstance(fetcher, Database):
+            return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
+        with translated():
+            return fetcher.fetch(step.name, step.params)
     if isinstance(step, Run):
         return step.call()
     if isinstance(step, Pause):
