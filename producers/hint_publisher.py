@@ -83,7 +83,7 @@ class HintPublisher:
         # A connection of the thread's own: Celery's pools are kept by URL, also across a fork.
         connection: Connection = self._app.connection_for_write(heartbeat=HEARTBEAT_SECONDS)
         self._connection = connection
-        if isinstance(connection.transport, redis.Transport):
+        if type(connection.transport) is redis.Transport:
             connection.transport.Channel = _RedisChannel
         # Each host of the URL once.
         connection.ensure_connection(max_retries=self._hosts - 1)

@@ -17,7 +17,6 @@ BrokerKind = Literal["redis", "rabbitmq", "other"]
 _KINDS: dict[str, BrokerKind] = {
     "redis": "redis",
     "rediss": "redis",
-    "sentinel": "redis",
     "amqp": "rabbitmq",
     "amqps": "rabbitmq",
     "pyamqp": "rabbitmq",

@@ -123,6 +123,10 @@ def psycopg_url(url: str) -> str:
     return urlunsplit(("postgresql", parts.netloc, parts.path, "&".join(renamed), ""))
 
 
+# Postgres ended the session; psycopg takes these for errors of the statement.
+_ENDED = (pg.IdleInTransactionSessionTimeout, pg.TransactionTimeout)
+
+
 class _Translated:
     """``with translated():`` in the form that costs least where nothing is raised."""
 
@@ -153,7 +157,7 @@ def _meaning(error: Exception) -> StrandlineError:
         return DatabaseTimeoutError(
             f"Postgres did not answer in time; nothing was half-done, try again. ({said})"
         )
-    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed)):
+    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed, *_ENDED)):
         return DatabaseUnavailableError(
             f"Postgres cannot be reached or ended the connection; try again. ({said})"
         )
@@ -162,7 +166,8 @@ def _meaning(error: Exception) -> StrandlineError:
 
 def is_lost(error: psycopg.Error, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether the connection broke, so that a repeatable statement may be sent again on another."""
-    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and connection.closed
+    broken = (psycopg.OperationalError, psycopg.InterfaceError, *_ENDED)
+    return isinstance(error, broken) and connection.closed
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,10 +2,10 @@
 
 A cursor runs any statement with parameters of any type, and looks at both anew each time.  After the wait
 for a commit, when nothing of that is in the processor's caches any more, this takes a tenth of what accepting
-a message takes; and a worker runs eleven statements for each call of a model.  The statements here are fixed
-and their parameters of few types: each connection prepares a statement once, and sends parameters as text.
-What is rarer goes the cursor's way, which must not prepare it: with what it has prepared itself, psycopg at
-times takes back all that a connection has.
+a message takes; and a worker runs ten statements for each call of a model.  The statements here are fixed and
+their parameters of few types: a connection prepares a statement when it comes for the second time, and sends
+parameters as text.  What is rarer goes the cursor's way, which must not prepare it: with what it has prepared
+itself, psycopg at times takes back all that a connection has.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -28,7 +29,6 @@ from strandline.schemas.operations import Row
 from strandline.schemas.statements import Statement
 
 Values = list[bytes | None]
-_Names = dict[bytes, bytes]
 
 _SUCCEEDED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
@@ -78,12 +78,24 @@ def _item(item: Any) -> str:
     return '"' + written.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+class _Prepared:
+    """The names under which a connection has prepared statements; None for one that it has only run."""
+
+    def __init__(self) -> None:
+        self.names: dict[bytes, bytes | None] = {}
+        self._numbers = count(1)
+
+    def new_name(self) -> bytes:
+        """Never one that was tried before: an interrupt may have come between Postgres's yes and our note."""
+        return b"strandline_%d" % next(self._numbers)
+
+
 class DirectConnection(psycopg.Connection[Any]):
     """A connection, lent to one thread at a time, that runs named statements the short way."""
 
     def __init__(self, pgconn: pq.abc.PGconn, *arguments: Any) -> None:
         super().__init__(pgconn, *arguments)
-        self._names: _Names = {}
+        self._statements = _Prepared()
 
     def run_plain(self, statement: Statement, values: Values) -> list[Row]:
         """Run a statement with what ``plain_values`` made of its parameters.
@@ -91,7 +103,7 @@ class DirectConnection(psycopg.Connection[Any]):
         Raises:
             psycopg.Error: as from a cursor.
         """
-        return _rows(self, self.wait(_exchange(self.pgconn, self._names, statement, values)))
+        return _rows(self, self.wait(_exchange(self.pgconn, self._statements, statement, values)))
 
 
 class AsyncDirectConnection(psycopg.AsyncConnection[Any]):
@@ -99,25 +111,29 @@ class AsyncDirectConnection(psycopg.AsyncConnection[Any]):
 
     def __init__(self, pgconn: pq.abc.PGconn, *arguments: Any) -> None:
         super().__init__(pgconn, *arguments)
-        self._names: _Names = {}
+        self._statements = _Prepared()
 
     async def run_plain(self, statement: Statement, values: Values) -> list[Row]:
         """Async twin of ``DirectConnection.run_plain``."""
-        return _rows(self, await self.wait(_exchange(self.pgconn, self._names, statement, values)))
+        return _rows(self, await self.wait(_exchange(self.pgconn, self._statements, statement, values)))
 
 
 def _exchange(
-    pgconn: pq.abc.PGconn, names: _Names, statement: Statement, values: Values
+    pgconn: pq.abc.PGconn, prepared: _Prepared, statement: Statement, values: Values
 ) -> PQGen[pq.abc.PGresult]:
-    """Run a statement, prepared first where it is new to this connection; its result, or the error's."""
-    name = names.get(statement.sql)
+    """Run a statement, prepared first if it was run here before; its result, or the error's."""
+    if statement.sql not in prepared.names:
+        pgconn.send_query_params(statement.sql, values)
+        prepared.names[statement.sql] = None
+        return (yield from _result(pgconn))
+    name = prepared.names[statement.sql]
     if name is None:
-        name = b"strandline_%d" % len(names)
+        name = prepared.new_name()
         pgconn.send_prepare(name, statement.sql)
-        prepared = yield from _result(pgconn)
-        if prepared.status not in _SUCCEEDED:
-            return prepared
-        names[statement.sql] = name
+        answer = yield from _result(pgconn)
+        if answer.status not in _SUCCEEDED:
+            return answer
+        prepared.names[statement.sql] = name
     pgconn.send_query_prepared(name, values)
     return (yield from _result(pgconn))
 

@@ -22,7 +22,7 @@ def test_a_worker_whose_hands_are_full_as_the_broker_goes_away_goes_on(
     """One thread, so one hint is all that the worker may have in hand: it has to make room by itself."""
     model_server.behave(latency=1.5)
     with BrokerProxy(broker_url) as broker:
-        start_worker(
+        worker = start_worker(
             "--concurrency=1",
             "--queues=extract",
             STRANDLINE_BROKER_URL=broker.url,
@@ -37,6 +37,10 @@ def test_a_worker_whose_hands_are_full_as_the_broker_goes_away_goes_on(
         broker.up()
         _say(memory, "I moor in autumn.")
         wait_until(lambda: _applied(database_url) == 2, timeout=25, what="the worker to go on")
+    said = "".join(worker.output).upper()
+    assert "BROKER AWAY" in said or "CONNECTION TO BROKER LOST" in said
+    assert "UNABLE TO RESTORE" not in said
+    assert "EMERGENCY" not in said, "no file is left behind"
 
 
 def _say(memory: Memory, text: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -213,3 +215,26 @@ def test_a_worker_without_its_broker_ends_within_the_grace_time(
         send(worker, signal.SIGTERM)
         assert worker.process.wait(15) == 0, "".join(worker.output)
         assert time.monotonic() - began < 3 + HAND_BACK_SECONDS + SLACK_SECONDS
+
+
+def test_what_a_worker_forks_ends_at_its_own_signals() -> None:
+    """As processes that a block's own code starts: they inherit the pipe, and must not write into it."""
+    code = """
+        import os, signal, threading
+        from strandline.workers.shutdown import _SignalPipe
+        signals = _SignalPipe()
+        forked, told = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(told, b"1")
+            threading.Event().wait(60)
+            os._exit(0)
+        os.read(forked, 1)
+        os.kill(child, signal.SIGTERM)
+        print(os.WTERMSIG(os.waitpid(child, 0)[1]), signals.wait(0.1))
+        os.kill(os.getpid(), signal.SIGHUP)
+        print(signals.wait(10))
+    """
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == [str(int(signal.SIGTERM)), "None", str(int(signal.SIGHUP))]

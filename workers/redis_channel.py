@@ -1,4 +1,8 @@
-"""A worker's channel to Redis."""
+"""A worker's channel to Redis.
+
+What Kombu does when a connection is lost is left out as well: it would publish the hints in hand again, which
+fails while Redis is away, and then it writes them to a file.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,12 @@ from strandline.schemas.kept_client import KeptClient
 
 
 class KeptClientChannel(KeptClient, redis.Channel):
-    """Kombu's channel to Redis with one client."""
+    """Kombu's channel to Redis with one client; it gives no hint back, since the sweep rings again."""
+
+    do_restore = False
 
 
 def keep_one_client(connection: Connection) -> None:
     """Have the channels of a connection that is not yet open be such ones, if it is one to Redis."""
-    if isinstance(connection.transport, redis.Transport):
+    if type(connection.transport) is redis.Transport:
         connection.transport.Channel = KeptClientChannel

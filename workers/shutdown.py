@@ -96,6 +96,8 @@ class _SignalPipe:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for number in SIGNALS:
             signal.signal(number, _is_in_the_pipe)
+        # What a block's own code forks is not this worker, and ends at its own signals.
+        os.register_at_fork(after_in_child=_take_no_signals)
 
     def wait(self, seconds: float | None = None) -> int | None:
         """The number of the next one; None where ``seconds`` pass without."""
@@ -107,6 +109,12 @@ class _SignalPipe:
             number = os.read(self._reader, 1)[0]
             if number in SIGNALS:
                 return number
+
+
+def _take_no_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _is_in_the_pipe(_number: int, _frame: FrameType | None) -> None:

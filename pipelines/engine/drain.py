@@ -1,4 +1,4 @@
-"""Draining a lane: claim, then batch after batch until nothing is due, then release.
+"""Draining a lane: claim, then batch after batch until nothing is due; the last one gives the lane back.
 
 Read top-down, this is a batch's whole life: load, call, store, apply.  No database connection is held
 while a model is called; the answer is stored before it is applied, and the stored one is applied; the
