@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import IO
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.workers.signal_pipe import SignalPipe
 
 _OUTPUT_DRAIN_SECONDS = 1.0
 
@@ -112,23 +113,21 @@ class Supervisor:
 
         A second Ctrl-C (or SIGTERM) while the children stop kills them at once.
         """
-        with _termination_as_interrupt():
-            try:
-                self._stay()
-                self.stop()
-            except KeyboardInterrupt:
-                # A second one, before the first had come so far that ``stop`` takes it.
-                self.kill()
-            finally:
-                self.stop()
-
-    def _stay(self) -> None:
-        try:
+        with SignalPipe((signal.SIGINT, signal.SIGTERM)) as signals:
             self.start()
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopping)
-        except KeyboardInterrupt:
+            signals.wait()
             self._say("stopping; Ctrl-C again stops at once")
+            stopping = threading.Thread(target=self._stop_and_tell, args=(signals,), name="stop-children")
+            stopping.start()
+            if signals.wait() is not None:
+                self.kill()
+            stopping.join()
+
+    def _stop_and_tell(self, signals: SignalPipe) -> None:
+        try:
+            self.stop()
+        finally:
+            signals.wake()
 
     def stop(self) -> None:
         """SIGTERM to every child, then SIGKILL to what outlasts the time allowed; safe to repeat.
@@ -248,21 +247,6 @@ def _output_of(command: ChildCommand) -> Iterator[int | IO[bytes]]:
     descriptor = os.open(command.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "ab") as log:
         yield log
-
-
-@contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
-    """SIGINT and SIGTERM as KeyboardInterrupt, also where a shell started us with SIGINT ignored."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

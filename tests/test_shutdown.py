@@ -221,8 +221,8 @@ def test_what_a_worker_forks_ends_at_its_own_signals() -> None:
     """As processes that a block's own code starts: they inherit the pipe, and must not write into it."""
     code = """
         import os, signal, threading
-        from strandline.workers.shutdown import _SignalPipe
-        signals = _SignalPipe()
+        from strandline.workers.signal_pipe import SignalPipe
+        signals = SignalPipe((signal.SIGTERM, signal.SIGHUP))
         forked, told = os.pipe()
         child = os.fork()
         if child == 0:

@@ -3,27 +3,22 @@
 Celery does not bound this where tasks are threads: its warm shutdown waits for as long as a task takes, a
 second SIGTERM changes nothing, and its cold shutdown cannot end threads either.  So the signals are taken
 here.  The first one lets Celery shut down warmly; a thread sees to it that the process has ended when the
-grace time is over, or when a second signal comes, whatever Celery, a model or the broker do.
-
-That thread learns of signals through a pipe (``signal.set_wakeup_fd``).  Python runs handlers in the main
-thread alone, between two steps of Python: a signal that comes just before that thread begins to wait for the
-tasks, or that the kernel gives to another thread, would be heeded only when they have ended.
+grace time is over, or when a second signal comes, whatever Celery, a model or the broker do
+(``workers.signal_pipe``).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import select
 import signal
 import threading
-import time
 from collections.abc import Callable
-from types import FrameType
 
 from celery.worker import state as celery_state
 
 from strandline.workers.consumer import Consumer
+from strandline.workers.signal_pipe import SignalPipe
 
 logger = logging.getLogger("strandline.workers")
 
@@ -49,10 +44,10 @@ class Shutdown:
 
     def take_signals(self) -> None:
         """From now on SIGTERM, SIGINT and SIGHUP end the process; for the main thread."""
-        signals = _SignalPipe()
+        signals = SignalPipe(SIGNALS)
         threading.Thread(target=self._end, args=(signals,), name="strandline-shutdown", daemon=True).start()
 
-    def _end(self, signals: _SignalPipe) -> None:
+    def _end(self, signals: SignalPipe) -> None:
         signals.wait()
         self._consumer.begin_stopping()
         # Celery's loop looks at it about once a second; 0 is the exit code of its warm shutdown.
@@ -83,39 +78,3 @@ class Shutdown:
             # Nothing gentler ends threads that wait for a model, and the interpreter would wait for them.
             # What they hold is due again; what they write from now on would name a lease that is gone.
             os._exit(exit_code)
-
-
-class _SignalPipe:
-    """The numbers of ``SIGNALS`` as they come, for a thread to wait for; made by the main thread, once."""
-
-    def __init__(self) -> None:
-        self._reader, writer = os.pipe()
-        self._poll = select.poll()
-        self._poll.register(self._reader, select.POLLIN)
-        os.set_blocking(writer, False)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in SIGNALS:
-            signal.signal(number, _is_in_the_pipe)
-        # What a block's own code forks is not this worker, and ends at its own signals.
-        os.register_at_fork(after_in_child=_take_no_signals)
-
-    def wait(self, seconds: float | None = None) -> int | None:
-        """The number of the next one; None where ``seconds`` pass without."""
-        until = None if seconds is None else time.monotonic() + seconds
-        while True:
-            left = None if until is None else max(until - time.monotonic(), 0.0) * 1000
-            if not self._poll.poll(left):
-                return None
-            number = os.read(self._reader, 1)[0]
-            if number in SIGNALS:
-                return number
-
-
-def _take_no_signals() -> None:
-    signal.set_wakeup_fd(-1)
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-
-
-def _is_in_the_pipe(_number: int, _frame: FrameType | None) -> None:
-    """Python's own handling of a signal that ``_SignalPipe`` has passed on."""
