@@ -205,8 +205,9 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def end(number: int, _frame: FrameType | None) -> None:
-        stop.set()
+        # First, so that a second one ends it whatever the first one came upon.
         signal.signal(number, signal.SIG_DFL)
+        stop.set()
 
     for number in before:
         signal.signal(number, end)
