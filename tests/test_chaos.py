@@ -22,8 +22,9 @@ from strandline import Memory
 from strandline.schemas.database import Database
 from strandline.schemas.settings import load_settings
 from tests.chaos import judge
-from tests.chaos.campaign import Campaign
+from tests.chaos.campaign import Campaign, heeded_until
 from tests.chaos.conversation import digest_of, message_of, speakers_of, user_of
+from tests.chaos.faults import FROZEN_WORKER
 from tests.chaos.findings import fill_recoveries
 from tests.chaos.journal import Ack, Entry, Intent, Journal, JournalReader
 from tests.chaos.plan import KINDS, NATURES, DoesNotFitError, Shape, make_plan
@@ -234,3 +235,12 @@ def _processes_of(directory: Path) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def test_a_wrong_answer_explains_what_a_worker_does_with_it_when_it_wakes_up() -> None:
+    wrong, inf = Interval("model answers otherwise", 100.0, 110.0), float("inf")
+    assert heeded_until(wrong, []) == 118.0
+    assert heeded_until(wrong, [Interval(FROZEN_WORKER, 105.0, 122.0)]) == 130.0
+    assert heeded_until(wrong, [Interval(FROZEN_WORKER, 105.0, inf)]) == inf
+    assert heeded_until(wrong, [Interval(FROZEN_WORKER, 90.0, 99.0)]) == 118.0, "it was awake by then"
+    assert heeded_until(wrong, [Interval(FROZEN_WORKER, 119.0, 130.0)]) == 118.0, "it had heeded it by then"

@@ -17,13 +17,14 @@ import psycopg
 
 from tests.chaos import judge
 from tests.chaos.children import StoppedTooLateError
-from tests.chaos.faults import FAULTS, WELL, Harm
+from tests.chaos.faults import FAULTS, FROZEN_WORKER, WELL, Harm
 from tests.chaos.findings import fill_away, fill_puts, fill_recoveries
 from tests.chaos.observer import Observer
 from tests.chaos.plan import PlannedFault, Shape, make_plan, most_at_once
 from tests.chaos.report import Report, machine
 from tests.chaos.running import running_stack
 from tests.chaos.stack import READY_SECONDS, Stack, start_model
+from tests.chaos.timeline import Interval
 
 SETTLE_SECONDS = 180.0
 COMMAND_SECONDS = 120.0
@@ -233,7 +234,14 @@ def _is_explained(letter: Mapping[str, Any], stack: Stack) -> bool:
     """Whether the model answered nonsense when this letter died, and the letter says so."""
     offset = time.time() - time.monotonic()
     died = datetime.fromisoformat(letter["died_at"]).timestamp() - offset
+    frozen = stack.timeline.named(FROZEN_WORKER)
     return "unusable" in letter["reason"] and any(
-        wrong.begin <= died <= wrong.end + EXPLAINED_WITHIN_SECONDS
-        for wrong in stack.timeline.named(*WRONG_ANSWERS)
+        wrong.begin <= died <= heeded_until(wrong, frozen) for wrong in stack.timeline.named(*WRONG_ANSWERS)
     )
+
+
+def heeded_until(wrong: Interval, frozen: Sequence[Interval]) -> float:
+    """A worker that was frozen with a wrong answer in hand heeds it when it wakes up."""
+    until = wrong.end + EXPLAINED_WITHIN_SECONDS
+    waking = [one.end for one in frozen if one.begin <= until and one.end >= wrong.begin]
+    return max([until, *(end + EXPLAINED_WITHIN_SECONDS for end in waking)])

@@ -16,6 +16,8 @@ from tests.chaos.timeline import Interval
 
 # What consuming needs: see ``Timeline.could_begin``.
 POSTGRES, BROKER, WORKERS = "postgres", "broker", "workers"
+# One of several workers: its work is taken up, so recoveries do not wait for it.
+FROZEN_WORKER = "a frozen worker"
 CONSUMING = (POSTGRES, BROKER, WORKERS)
 PROVIDER_DOWN: tuple[Kind, ...] = ("model limits the rate", "model fails", "model never answers")
 MODEL_STAGES = (EXTRACT_STAGE, MERGE_STAGE, SUMMARY_STAGE)
@@ -115,14 +117,18 @@ class WorkerStopped(WorkerFault):
             self.worker.start()
 
 
+@dataclass
 class WorkerFrozen(WorkerFault):
     """SIGSTOP until its leases have run out, then SIGCONT: it wakes up and finds them taken."""
+
+    _away: Interval | None = field(default=None, init=False)
 
     def inject(self) -> None:
         """Freeze it at a moment at which it holds lanes; if there is none for a while, wherever it is."""
         deadline = time.monotonic() + FREEZE_WITHIN_SECONDS
         while (pid := self.worker.freeze()) is not None:
             if lanes_held(self.harm.stack.postgres.url, pid) or time.monotonic() > deadline:
+                self._away = self.harm.stack.timeline.begin(FROZEN_WORKER)
                 self.harm.lanes_taken_up(pid)
                 return
             self.worker.thaw()
@@ -130,6 +136,8 @@ class WorkerFrozen(WorkerFault):
 
     def heal(self) -> None:
         self.worker.thaw()
+        if self._away is not None:
+            self.harm.stack.timeline.end(self._away)
 
 
 @dataclass
