@@ -123,8 +123,13 @@ def psycopg_url(url: str) -> str:
     return urlunsplit(("postgresql", parts.netloc, parts.path, "&".join(renamed), ""))
 
 
-# Postgres ended the session; psycopg takes these for errors of the statement.
-_ENDED = (pg.IdleInTransactionSessionTimeout, pg.TransactionTimeout)
+# The connection is gone.  (With the last two Postgres ends a session; psycopg lays them to the statement.)
+_GONE = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    pg.IdleInTransactionSessionTimeout,
+    pg.TransactionTimeout,
+)
 
 
 class _Translated:
@@ -157,7 +162,7 @@ def _meaning(error: Exception) -> StrandlineError:
         return DatabaseTimeoutError(
             f"Postgres did not answer in time; nothing was half-done, try again. ({said})"
         )
-    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed, *_ENDED)):
+    if isinstance(error, (*_GONE, PoolClosed)):
         return DatabaseUnavailableError(
             f"Postgres cannot be reached or ended the connection; try again. ({said})"
         )
@@ -166,8 +171,7 @@ def _meaning(error: Exception) -> StrandlineError:
 
 def is_lost(error: psycopg.Error, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether the connection broke, so that a repeatable statement may be sent again on another."""
-    broken = (psycopg.OperationalError, psycopg.InterfaceError, *_ENDED)
-    return isinstance(error, broken) and connection.closed
+    return isinstance(error, _GONE) and connection.closed
 
 
 def _first_line(error: BaseException) -> str:

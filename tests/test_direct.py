@@ -185,7 +185,7 @@ def test_a_cancelled_task_leaves_no_answer_to_the_next(database_url: str) -> Non
     assert asyncio.run(run()) == [(7,)]
 
 
-def test_a_statement_comes_to_nobody_twice_for_one_use(connection: DirectConnection) -> None:
+def test_a_statement_is_prepared_when_it_comes_for_the_second_time(connection: DirectConnection) -> None:
     """The first use is one round trip; what is used again is prepared."""
     prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement = 'SELECT $1::integer'"
     for uses in (0, 1, 1):

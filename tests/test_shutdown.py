@@ -49,6 +49,24 @@ def in_flight(server: ModelServer, calls: int) -> None:
     wait_until(lambda: len(server.requests) >= calls, timeout=15, what=f"{calls} calls to be in flight")
 
 
+def worker_whose_calls_hang(
+    make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, broker_url: str
+) -> WorkerProcess:
+    """With three calls in hand, none of which will be answered."""
+    model_server.behave(hang=True)
+    worker = start_worker("--log-level", "info", **environment(model_server))
+    converse(make_memory, 3, 1, broker_url=broker_url)
+    in_flight(model_server, 3)
+    return worker
+
+
+def check_ends_at_once(worker: WorkerProcess, number: signal.Signals) -> None:
+    """From now on: with the code that says which signal hurried it."""
+    began = time.monotonic()
+    assert worker.process.wait(15) == 128 + number, "".join(worker.output)
+    assert time.monotonic() - began < HAND_BACK_SECONDS + SLACK_SECONDS
+
+
 def check_nothing_is_held(url: str) -> None:
     """The worker is gone, no lane has a holder, and none counts its end as a crash."""
     assert rows_of(url, "SELECT count(*) FROM strandline.worker") == [(0,)]
@@ -122,14 +140,9 @@ def test_a_second_signal_ends_a_worker_at_once(
     database_url: str,
     broker_url: str,
 ) -> None:
-    model_server.behave(hang=True)
-    worker = start_worker("--log-level", "info", **environment(model_server))
-    converse(make_memory, 3, 1, broker_url=broker_url)
-    in_flight(model_server, 3)
+    worker = worker_whose_calls_hang(make_memory, start_worker, model_server, broker_url)
     send(worker, *numbers)
-    began = time.monotonic()
-    assert worker.process.wait(15) == 128 + numbers[-1], "".join(worker.output)
-    assert time.monotonic() - began < HAND_BACK_SECONDS + SLACK_SECONDS
+    check_ends_at_once(worker, numbers[-1])
     check_nothing_is_held(database_url)
 
 
@@ -144,16 +157,11 @@ def test_a_signal_counts_though_the_main_thread_waits_and_another_thread_gets_it
     broker_url: str,
 ) -> None:
     """As when a second Ctrl-C comes just before the main thread begins to wait for the tasks."""
-    model_server.behave(hang=True)
-    worker = start_worker("--log-level", "info", **environment(model_server))
-    converse(make_memory, 3, 1, broker_url=broker_url)
-    in_flight(model_server, 3)
+    worker = worker_whose_calls_hang(make_memory, start_worker, model_server, broker_url)
     send(worker, signal.SIGINT)
     wait_until(lambda: waits_for_threads(worker.pid), timeout=10, what="Celery to wait for its tasks")
-    began = time.monotonic()
     send_to_thread(worker.pid, thread_beside_main(worker.pid), signal.SIGINT)
-    assert worker.process.wait(15) == 128 + signal.SIGINT, "".join(worker.output)
-    assert time.monotonic() - began < HAND_BACK_SECONDS + SLACK_SECONDS
+    check_ends_at_once(worker, signal.SIGINT)
     check_nothing_is_held(database_url)
 
 
@@ -182,16 +190,11 @@ def test_a_second_signal_ends_a_worker_that_cannot_hand_back_and_others_take_ove
     broker_url: str,
 ) -> None:
     """Postgres answers nothing about workers: the hand-back hangs, and so does each heartbeat."""
-    model_server.behave(hang=True)
-    worker = start_worker("--log-level", "info", **environment(model_server))
-    converse(make_memory, 3, 1, broker_url=broker_url)
-    in_flight(model_server, 3)
+    worker = worker_whose_calls_hang(make_memory, start_worker, model_server, broker_url)
     with psycopg.connect(database_url) as blocker:
         blocker.execute("LOCK TABLE strandline.worker")
         send(worker, signal.SIGTERM, signal.SIGTERM)
-        began = time.monotonic()
-        assert worker.process.wait(15) == 128 + signal.SIGTERM, "".join(worker.output)
-        assert time.monotonic() - began < HAND_BACK_SECONDS + SLACK_SECONDS
+        check_ends_at_once(worker, signal.SIGTERM)
     model_server.behave()
     start_worker(**environment(model_server))
     began = time.monotonic()

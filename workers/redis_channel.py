@@ -1,7 +1,7 @@
-"""A worker's channel to Redis.
+"""A worker's channel to Redis, which does less than Kombu's own.
 
-What Kombu does when a connection is lost is left out as well: it would publish the hints in hand again, which
-fails while Redis is away, and then it writes them to a file.
+When a connection is lost, Kombu would publish the hints in hand again; that fails while Redis is away, and
+then it writes them to a file.
 """
 
 from __future__ import annotations
