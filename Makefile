@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-vers
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench bench-charts bench-recall bench-weighting chaos clean
+.PHONY: help demo test check bench bench-charts bench-recall bench-weighting chaos soak clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -52,6 +52,9 @@ bench-weighting: $(VENV)/.demo-ready ## set up, then try other weightings of a s
 
 chaos: $(VENV)/.test-ready ## set up, then disturb the real stack with 100 faults, about 9 minutes (ARGS='--seed 7')
 	@$(BIN)/python -m tests.chaos $(ARGS)
+
+soak: $(VENV)/.test-ready ## set up, then measure the bounds that need a clock, at most 15 minutes (ARGS='--only takeover', '--strict')
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 clean: ## remove the environment and everything that was built
 	@rm -rf $(VENV) build dist strandline.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
 from strandline.deploy.stack import EmbeddedStack, start_stack
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
-from strandline.schemas.migrate import migrate
 from strandline.schemas.settings import Settings, load_settings
+from tests.databases import make_template, temporary_database
 from tests.model_server import ModelServer
+from tests.worker_processes import WorkerProcess, launch_worker
 
-TEMPLATE = "strandline_template"
 _broker_databases = count()
 
 
@@ -46,27 +39,22 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStack]:
     """Postgres and a broker of our own, for the whole run."""
     with start_stack(tmp_path_factory.mktemp("stack"), with_broker=True) as running:
-        with psycopg.connect(running.database_url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {TEMPLATE}")
-        url = _database_in(running.database_url, TEMPLATE)
-        migrate(url, "strandline")
-        options = ConnectionOptions.from_settings(url, load_settings())
-        template = Database.connect(options)
-        prepare_stages(template, load_settings(text_backend="local", embedding_backend="local"))
-        template.close()
+        make_template(running.database_url)
         yield running
 
 
 @pytest.fixture
 def empty_database_url(stack: EmbeddedStack) -> Iterator[str]:
     """A database without tables, gone after the test."""
-    yield from _temporary_database(stack, "template0")
+    with temporary_database(stack.database_url, "template0") as url:
+        yield url
 
 
 @pytest.fixture
 def database_url(stack: EmbeddedStack) -> Iterator[str]:
     """A database with tables and the standard pipelines registered, gone after the test."""
-    yield from _temporary_database(stack, TEMPLATE)
+    with temporary_database(stack.database_url) as url:
+        yield url
 
 
 @pytest.fixture
@@ -114,31 +102,6 @@ def model_server() -> Iterator[ModelServer]:
         yield server
 
 
-@dataclass
-class WorkerProcess:
-    """A real worker process and what it has printed."""
-
-    process: subprocess.Popen[str]
-    output: list[str]
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-
-    def stop(self, timeout: float = 20.0) -> int:
-        self.process.send_signal(signal.SIGCONT)
-        self.process.terminate()
-        try:
-            return self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise
-
-
 StartWorker = Callable[..., WorkerProcess]
 
 
@@ -148,23 +111,8 @@ def start_worker(database_url: str, broker_url: str, database: Database) -> Iter
     started: list[WorkerProcess] = []
 
     def start(*arguments: str, **environment: str) -> WorkerProcess:
-        env = {
-            **os.environ,
-            "STRANDLINE_DATABASE_URL": database_url,
-            "STRANDLINE_BROKER_URL": broker_url,
-            "PYTHONUNBUFFERED": "1",
-            **environment,
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "strandline", "worker", *arguments],
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        worker = WorkerProcess(process, [])
-        threading.Thread(target=_collect, args=(process, worker.output), daemon=True).start()
+        worker = launch_worker(database_url, broker_url, *arguments, **environment)
+        process = worker.process
         started.append(worker)
         wait_until(
             lambda: process.poll() is not None or _registered(database, process.pid),
@@ -176,10 +124,7 @@ def start_worker(database_url: str, broker_url: str, database: Database) -> Iter
 
     yield start
     for worker in started:
-        if worker.process.poll() is None:
-            worker.process.send_signal(signal.SIGCONT)
-            worker.process.kill()
-            worker.process.wait(10)
+        worker.end()
 
 
 def wait_until(condition: Callable[[], Any], *, timeout: float, what: str) -> None:
@@ -204,21 +149,3 @@ def nothing_due(database_url: str) -> bool:
 def _registered(database: Database, pid: int) -> bool:
     rows = database.fetch("status_workers", {"dead_after_seconds": 5.0})
     return any(row[2] == pid for row in rows)
-
-
-def _collect(process: subprocess.Popen[str], output: list[str]) -> None:
-    assert process.stdout is not None
-    with process.stdout:
-        output.extend(process.stdout)
-
-
-def _temporary_database(stack: EmbeddedStack, template: str) -> Iterator[str]:
-    name = f"t_{uuid4().hex}"
-    with psycopg.connect(stack.database_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-        yield _database_in(stack.database_url, name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def _database_in(url: str, name: str) -> str:
-    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))

@@ -20,8 +20,9 @@ from strandline import Memory
 from strandline.pipelines.engine.drain import StopPoint
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import STAGES, Lane, queue_name
-from tests.conftest import StartWorker, WorkerProcess, nothing_due, rows_of, wait_until
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
+from tests.worker_processes import WorkerProcess
 from tests.working import environment
 
 MakeMemory = Callable[..., Memory]

@@ -15,7 +15,8 @@ from strandline.schemas.database import Database
 from strandline.schemas.flushing import deliver_idle, flush_by_hand, flush_over_mark, read_window
 from strandline.schemas.identity import identify_session
 from strandline.schemas.operations import Fetch, Operation
-from tests.conftest import WorkerProcess, nothing_due, rows_of, wait_until
+from tests.conftest import nothing_due, rows_of, wait_until
+from tests.worker_processes import WorkerProcess
 
 MakeMemory = Callable[..., Memory]
 StartWorker = Callable[..., WorkerProcess]

@@ -16,7 +16,7 @@ import pytest
 
 from strandline.deploy.stack import EmbeddedStack
 from strandline.schemas.statements import function_source
-from tests.conftest import TEMPLATE
+from tests.databases import TEMPLATE
 from tests.filled_scope import Filled, Floats, exact, fill, made_up, search
 
 MESSAGES = 4_000

@@ -19,8 +19,9 @@ from strandline import Memory
 from strandline.schemas.database import Database
 from strandline.workers.shutdown import HAND_BACK_SECONDS
 from tests.broker_proxy import BrokerProxy
-from tests.conftest import StartWorker, WorkerProcess, nothing_due, rows_of, wait_until
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
+from tests.worker_processes import WorkerProcess
 from tests.working import check_done_once, converse, environment
 
 MakeMemory = Callable[..., Memory]

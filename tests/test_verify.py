@@ -27,7 +27,8 @@ from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings, load_settings
 from strandline.workers.background import BackgroundRunner
-from tests.conftest import TEMPLATE, MakeMemory, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
+from tests.databases import TEMPLATE
 from tests.draining import drain_everything
 from tests.model_server import ModelServer, Raw, RecordedRequest
 
