@@ -18,6 +18,7 @@ from strandline.pipelines.hits import Hit
 from strandline.pipelines.rendering import escaped, fact_line
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import FACTS, SUMMARY
+from strandline.schemas.shown_text import quote
 
 CountText = Callable[[str], int]
 
@@ -97,7 +98,7 @@ class BaseMemoryBlock:
     ) -> None:
         self._refuse(unknown)
         check_block_name(name)
-        check_count(f"priority of block {name!r}", priority, least=0)
+        check_count(f"priority of block {quote(name)}", priority, least=0)
         fed_by = name if isinstance(pipeline, _SameAsName) else pipeline
         if fed_by is not None:
             check_block_name(fed_by)
@@ -213,8 +214,8 @@ def check_block_name(name: object) -> None:
     """Raise ConfigurationError unless ``name`` can be a tag in the prompt."""
     if not isinstance(name, str) or len(name) > MAX_NAME_CHARACTERS or not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{name!r} cannot name a memory block: use at most {MAX_NAME_CHARACTERS} letters, digits, '_',"
-            " '-' or '.', beginning with a letter or '_'."
+            f"{quote(name)} cannot name a memory block: use at most {MAX_NAME_CHARACTERS} letters, digits,"
+            " '_', '-' or '.', beginning with a letter or '_'."
         )
 
 
@@ -252,4 +253,4 @@ def _is_part(part: object) -> bool:
 def check_count(what: str, value: object, *, least: int) -> None:
     """Raise ConfigurationError, naming ``what``, unless ``value`` is a whole number from ``least`` on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigurationError(f"{what} is {value!r}; it must be a whole number, {least} or above.")
+        raise ConfigurationError(f"{what} is {quote(value)}; it must be a whole number, {least} or above.")

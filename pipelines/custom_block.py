@@ -26,6 +26,7 @@ from strandline.pipelines.rendering import escaped
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import PIPELINE_STAGES, STAGES, Scope
 from strandline.schemas.messages import Message
+from strandline.schemas.shown_text import quote
 
 MAX_VERSION_CHARACTERS = 64
 
@@ -88,10 +89,10 @@ class BlockDefinition:
         name = getattr(code, "name", None)
         check_block_name(name)
         if name in _TAKEN:
-            raise ConfigurationError(f"{where} is called {name!r}, which is a name of Strandline's own.")
+            raise ConfigurationError(f"{where} is called {quote(name)}, which is a name of Strandline's own.")
         scope: Scope = getattr(code, "scope", "session")
         if scope not in get_args(Scope):
-            raise ConfigurationError(f"{where}.scope is {scope!r}; it must be 'session' or 'owner'.")
+            raise ConfigurationError(f"{where}.scope is {quote(scope)}; it must be 'session' or 'owner'.")
         version = _checked_version(getattr(code, "version", None), where)
         return cls(str(name), version, scope, getattr(code, "priority", 0), code)
 
@@ -140,7 +141,7 @@ def _made(source: type[Any], where: str) -> Any:
 def _checked_version(version: object, where: str) -> str:
     if not isinstance(version, str) or not 0 < len(version) <= MAX_VERSION_CHARACTERS:
         raise ConfigurationError(
-            f"{where}.version is {version!r}; it must be text of at most {MAX_VERSION_CHARACTERS} characters,"
-            ' such as version = "1".'
+            f"{where}.version is {quote(version)}; it must be text of at most {MAX_VERSION_CHARACTERS}"
+            ' characters, such as version = "1".'
         )
     return version

@@ -11,6 +11,7 @@ from typing import Any
 
 from strandline.pipelines.custom_block import BlockDefinition, place_in
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.shown_text import quote
 
 ENTRY_POINT_GROUP = "strandline.blocks"
 
@@ -53,7 +54,7 @@ def _imported(place: str) -> Any:
     module, colon, attribute = place.partition(":")
     if not colon or not module or not attribute:
         raise ConfigurationError(
-            f"STRANDLINE_BLOCKS names {place!r}; write package.module:Class, several parted by commas."
+            f"STRANDLINE_BLOCKS names {quote(place)}; write package.module:Class, several parted by commas."
         )
     try:
         found = importlib.import_module(module)

@@ -14,6 +14,7 @@ from strandline.pipelines.custom_block import BlockDefinition, CustomBlock, Cust
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import FACTS, SUMMARY, VECTORS
+from strandline.schemas.shown_text import quote
 
 BlockSource = BaseMemoryBlock | CustomBlock | str
 Known = Callable[[], Mapping[str, BlockDefinition]]
@@ -78,8 +79,8 @@ def _block(source: object, known: Known) -> BaseMemoryBlock:
     if not isinstance(source, type) and callable(getattr(source, "fold", None)):
         return CustomMemoryBlock(BlockDefinition.check(source, where=type(source).__qualname__))
     raise ConfigurationError(
-        f"memory_blocks holds {source!r}; each must be a memory block (an instance, not its class) or the"
-        " name of a registered pipeline."
+        f"memory_blocks holds {quote(source)}; each must be a memory block (an instance, not its class) or"
+        " the name of a registered pipeline."
     )
 
 

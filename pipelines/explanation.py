@@ -36,6 +36,7 @@ from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_user
 from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
 from strandline.schemas.messages import Message
 from strandline.schemas.operations import Row
+from strandline.schemas.shown_text import counted, quote
 
 CANDIDATE = ("generation", "event_id", "text", "batch_id", "dropped_by", "dropped_because")
 
@@ -86,13 +87,13 @@ def _as_uuid(subject: str) -> UUID | None:
 def _only(found: Sequence[Row], subject: str, namespace: str) -> tuple[UUID, UUID, int]:
     if not found:
         raise ConfigurationError(
-            f"There is no message and no fact {subject!r} in namespace {namespace!r};"
+            f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
             " check the id, and where it is looked for (namespace, session, user)."
         )
     sessions = sorted({row[3] for row in found})
     if len(sessions) > 1:
         raise ConfigurationError(
-            f"Message id {subject!r} is used in several sessions ({', '.join(sessions[:5])}"
+            f"Message id {quote(subject)} is used in several sessions ({', '.join(sessions[:5])}"
             f"{', …' if len(sessions) > 5 else ''}); name the one you mean with --session."
         )
     shard_key, session_key, seq = found[0][:3]
@@ -215,7 +216,8 @@ def _reasons(
         return
     if facts:
         live = sum(fact.live for fact in facts)
-        yield f"It was remembered: {len(facts)} fact(s) cite it, {live} of them live."
+        cite = "cites" if len(facts) == 1 else "cite"
+        yield f"It was remembered: {counted(len(facts), 'fact')} {cite} it, {live} of them live."
     by_generation: dict[int, dict[str, StageTrace]] = {}
     for trace in stages:
         if trace.pipeline == FACTS and trace.generation_state != "retired":

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.messages import Message
+from strandline.schemas.shown_text import quote
 
 SearchScope = Literal["session", "owner", "shared"]
 HitKind = Literal["message", "fact"]
@@ -61,12 +62,12 @@ def checked_kinds(kinds: object) -> tuple[HitKind, ...]:
     """The kinds of hits that a caller wants, each once; raises ConfigurationError where they are none."""
     if isinstance(kinds, str) or not isinstance(kinds, Sequence) or not kinds:
         raise ConfigurationError(
-            f"kinds is {kinds!r}; it must be a list of {' and '.join(map(repr, _KINDS))}."
+            f"kinds is {quote(kinds)}; it must be a list of {' and '.join(map(repr, _KINDS))}."
         )
     for kind in kinds:
         if kind not in _KINDS:
             raise ConfigurationError(
-                f"kinds holds {kind!r}; a hit is one of {' and '.join(map(repr, _KINDS))}."
+                f"kinds holds {quote(kind)}; a hit is one of {' and '.join(map(repr, _KINDS))}."
             )
     return tuple(kind for kind in _KINDS if kind in kinds)
 
@@ -74,9 +75,9 @@ def checked_kinds(kinds: object) -> tuple[HitKind, ...]:
 def check_scope(scope: object, kinds: Sequence[HitKind], exclude_current: object) -> None:
     """Raise ConfigurationError unless ``scope`` is one, and the other two go with it."""
     if scope not in _SCOPES:
-        raise ConfigurationError(f"scope is {scope!r}; it must be 'session', 'owner' or 'shared'.")
+        raise ConfigurationError(f"scope is {quote(scope)}; it must be 'session', 'owner' or 'shared'.")
     if not isinstance(exclude_current, bool):
-        raise ConfigurationError(f"exclude_current is {exclude_current!r}; it must be True or False.")
+        raise ConfigurationError(f"exclude_current is {quote(exclude_current)}; it must be True or False.")
     if exclude_current and scope == "session":
         raise ConfigurationError(
             "exclude_current=True leaves nothing of scope='session'; search the scope 'owner' or 'shared'."

@@ -18,6 +18,7 @@ from types import MappingProxyType
 import snowballstemmer  # type: ignore[import-untyped]
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.shown_text import quote
 
 # Postgres' own bounds on a tsvector.
 MAX_POSITION = 16_383
@@ -130,7 +131,7 @@ def check_language(language: str) -> None:
     """Raise ConfigurationError, naming the choices, unless there is a stemmer for ``language``."""
     if language not in _LANGUAGES:
         raise ConfigurationError(
-            f"There is no stemmer for the language {language!r};"
+            f"There is no stemmer for the language {quote(language)};"
             f" choose one of {', '.join(sorted(_LANGUAGES))}."
         )
 

@@ -19,6 +19,7 @@ from strandline.pipelines.prompts.rendering import hash_of
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import FACTS, SUMMARY, VECTORS, Scope
 from strandline.schemas.settings import Settings
+from strandline.schemas.shown_text import quote
 
 # Raise one when its pipeline's code comes to derive something else from the same messages.
 PIPELINE_VERSIONS: Mapping[str, str] = {FACTS: "1", SUMMARY: "1", VECTORS: "1"}
@@ -61,7 +62,7 @@ def recipe_for(pipeline: str, settings: Settings) -> Recipe:
     if pipeline not in blocks:
         known = ", ".join((FACTS, SUMMARY, VECTORS, *blocks))
         raise ConfigurationError(
-            f"There is no pipeline {pipeline!r} here; there are {known}."
+            f"There is no pipeline {quote(pipeline)} here; there are {known}."
             " Custom blocks are named by STRANDLINE_BLOCKS."
         )
     return Recipe(blocks[pipeline].version, blocks[pipeline].scope)

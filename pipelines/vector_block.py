@@ -20,6 +20,7 @@ from strandline.pipelines.hits import (
 from strandline.pipelines.rendering import fact_line, message_line
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import VECTORS
+from strandline.schemas.shown_text import quote
 
 # Escaped text holds no "<", so this mark is found between hits and never inside one.
 _BETWEEN_HITS = re.compile(r"\n\n(?=<(?:message |fact>))")
@@ -127,7 +128,7 @@ def _lines(hit: Hit) -> str:
 
 def _checked_cutoff(cutoff: object) -> float:
     if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float)) or not 0 <= cutoff <= 1:
-        raise ConfigurationError(f"similarity_cutoff is {cutoff!r}; it must be from 0 to 1.")
+        raise ConfigurationError(f"similarity_cutoff is {quote(cutoff)}; it must be from 0 to 1.")
     return float(cutoff)
 
 

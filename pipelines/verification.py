@@ -22,6 +22,7 @@ from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import DEFAULT_NAMESPACE
 from strandline.schemas.lanes import PIPELINE_STAGES
+from strandline.schemas.shown_text import quote
 
 Progress = Callable[[str, int, int], None]
 
@@ -278,7 +279,7 @@ def _scope(fetcher: Fetcher, namespace: str | None, session_id: str | None) -> S
         ):
             return Scope([shard_key], session_key)
         raise ConfigurationError(
-            f"There is no session {session_id!r} in namespace {within!r}; check both names."
+            f"There is no session {quote(session_id)} in namespace {quote(within)}; check both names."
         )
     if namespace is not None:
         return Scope([row[0] for row in fetcher.fetch("verify_owners", {"namespace": namespace})])
@@ -321,7 +322,7 @@ def _names(fetcher: Fetcher, found: Sequence[tuple[str, dict[str, Any]]]) -> dic
 def _violation(kind: str, place: Mapping[str, Any], names: Mapping[str, tuple[str, str]]) -> Violation:
     key = place.get("session_key")
     namespace, session_id = names.get(key or "", (None, None))
-    session = f"session {session_id!r}" if session_id is not None else f"session key {key or 'unknown'}"
+    session = f"session {quote(session_id)}" if session_id is not None else f"session key {key or 'unknown'}"
     if namespace not in (None, DEFAULT_NAMESPACE):
         session += f" in namespace {namespace!r}"
     sentence = SENTENCES[kind].format_map({"session": session, **place})

@@ -18,6 +18,7 @@ from strandline.producers.block_code import attempt
 from strandline.producers.context import Omission
 from strandline.producers.recent_counts import recent_counts
 from strandline.schemas.messages import Message
+from strandline.schemas.shown_text import counted
 from strandline.schemas.tokens import PART_TOKENS, count_message
 
 # What the memory is set apart by from the message that it is inserted into.
@@ -200,9 +201,15 @@ def _shortened(before: Contribution, after: Contribution | None, measure: Measur
     name = before.block.name
     size = measure.count_text(before.text)
     if after is None:
-        return Omission("block_dropped", name, f"Its {size} tokens do not fit the token limit.")
+        return Omission(
+            "block_dropped",
+            name,
+            f"Its {counted(size, 'token')} {'does' if size == 1 else 'do'} not fit the token limit.",
+        )
     left = measure.count_text(after.text)
-    return Omission("block_truncated", name, f"Shortened from {size} to {left} tokens to fit the limit.")
+    return Omission(
+        "block_truncated", name, f"Shortened from {size} to {counted(left, 'token')} to fit the limit."
+    )
 
 
 def _omitted_tail(tail: Tail, shown: Sequence[Message]) -> list[Omission]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from strandline.schemas.messages import Message
+from strandline.schemas.shown_text import counted
 
 OmissionKind = Literal[
     "tail",
@@ -90,7 +91,7 @@ class MemoryContext(Sequence[Message]):
 
     def __repr__(self) -> str:
         return (
-            f"MemoryContext({len(self.messages)} messages, {self.tokens} tokens, caught_up={self.caught_up},"
-            f" covered_through={dict(self.covered_through)}, omitted={len(self.omitted)},"
-            f" over_budget={self.over_budget})"
+            f"MemoryContext({counted(len(self.messages), 'message')}, {counted(self.tokens, 'token')},"
+            f" caught_up={self.caught_up}, covered_through={dict(self.covered_through)},"
+            f" omitted={len(self.omitted)}, over_budget={self.over_budget})"
         )

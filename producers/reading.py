@@ -45,6 +45,7 @@ from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.lanes import VECTORS
 from strandline.schemas.messages import Message, read_rows
 from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run
+from strandline.schemas.shown_text import quote
 from strandline.schemas.tokens import PART_TOKENS, is_loaded
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
@@ -156,7 +157,7 @@ def check_token_count(count: object) -> int:
     """A number of tokens; raises ConfigurationError where it is none."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise ConfigurationError(
-            f"initial_token_count is {count!r}; it must be a whole number of tokens, 0 or above."
+            f"initial_token_count is {quote(count)}; it must be a whole number of tokens, 0 or above."
         )
     return count
 

@@ -28,6 +28,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.messages import Message
 from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.shown_text import quote
 
 MAX_LIMIT = 1_000
 
@@ -76,9 +77,11 @@ class Search:
             or not isinstance(self.limit, int)
             or not 0 <= self.limit <= MAX_LIMIT
         ):
-            raise ConfigurationError(f"limit is {self.limit!r}; it must be from 0 to {MAX_LIMIT}.")
+            raise ConfigurationError(f"limit is {quote(self.limit)}; it must be from 0 to {MAX_LIMIT}.")
         if not isinstance(self.include_window, bool):
-            raise ConfigurationError(f"include_window is {self.include_window!r}; it must be True or False.")
+            raise ConfigurationError(
+                f"include_window is {quote(self.include_window)}; it must be True or False."
+            )
         check_scope(self.scope, checked_kinds(self.kinds), self.exclude_current)
 
     def target(self, facts_generation_id: int | None = None) -> Target:

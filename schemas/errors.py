@@ -3,13 +3,24 @@
 ``StrandlineError`` is the root.  Errors that a caller of ``Memory`` meets stand in the first half;
 errors that only the engine meets (they decide between retry, split and dead letter) in the second.
 Driver errors are translated in ``schemas.database`` and nowhere else.
+
+A sentence may quote what users wrote: it is one line without control characters, however it is printed.
 """
 
 from __future__ import annotations
 
+from strandline.schemas.shown_text import QUOTED_CHARACTERS, shown
+
+SENTENCE_CHARACTERS = 8_000
+
 
 class StrandlineError(Exception):
     """Root of everything that Strandline raises on purpose."""
+
+    def __init__(self, *sentence: object) -> None:
+        super().__init__(
+            *(shown(part, most=SENTENCE_CHARACTERS) if isinstance(part, str) else part for part in sentence)
+        )
 
 
 class ConfigurationError(StrandlineError):
@@ -24,8 +35,8 @@ class InvalidMessageError(StrandlineError, ValueError):
     """
 
     def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
-        self.field = field
+        self.field = shown(field, most=QUOTED_CHARACTERS)
+        super().__init__(f"{self.field}: {problem}")
 
 
 class ConflictError(StrandlineError):

@@ -14,6 +14,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from strandline.schemas.errors import UndecodableEventError
+from strandline.schemas.shown_text import quote
 
 FlushCause = Literal["threshold", "idle", "manual", "import"]
 EVENT_VERSION: Literal[1] = 1
@@ -47,7 +48,7 @@ def decode_event(record: Mapping[str, Any]) -> FlushEvent:
     version = record.get("version")
     if not isinstance(version, int) or version > EVENT_VERSION:
         raise UndecodableEventError(
-            f"Event {record.get('event_id')} has version {version!r}; this release reads up to"
+            f"Event {record.get('event_id')} has version {quote(version)}; this release reads up to"
             f" {EVENT_VERSION}. Upgrade this process, then its work is taken up."
         )
     try:

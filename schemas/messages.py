@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.read_only import ReadOnlyDict
+from strandline.schemas.shown_text import quote
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: tuple[str, ...] = get_args(Role)
@@ -196,5 +197,5 @@ def plain(value: Any) -> Any:
 
 def _key(key: object) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"the key {key!r} is not a string")
+        raise TypeError(f"the key {quote(key)} is not a string")
     return key

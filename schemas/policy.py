@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import check_name
+from strandline.schemas.shown_text import quote
 
 logger = logging.getLogger("strandline.policy")
 
@@ -105,5 +106,5 @@ def _repaired_flush_size(token_flush_size: int, token_limit: int) -> int:
 def _check_positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_INTEGER:
         raise ConfigurationError(
-            f"{name} is {value!r}; it must be a whole number above 0 and at most {MAX_INTEGER}"
+            f"{name} is {quote(value)}; it must be a whole number above 0 and at most {MAX_INTEGER}"
         )

@@ -17,6 +17,7 @@ from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.identity import check_name
 from strandline.schemas.messages import OWN_KEYS, ROLES, Message, Role, plain
 from strandline.schemas.random_ids import random_id
+from strandline.schemas.shown_text import quote
 from strandline.schemas.text import check_texts_within
 
 # What Postgres and Python both can hold, in whatever time zone it is shown.
@@ -88,7 +89,7 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
 def _check_role(message: Message, where: str) -> None:
     if message.role not in ROLES:
         raise InvalidMessageError(
-            f"{where}.role", f"{message.role!r} is unknown; use one of {', '.join(ROLES)}"
+            f"{where}.role", f"{quote(message.role)} is unknown; use one of {', '.join(ROLES)}"
         )
 
 
@@ -142,7 +143,7 @@ def _check_tool_fields(message: Message, where: str) -> None:
         raise InvalidMessageError(f"{where}.tool_calls", f"must be a list, not {type(calls).__name__}")
     if calls and message.role != "assistant":
         raise InvalidMessageError(
-            f"{where}.tool_calls", f"belong to assistant messages, not to role {message.role!r}"
+            f"{where}.tool_calls", f"belong to assistant messages, not to role {quote(message.role)}"
         )
     for index, call in enumerate(message.tool_calls or ()):
         path = f"{where}.tool_calls[{index}]"
@@ -157,7 +158,7 @@ def _check_tool_fields(message: Message, where: str) -> None:
         check_name(f"{where}.tool_call_id", message.tool_call_id)
     elif message.tool_call_id is not None:
         raise InvalidMessageError(
-            f"{where}.tool_call_id", f"belongs to tool messages, not to role {message.role!r}"
+            f"{where}.tool_call_id", f"belongs to tool messages, not to role {quote(message.role)}"
         )
 
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from strandline.schemas.shown_text import quote
+
 MILLION = 1_000_000
 
 Price = Annotated[Decimal, Field(ge=0, allow_inf_nan=False)]
@@ -52,5 +54,5 @@ def cost_usd(
 
 def _named(model: object, price: object) -> dict[str, Any]:
     if not isinstance(price, Mapping):
-        raise ValueError(f"the price of {model!r} must be an object with 'input' and 'output'")
+        raise ValueError(f"the price of {quote(model)} must be an object with 'input' and 'output'")
     return {**price, "model": model}

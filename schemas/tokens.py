@@ -17,6 +17,7 @@ import tiktoken
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.messages import Message
+from strandline.schemas.shown_text import quote
 
 Tokenizer = Callable[[str], Sequence[Any] | int]
 
@@ -70,11 +71,11 @@ def part_estimates(given: Mapping[str, int] | None) -> Mapping[str, int]:
     for kind, tokens in given.items():
         if kind not in KIND_TOKENS:
             raise ConfigurationError(
-                f"part_tokens names {kind!r}; the kinds of content parts are {', '.join(KIND_TOKENS)}."
+                f"part_tokens names {quote(kind)}; the kinds of content parts are {', '.join(KIND_TOKENS)}."
             )
         if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
             raise ConfigurationError(
-                f"part_tokens[{kind!r}] is {tokens!r}; it must be a whole number, 0 or above."
+                f"part_tokens[{quote(kind)}] is {quote(tokens)}; it must be a whole number, 0 or above."
             )
     by_kind = {**KIND_TOKENS, **given}
     return {part: by_kind[kind] for part, kind in _KINDS.items()}

@@ -19,6 +19,7 @@ from strandline.chat_line import object_in
 from strandline.memory import Memory
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.identity import DEFAULT_NAMESPACE
+from strandline.schemas.shown_text import quote
 
 # Messages that one transaction takes in, and those that are in memory at once.
 MOST_IN_A_CHUNK = 2_000
@@ -51,7 +52,7 @@ class Whose:
         found = _at(line, self.session_field)
         if found is None or found == "":
             raise ConfigurationError(
-                f"{where} has no {self.session_field!r}; name the field that has the session with"
+                f"{where} has no {quote(self.session_field)}; name the field that has the session with"
                 " --session-field, or put all lines into one session with --session."
             )
         return str(found)

@@ -24,6 +24,7 @@ from strandline.schemas.policy import (
     DEFAULT_TOKEN_LIMIT,
     make_policy,
 )
+from strandline.schemas.shown_text import quote
 from strandline.schemas.tokens import DEFAULT_ENCODING, Tokenizer
 
 # Arguments of other memory classes, and what takes their place here.
@@ -131,7 +132,7 @@ def _shared_key(namespace: str, shared_scope: str | None, blocks: Sequence[BaseM
     )
     for name in searching:
         raise ConfigurationError(
-            f"The memory block {name!r} searches scope='shared', and this Memory names no scope;"
+            f"The memory block {quote(name)} searches scope='shared', and this Memory names no scope;"
             " give it shared_scope=."
         )
     return None
@@ -155,7 +156,7 @@ def _insert_method(value: str | InsertMethod) -> InsertMethod:
     try:
         return InsertMethod(value)
     except ValueError:
-        raise ConfigurationError(f"insert_method is {value!r}; it must be 'system' or 'user'") from None
+        raise ConfigurationError(f"insert_method is {quote(value)}; it must be 'system' or 'user'") from None
 
 
 def _name_of(tokenizer: Tokenizer) -> str:
@@ -166,4 +167,4 @@ def _name_of(tokenizer: Tokenizer) -> str:
 def _refuse(arguments: dict[str, Any]) -> NoReturn:
     name = next(iter(arguments))
     hint = _ELSEWHERE.get(name, "see Memory.from_defaults for the arguments there are")
-    raise ConfigurationError(f"Memory.from_defaults has no argument {name!r}: {hint}")
+    raise ConfigurationError(f"Memory.from_defaults has no argument {quote(name)}: {hint}")

@@ -84,7 +84,7 @@ def test_a_message_that_was_remembered(make_memory: MakeMemory, database: Databa
     assert [candidate.text for candidate in found.candidates] == ["Bergen is where I live"]
     assert [(chunk.from_seq, chunk.pieces) for chunk in found.chunks] == [(1, 1)]
     assert "Bergen" in found.states[0].excerpt
-    assert found.why == ("It was remembered: 1 fact(s) cite it, 1 of them live.",)
+    assert found.why == ("It was remembered: 1 fact cites it, 1 of them live.",)
 
 
 def test_a_fact_leads_back_to_its_messages(make_memory: MakeMemory, database: Database, drain: Drain) -> None:
@@ -105,7 +105,7 @@ def test_a_fact_leads_back_to_its_messages(make_memory: MakeMemory, database: Da
     assert [source.id for source in second.messages] == ["m2"]
     assert first.session_id == "s" and first.cause == "manual" and first.flushed_at is not None
     assert [call.step.partition("-")[0] for call in second.calls] == ["extract", "merge"]
-    assert message(database, "m1").why == ("It was remembered: 1 fact(s) cite it, 0 of them live.",)
+    assert message(database, "m1").why == ("It was remembered: 1 fact cites it, 0 of them live.",)
 
 
 def test_why_nothing_is_remembered_yet(make_memory: MakeMemory, database: Database, drain: Drain) -> None:

@@ -266,7 +266,7 @@ def test_a_dead_letter_stands_in_the_way_until_it_is_replayed(
     model_server.behave(responder=refuse)
     with working(database, after):
         replay = begin_generation(database, VECTORS, after)
-        with pytest.raises(ReplayError, match=r"1 events of 1 owners are dead letters"):
+        with pytest.raises(ReplayError, match=r"1 event of 1 owner is a dead letter"):
             derive_generation(database, replay)
         assert replays(database, replay_id=replay.replay_id)[0].state == "stopped"
         with pytest.raises(ReplayError, match=f"--resume {replay.replay_id}"):

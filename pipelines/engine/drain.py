@@ -35,6 +35,7 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.lanes import Lane, Ring
 from strandline.schemas.prices import ModelPrice, cost_usd
+from strandline.schemas.shown_text import counted
 
 logger = logging.getLogger("strandline.engine")
 
@@ -154,9 +155,9 @@ def _has_work(engine: Engine, lane: Lane) -> bool:
 def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> bool:
     """End a batch, one way or another; whether its lane has more to do, and so is still held."""
     if lease.failures >= engine.retry.max_failures:
-        return _give_up(engine, lease, batch, f"failed {lease.failures} times in a row")
+        return _give_up(engine, lease, batch, f"failed {counted(lease.failures, 'time')} in a row")
     if lease.crashes >= engine.retry.max_crashes:
-        return _give_up(engine, lease, batch, f"its worker died {lease.crashes} times in a row")
+        return _give_up(engine, lease, batch, f"its worker died {counted(lease.crashes, 'time')} in a row")
     try:
         return _derive(engine, lease, batch, stage)
     except (PermanentModelError, BlockCodeError) as error:

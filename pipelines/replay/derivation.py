@@ -25,6 +25,7 @@ from strandline.schemas.database import Database
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.lanes import FACTS
 from strandline.schemas.settings import Settings
+from strandline.schemas.shown_text import counted
 
 NOBODY = UUID(int=0)
 
@@ -316,14 +317,17 @@ class _Run:
 
     def _in_the_way(self, owners: int, dead: int) -> str:
         generation_id = self._generation.generation_id
+        whose = counted(owners, "owner")
         if not dead:
+            have = "has" if owners == 1 else "have"
             return (
-                f"{owners} owners have events that generation {generation_id} has neither done nor due."
+                f"{whose} {have} events that generation {generation_id} has neither done nor due."
                 f" Go on later: strandline replay --resume {self._replay.replay_id}."
             )
+        are = "is a dead letter" if dead == 1 else "are dead letters"
         return (
-            f"{dead} events of {owners} owners are dead letters in generation {generation_id}; the former"
-            f" one goes on serving them. Look at them: strandline dead-letters list --pipeline"
+            f"{counted(dead, 'event')} of {whose} {are} in generation {generation_id}; the former one goes on"
+            f" serving them. Look at them: strandline dead-letters list --pipeline"
             f" {self._replay.pipeline}; retry or drop them, then: strandline replay --resume"
             f" {self._replay.replay_id}."
         )

@@ -29,6 +29,7 @@ from strandline.pipelines.hits import Hit, Reranker
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.adapters.llamaindex_blocks import part_of
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.shown_text import quote
 
 # Blocks that say nothing but names and numbers.
 _CARRIED: Mapping[str, type[BaseMemoryBlock]] = {
@@ -97,7 +98,7 @@ def restored_blocks(carried: Sequence[Mapping[str, Any]]) -> list[BaseMemoryBloc
         kind = declared.pop("kind", None)
         if kind not in _CARRIED:
             raise ConfigurationError(
-                f"The context names a memory block of kind {kind!r}, which there is not."
+                f"The context names a memory block of kind {quote(kind)}, which there is not."
             )
         blocks.append(_CARRIED[kind](**declared))
     return blocks

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,7 +13,7 @@ import click
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import Report
 from strandline.cli.targets import opened, running_servers
-from strandline.cli.terminal import print_json
+from strandline.cli.terminal import print_json, print_schema, say
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
     drop_dead_letter,
@@ -25,6 +24,7 @@ from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
+from strandline.schemas.shown_text import counted, quote, shown_lines
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Outcome = Literal["due", "void", "gone", "retired", "dropped"]
@@ -115,16 +115,16 @@ def command() -> None:
 def list_command(everything: bool, as_json: bool, json_schema: bool, **given: Any) -> int:
     """List dead letters, oldest first."""
     if json_schema:
-        click.echo(json.dumps(DeadLettersReport.model_json_schema(), indent=2))
+        print_schema(DeadLettersReport)
         return 0
     with _database(given) as (database, _broker_url):
         letters = list_dead_letters(database, dropped=everything, **_filters(given))
     if as_json:
         print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
     elif not letters:
-        click.echo("no dead letters")
+        say("no dead letters")
     else:
-        click.echo("\n".join(_line(letter) for letter in letters))
+        say(*map(_line, letters))
     return 0
 
 
@@ -139,7 +139,8 @@ def show_command(id_: str, as_json: bool, **given: Any) -> int:
     if as_json:
         print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
     else:
-        click.echo("\n\n".join(_picture(letter) for letter in letters))
+        for number, letter in enumerate(letters):
+            say(*([""] if number else []), *_picture(letter))
     return 0
 
 
@@ -243,7 +244,7 @@ def _chosen(
         found = list_dead_letters(database, **filters, **_parsed(id_))
         if not found:
             raise ConfigurationError(
-                f"There is no dead letter {id_!r}; `strandline dead-letters list` shows those there are."
+                f"There is no dead letter {quote(id_)}; `strandline dead-letters list` shows those there are."
             )
         chosen |= {(letter.event_id, letter.stage, letter.generation_id): letter for letter in found}
     return list(chosen.values())
@@ -254,7 +255,7 @@ def _parsed(id_: str) -> dict[str, Any]:
     try:
         return {"event_id": UUID(event), "stage": stage or None}
     except ValueError:
-        raise click.BadParameter(f"{id_!r} is not an id as EVENT/STAGE", param_hint="ID") from None
+        raise click.BadParameter(f"{quote(id_)} is not an id as EVENT/STAGE", param_hint="ID") from None
 
 
 def _id(letter: DeadLetter) -> str:
@@ -296,24 +297,26 @@ def _line(letter: DeadLetter) -> str:
     )
 
 
-def _picture(letter: DeadLetter) -> str:
+def _picture(letter: DeadLetter) -> Iterator[str]:
     owner = f" of {letter.user_id}" if letter.user_id else ""
-    lines = [
+    yield from (
         f"dead letter {_id(letter)}",
         f"session: {letter.session_id}{owner}, namespace {letter.namespace}",
-        f"messages: {letter.from_seq} to {letter.through_seq} ({letter.tokens} tokens, cause {letter.cause})",
+        f"messages: {letter.from_seq} to {letter.through_seq}"
+        f" ({counted(letter.tokens, 'token')}, cause {letter.cause})",
         f"flushed: {_at(letter.flushed_at)}",
         f"gave up: {_at(letter.died_at)}",
         f"pipeline: {letter.pipeline}, generation {letter.generation_id}, batch {letter.batch_id}",
-        f"reason: {letter.reason}",
-    ]
+    )
+    first, *more = shown_lines(letter.reason)
+    yield f"reason: {first}"
+    yield from (f"  {line}" for line in more)
     if letter.dropped_at is not None:
-        lines.append(f"dropped: {_at(letter.dropped_at)}")
+        yield f"dropped: {_at(letter.dropped_at)}"
     elif letter.generation_state == "retired":
-        lines.append("its generation is retired: it cannot be retried, only dropped")
+        yield "its generation is retired: it cannot be retried, only dropped"
     elif not letter.current:
-        lines.append("its session was reset since: a retry only ends it")
-    return "\n".join(lines)
+        yield "its session was reset since: a retry only ends it"
 
 
 def _at(moment: datetime) -> str:
@@ -332,9 +335,9 @@ def _print(actions: Sequence[ActionReport], *, as_json: bool) -> None:
         "dropped": "dropped",
     }
     if not actions:
-        click.echo("no dead letters")
+        say("no dead letters")
     for action in actions:
-        more = f", with {action.refolded} later event(s) folded again" if action.refolded else ""
+        more = f", with {counted(action.refolded, 'later event')} folded again" if action.refolded else ""
         if action.outcome == "due":
             more += "; its lane was rung for" if action.rung else "; without a broker, a sweep finds it"
-        click.echo(f"{action.id}: {sentences[action.outcome]}{more}")
+        say(f"{action.id}: {sentences[action.outcome]}{more}")

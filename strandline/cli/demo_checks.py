@@ -14,6 +14,7 @@ from strandline.cli.models_used import ModelsUsed
 from strandline.cli.reports import DemoCheck, DemoFigures
 from strandline.producers.facts_reading import Fact
 from strandline.schemas.messages import Message
+from strandline.schemas.shown_text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _differences(sent: Sequence[Message], stored: Sequence[Message]) -> Iterator
 def _each_in_one_flush(outcome: Outcome) -> DemoCheck:
     events = outcome.look.events
     gaps = [after.from_seq for before, after in pairwise(events) if after.from_seq != before.through_seq + 1]
-    found = f"{len(events)} flush events, one after the other" if events else "nothing flushed"
+    found = f"{counted(len(events), 'flush event')}, one after the other" if events else "nothing flushed"
     if gaps:
         found = f"the ranges do not join at message {gaps[0]}"
     return DemoCheck(name="each message in one flush", ok=not gaps, found=found)
@@ -118,7 +119,7 @@ def _each_in_one_flush(outcome: Outcome) -> DemoCheck:
 def _all_consumed(outcome: Outcome) -> DemoCheck:
     events, pipelines = len(outcome.look.events), len(outcome.pipelines)
     expected = events * pipelines
-    found = f"{events} events x {pipelines} pipelines: {outcome.applications} applied"
+    found = f"{counted(events, 'event')} x {counted(pipelines, 'pipeline')}: {outcome.applications} applied"
     return DemoCheck(name="every event consumed", ok=outcome.applications == expected, found=found)
 
 
@@ -141,7 +142,7 @@ def _facts_once(outcome: Outcome) -> DemoCheck:
     )
     twice = [text for text, count in texts.items() if count > 1]
     twice += [key[2] for key, count in taken.items() if count > 1]
-    found = f"twice: {twice[0]}" if twice else f"{len(texts)} facts, all different"
+    found = f"twice: {twice[0]}" if twice else f"{counted(len(texts), 'fact')}, all different"
     return DemoCheck(name="no fact twice", ok=not twice, found=found)
 
 
@@ -167,7 +168,8 @@ def _is_traceable(fact: Fact, events: set[UUID], sent: set[str | None]) -> bool:
 def _within_limit(outcome: Outcome) -> DemoCheck:
     samples = outcome.played.samples
     largest = max(samples.get_tokens, default=0)
-    found = f"{len(samples.get_tokens)} reads, the largest {largest:,} of {outcome.token_limit:,} tokens"
+    reads = counted(len(samples.get_tokens), "read")
+    found = f"{reads}, the largest {largest:,} of {outcome.token_limit:,} tokens"
     if samples.over_budget:
         found += f"; {samples.over_budget} said to be over budget"
     return DemoCheck(name="reads within the limit", ok=not samples.unexplained, found=found)

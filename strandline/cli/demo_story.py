@@ -10,14 +10,15 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
-from rich.text import Text
 
 from strandline.cli.demo_file import Conversation
 from strandline.cli.demo_observer import Look
 from strandline.cli.models_used import ModelsUsed
 from strandline.cli.reports import AnswerReport, DemoCheck, DemoFigures
+from strandline.cli.terminal import styled
 from strandline.producers.context import MemoryContext
 from strandline.producers.facts_reading import Fact
+from strandline.schemas.shown_text import counted
 
 FACTS_TOLD = 8
 IDS_TOLD = 6
@@ -34,10 +35,13 @@ class Story:
 
     def open(self, conversation: Conversation, models: ModelsUsed, home: Path) -> None:
         self._heading("Strandline demo")
-        questions = f" and {len(conversation.questions)} questions" if conversation.questions else ""
+        questions = (
+            f" and {counted(len(conversation.questions), 'question')}" if conversation.questions else ""
+        )
+        messages = counted(len(conversation.messages), "message")
         self._pairs(
             {
-                "plays": f"{conversation.path.name}: {len(conversation.messages)} messages{questions}",
+                "plays": f"{conversation.path.name}: {messages}{questions}",
                 "models": models.announcement,
                 "servers": f"PostgreSQL and a broker of its own, in {home}",
             }
@@ -49,7 +53,7 @@ class Story:
         self._line()
 
     def line(self, text: str, style: str = "") -> None:
-        self._console.print(Text(f"  {text}", style=style))
+        self._console.print(styled(f"  {text}", style=style))
 
     def facts(self, facts: Sequence[Fact], look: Look) -> None:
         numbers = {event.event_id: number for number, event in enumerate(look.events, start=1)}
@@ -68,7 +72,7 @@ class Story:
         left_out = "; ".join(item.reason for item in context.omitted)
         self._heading("What a read gives now")
         pairs = {
-            "messages": f"{len(context)}, {context.tokens:,} tokens",
+            "messages": f"{len(context)}, {counted(context.tokens, 'token')}",
             "covered": f"{covered}; {'caught up' if context.caught_up else 'not caught up yet'}",
         }
         self._pairs(pairs | ({"left out": left_out} if left_out else {}))
@@ -100,7 +104,7 @@ class Story:
             "put": f"p50 {figures.put_p50_ms:.2f} ms, p99 {figures.put_p99_ms:.2f} ms (flushes included)",
             "get": f"p50 {figures.get_p50_ms:.2f} ms, p99 {figures.get_p99_ms:.2f} ms ({figures.gets} reads)",
             "tokens": f"at most {figures.get_tokens_max:,} of {figures.token_limit:,} in a read",
-            "events": f"{figures.events} flush events ({causes or 'none'})",
+            "events": f"{counted(figures.events, 'flush event')} ({causes or 'none'})",
             "applied": f"{figures.applications} (event, pipeline) pairs: {', '.join(figures.pipelines)}",
             "lag": f"median {figures.consume_lag_median_seconds:.2f} s, at most"
             f" {figures.consume_lag_max_seconds:.2f} s from flush to consumed",
@@ -145,9 +149,9 @@ class Story:
     def _heading(self, text: str) -> None:
         self._line()
         if self._console.is_terminal:
-            self._console.print(Rule(Text(f"{text} ", style="bold"), align="left", style="dim"))
+            self._console.print(Rule(styled(f"{text} ", style="bold"), align="left", style="dim"))
         else:
-            self._console.print(Text(f"== {text}"))
+            self._console.print(styled(f"== {text}"))
 
     def _pairs(self, pairs: Mapping[str, str]) -> None:
         for label, value in pairs.items():
@@ -158,18 +162,18 @@ class Story:
     ) -> None:
         """A label and its text: wrapped beside it on a terminal, one line elsewhere."""
         if not self._console.is_terminal:
-            self._console.print(Text(f"{'':{indent}}{label:{label_width}} {text}".rstrip()), soft_wrap=True)
+            self._console.print(styled(f"{'':{indent}}{label:{label_width}} {text}".rstrip()), soft_wrap=True)
             return
         table = Table.grid(padding=(0, 1, 0, 0))
         table.add_column(min_width=label_width)
         table.add_column()
-        table.add_row(Text(label, style="dim"), Text(text, style=style, overflow="fold"))
+        table.add_row(styled(label, style="dim"), styled(text, style=style, overflow="fold"))
         self._console.print(Padding(table, (0, indent)))
 
     def _attach(self, words: str, command: str) -> None:
         """A command stands on a line of its own that is never broken, so that it can be copied."""
-        self._console.print(Text(f"            {words}", style="dim"))
-        self._console.print(Text(f"            {command}"), soft_wrap=True)
+        self._console.print(styled(f"            {words}", style="dim"))
+        self._console.print(styled(f"            {command}"), soft_wrap=True)
 
     def _line(self) -> None:
         self._console.print()

@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.demo_observer import Look, SeenEvent
+from strandline.cli.terminal import styled
+from strandline.schemas.shown_text import counted
 
 FRAMES_PER_SECOND = 12
 EVENTS_SHOWN = 7
@@ -64,21 +66,22 @@ class PlainView:
             window = f"; the window now holds {seen.tokens} of {seen.mark}" if newest else ""
             self._print(
                 f"flush event {number} ({event.cause}): messages {event.from_seq}-{event.through_seq},"
-                f" {event.tokens} tokens{window}"
+                f" {counted(event.tokens, 'token')}{window}"
             )
         self._flushed = len(seen.events)
         for number, event in enumerate(seen.events, start=1):
             if event.event_id not in self._consumed and event.is_consumed_by(self._pipelines):
                 self._consumed.add(event.event_id)
                 slowest = max(event.consumed.values(), default=0.0)
-                self._print(f"flush event {number} consumed after {slowest:.2f} s; {seen.facts} facts known")
+                facts = counted(seen.facts, "fact")
+                self._print(f"flush event {number} consumed after {slowest:.2f} s; {facts} known")
 
     def note(self, line: str) -> None:
         self._print(line)
 
     def _print(self, line: str) -> None:
         with self._lock:
-            self._console.print(line, markup=False)
+            self._console.print(styled(line))
 
 
 class LiveView:
@@ -110,13 +113,13 @@ class LiveView:
         self._seen = seen
 
     def note(self, line: str) -> None:
-        self._live.console.print(Text(f"  ! {line}", style="yellow"))
+        self._live.console.print(styled(f"  ! {line}", style="yellow"))
 
     def _picture(self) -> RenderableType:
         seen = self._seen
-        parts: list[RenderableType] = [_bars(seen, self._put, self._total, self._milliseconds), Text()]
+        parts: list[RenderableType] = [_bars(seen, self._put, self._total, self._milliseconds), styled()]
         if seen.events:
-            parts += [_events(seen, self._pipelines), Text()]
+            parts += [_events(seen, self._pipelines), styled()]
         parts.append(_facts(seen))
         if seen.summary:
             parts.append(_summary(seen))
@@ -160,22 +163,22 @@ def _events(seen: Look, pipelines: Sequence[str]) -> Table:
 
 def _state(event: SeenEvent, pipeline: str) -> Text:
     if pipeline not in event.consumed:
-        return Text("…", style="yellow")
+        return styled("…", style="yellow")
     if event.outcomes[pipeline] != "applied":
-        return Text(event.outcomes[pipeline], style="red")
-    return Text(f"{event.consumed[pipeline]:.2f} s", style="green")
+        return styled(event.outcomes[pipeline], style="red")
+    return styled(f"{event.consumed[pipeline]:.2f} s", style="green")
 
 
 def _facts(seen: Look) -> RenderableType:
-    title = Text.assemble(
-        (f"{seen.facts} facts", "bold"), ("  the latest:" if seen.facts else "  so far", "dim")
-    )
-    lines = [Text(f"  {fact}", no_wrap=True, overflow="ellipsis") for fact in seen.latest_facts]
+    latest = styled("  the latest:" if seen.facts else "  so far", "dim")
+    title = Text.assemble(styled(counted(seen.facts, "fact"), "bold"), latest)
+    lines = [styled(f"  {fact}", no_wrap=True, overflow="ellipsis") for fact in seen.latest_facts]
     return Group(title, *lines)
 
 
 def _summary(seen: Look) -> RenderableType:
-    title = Text.assemble(("summary", "bold"), (f"  through message {seen.summary_through}", "dim"))
+    through = styled(f"  through message {seen.summary_through}", "dim")
+    title = Text.assemble(styled("summary", "bold"), through)
     text = " ".join(seen.summary.split())
-    shown = text if len(text) <= SUMMARY_CHARACTERS else text[:SUMMARY_CHARACTERS].rstrip() + " …"
-    return Group(Text(), title, Padding(Text(shown), (0, 0, 0, 2)))
+    begins = text if len(text) <= SUMMARY_CHARACTERS else text[:SUMMARY_CHARACTERS].rstrip() + " …"
+    return Group(styled(), title, Padding(styled(begins), (0, 0, 0, 2)))

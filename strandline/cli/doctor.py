@@ -13,9 +13,10 @@ from strandline.cli.doctor_servers import check_broker, check_database
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import CheckReport, DoctorReport
 from strandline.cli.targets import running_servers
-from strandline.cli.terminal import console, is_rich, print_json
+from strandline.cli.terminal import console, is_rich, print_json, say, styled
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.settings import Settings
+from strandline.schemas.shown_text import counted
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
@@ -69,19 +70,19 @@ def _without_database(settings: Settings, sentence: str) -> CheckReport:
 def _print(checks: Sequence[CheckReport]) -> None:
     if not is_rich():
         for check in checks:
-            click.echo(f"{check.result:8} {check.name}: {check.found}{_advice(check)}")
+            say(f"{check.result:8} {check.name}: {check.found}{_advice(check)}")
     else:
         table = Table.grid(padding=(0, 2, 0, 0))
         for check in checks:
             table.add_row(
-                Text(check.result, style=_STYLES[check.result]),
-                Text(check.name, style="bold"),
-                Text.assemble(check.found, (_advice(check), "yellow"), overflow="fold"),
+                styled(check.result, style=_STYLES[check.result]),
+                styled(check.name, style="bold"),
+                Text.assemble(styled(check.found), styled(_advice(check), "yellow"), overflow="fold"),
             )
         console().print(table)
     problems = sum(check.result == "problem" for check in checks)
     warnings = sum(check.result == "warning" for check in checks)
-    click.echo(f"{len(checks)} checks: {problems} problems, {warnings} warnings")
+    say(f"{counted(len(checks), 'check')}: {counted(problems, 'problem')}, {counted(warnings, 'warning')}")
 
 
 def _advice(check: CheckReport) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -12,6 +13,7 @@ import click
 
 from strandline.cli.interrupts import INTERRUPTED_EXIT, Terminated
 from strandline.schemas.errors import StrandlineError
+from strandline.schemas.shown_text import shown, shown_lines
 from strandline.schemas.version import VERSION
 
 # Each command is the object ``command`` of its module; the words here are what --help lists, so that
@@ -82,7 +84,7 @@ def run(arguments: list[str]) -> int:
     except click.exceptions.Exit as exit_request:
         return exit_request.exit_code
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as interrupt:
         return interrupt.exit_code if isinstance(interrupt, Terminated) else INTERRUPTED_EXIT
@@ -100,8 +102,15 @@ def run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _show(error: click.ClickException) -> None:
+    """As click does; it quotes what was typed, which may have been pasted from anywhere."""
+    written = io.StringIO()
+    error.show(written)
+    click.echo("\n".join(shown_lines(written.getvalue().rstrip("\n"))), err=True)
+
+
 def _fail(sentence: str, *, debug: bool) -> int:
     if debug:
-        traceback.print_exc()
-    click.echo(f"strandline: {sentence}", err=True)
+        click.echo("\n".join(shown_lines(traceback.format_exc().rstrip())), err=True)
+    click.echo(f"strandline: {shown(sentence)}", err=True)
     return 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -10,7 +9,7 @@ import click
 
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.targets import opened, running_servers
-from strandline.cli.terminal import print_json
+from strandline.cli.terminal import print_json, print_schema, say
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import (
     FactEventTrace,
@@ -22,6 +21,7 @@ from strandline.pipelines.explanation_parts import (
     StageTrace,
 )
 from strandline.schemas.identity import DEFAULT_NAMESPACE
+from strandline.schemas.shown_text import counted
 
 _PLACES = {
     "pinned": "in the pinned head, always shown",
@@ -55,8 +55,7 @@ def command(
 ) -> int:
     """Follow a message to what was derived from it, or a fact back to the messages it came from."""
     if json_schema:
-        schemas = {kind.__name__: kind.model_json_schema() for kind in _KINDS}
-        click.echo(json.dumps(schemas, indent=2))
+        print_schema(*_KINDS)
         return 0
     settings = settings_from(database_url, broker_url, schema)
     with (
@@ -67,7 +66,7 @@ def command(
     if as_json:
         print_json(found)
     else:
-        click.echo("\n".join(_lines(found)))
+        say(*_lines(found))
     return 0
 
 
@@ -83,7 +82,7 @@ def _lines(found: MessageExplanation | FactExplanation | RemovedFactExplanation)
 
 def _message(found: MessageExplanation) -> Iterator[str]:
     owner = f" of {found.user_id}" if found.user_id else ""
-    size = f"seq {found.message.seq}, {found.tokens} tokens"
+    size = f"seq {found.message.seq}, {counted(found.tokens, 'token')}"
     yield f"message {found.message.id} ({size}), session {found.session_id}{owner}"
     yield f"  {_source(found.message)}"
     yield f"where: {_PLACES[found.place]}"
@@ -104,7 +103,7 @@ def _message(found: MessageExplanation) -> Iterator[str]:
         ended = "" if fact.live else ", ended"
         yield f"fact {fact.fact_id} ({', '.join(fact.operations)}{ended}): {fact.text}"
     for chunk in found.chunks:
-        yield f"chunk: messages {chunk.from_seq} to {chunk.through_seq}, {chunk.pieces} piece(s)"
+        yield f"chunk: messages {chunk.from_seq} to {chunk.through_seq}, {counted(chunk.pieces, 'piece')}"
     for state in found.states:
         yield f"state through message {state.through_seq} ({_at(state.at)}): {state.excerpt}"
 
@@ -119,7 +118,7 @@ def _stage(trace: StageTrace) -> Iterator[str]:
     if trace.since is not None:
         line += f" since {_at(trace.since)}"
     if trace.batch_id is not None:
-        line += f", batch {trace.batch_id} of {trace.batch_events} event(s)"
+        line += f", batch {trace.batch_id} of {counted(trace.batch_events or 0, 'event')}"
     yield line
     if trace.reason:
         yield f"  reason: {trace.reason}"

@@ -10,9 +10,10 @@ import click
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import ClearFactsReport
 from strandline.cli.targets import running_servers
-from strandline.cli.terminal import console, is_rich, print_json
+from strandline.cli.terminal import console, is_rich, print_json, say
 from strandline.facts import Facts
 from strandline.producers.facts_namespace import Clearing, NamespaceFacts
+from strandline.schemas.shown_text import counted
 
 
 @click.group("facts", short_help="Clear the facts of a whole namespace.")
@@ -54,15 +55,9 @@ def clear(
             ClearFactsReport(namespace=namespace, dry_run=not yes, owners=done.owners, facts=done.facts)
         )
         return 0
-    what = f"{_counted(done.facts, 'live fact')} of {_counted(done.owners, 'owner')}"
-    click.echo(
-        f"{namespace}: cleared {what}" if yes else f"{namespace}: would clear {what}; add --yes to do it"
-    )
+    what = f"{counted(done.facts, 'live fact')} of {counted(done.owners, 'owner')}"
+    say(f"{namespace}: cleared {what}" if yes else f"{namespace}: would clear {what}; add --yes to do it")
     return 0
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' if number != 1 else ''}"
 
 
 def _cleared(facts: NamespaceFacts, actor: str | None) -> Clearing:
@@ -81,4 +76,4 @@ def _progress() -> Iterator[Callable[[Clearing], None]]:
         yield lambda _done: None
         return
     with console(stderr=True).status("clearing") as status:
-        yield lambda done: status.update(f"clearing: {_counted(done.owners, 'owner')} done")
+        yield lambda done: status.update(f"clearing: {counted(done.owners, 'owner')} done")

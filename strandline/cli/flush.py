@@ -7,11 +7,12 @@ import click
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import FlushReport
 from strandline.cli.targets import opened, running_servers
-from strandline.cli.terminal import print_json
+from strandline.cli.terminal import print_json, say
 from strandline.memory import Memory
 from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import DEFAULT_NAMESPACE, check_name
+from strandline.schemas.shown_text import quote
 
 
 @click.command("flush", short_help="Deliver a session's messages to the pipelines now.")
@@ -55,9 +56,9 @@ def command(
         print_json(FlushReport(namespace=namespace, session_id=session, user_id=owner, events=ids))
         return 0
     if not events:
-        click.echo(f"{session}: nothing to deliver")
+        say(f"{session}: nothing to deliver")
     for event in events:
-        click.echo(f"{session}: flush event {event}")
+        say(f"{session}: flush event {event}")
     return 0
 
 
@@ -66,9 +67,10 @@ def _owner(database: Database, session: str, namespace: str, user: str | None) -
     params = {"namespace": namespace, "session_id": session, "user_id": user, "limit": 1}
     rows = database.fetch("find_sessions", params)
     if not rows:
-        whose = "" if user is None else f" of user {user!r}"
+        whose = "" if user is None else f" of user {quote(user)}"
         raise ConfigurationError(
-            f"There is no session {session!r}{whose} in namespace {namespace!r}; nothing was put to it yet."
+            f"There is no session {quote(session)}{whose} in namespace {quote(namespace)};"
+            " nothing was put to it yet."
         )
     found: str | None = rows[0][2]
     return found

@@ -22,7 +22,7 @@ from strandline.cli.replay_reports import (
     SwitchReport,
 )
 from strandline.cli.targets import opened, running_servers
-from strandline.cli.terminal import print_json
+from strandline.cli.terminal import print_json, print_schema, say
 from strandline.pipelines.registry import Generation, find, serving, settings_differing
 from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare
 from strandline.pipelines.replay.records import replays
@@ -31,6 +31,7 @@ from strandline.schemas.database import Database
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session, identify_user
 from strandline.schemas.settings import Settings
+from strandline.schemas.shown_text import counted
 
 
 @click.group("generations", short_help="Look at derivations, compare, promote, go back, prune.")
@@ -46,14 +47,14 @@ def command() -> None:
 def list_command(pipeline: str | None, as_json: bool, json_schema: bool, **given: Any) -> int:
     """List generations, and replays that are not finished."""
     if json_schema:
-        click.echo(json.dumps(GenerationsReport.model_json_schema(), indent=2))
+        print_schema(GenerationsReport)
         return 0
     with _database(given) as (database, settings):
         report = _report(database, settings, pipeline)
     if as_json:
         print_json(report)
     else:
-        click.echo("\n".join(_lines(report)) or "no generations")
+        say(*(list(_lines(report)) or ["no generations"]))
     return 0
 
 
@@ -106,9 +107,9 @@ def diff_command(
         recalled = dict(zip(("recall_old", "recall_new"), recalls, strict=False))
         print_json(DiffReport.model_validate(asdict(found) | recalled))
         return 0
-    click.echo("\n".join(_diff_lines(found)))
+    say(*_diff_lines(found))
     if recalls:
-        click.echo(f"recall on the questions: {recalls[0]:.1%} before, {recalls[1]:.1%} after")
+        say(f"recall on the questions: {recalls[0]:.1%} before, {recalls[1]:.1%} after")
     return 0
 
 
@@ -164,7 +165,7 @@ def prune_command(generation: int, as_json: bool, **given: Any) -> int:
     with _database(given) as (database, _settings):
         applied = prune(database, generation)
         found = find(database, generation)
-    done = f"pruned, with what it had made of {applied:,} receipts"
+    done = f"pruned, with what it had made of {counted(applied, 'receipt')}"
     pipeline = "" if found is None else found.pipeline
     _print_switch(SwitchReport(pipeline=pipeline, generation=generation, done=done), as_json=as_json)
     return 0
@@ -199,7 +200,7 @@ def _refuse_uncovered(database: Database, generation: Generation) -> None:
     if generation.state != "feeding" or sum(row[1] for row in backlog):
         raise ReplayError(
             f"Generation {generation.generation_id} of {generation.pipeline} is {generation.state}, with"
-            f" {sum(row[1] for row in backlog):,} events due: it cannot serve everybody now."
+            f" {counted(sum(row[1] for row in backlog), 'event')} due: it cannot serve everybody now."
         )
 
 
@@ -232,7 +233,7 @@ def _lines(report: GenerationsReport) -> Iterator[str]:
     for item in report.generations:
         made_with = item.made_with.get("model") or item.made_with.get("embedder") or f"version {item.version}"
         size = f" {item.made_with['dimensions']}" if "dimensions" in item.made_with else ""
-        owners = f", serves {item.owners:,} owners" if item.owners else ""
+        owners = f", serves {counted(item.owners, 'owner')}" if item.owners else ""
         yield (
             f"{item.pipeline} {item.generation}: {item.state}, {made_with}{size}, due {item.due:,},"
             f" dead {item.dead:,}{owners}"
@@ -274,4 +275,4 @@ def _print_switch(report: SwitchReport, *, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
-        click.echo(f"generation {report.generation} of {report.pipeline}: {report.done}")
+        say(f"generation {report.generation} of {report.pipeline}: {report.done}")

@@ -12,9 +12,10 @@ from strandline.chat_import import ChatImport, Progress, Whose
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import ImportReport
 from strandline.cli.targets import running_servers
-from strandline.cli.terminal import console, is_rich, print_json
+from strandline.cli.terminal import console, is_rich, print_json, say
 from strandline.schemas.identity import DEFAULT_NAMESPACE
 from strandline.schemas.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT
+from strandline.schemas.shown_text import counted
 
 LINE_EVERY_BYTES = 50_000_000
 
@@ -84,15 +85,15 @@ def command(
             )
         )
     else:
-        click.echo(_said(done))
+        say(_said(done))
     return 0
 
 
 def _said(done: Progress) -> str:
-    there = f", {done.known:,} were there already" if done.known else ""
+    there = f", {done.known:,} {'was' if done.known == 1 else 'were'} there already" if done.known else ""
     return (
-        f"{done.added:,} messages added{there}; {done.sessions:,} sessions,"
-        f" {done.events:,} flush events for the workers"
+        f"{counted(done.added, 'message')} added{there}; {counted(done.sessions, 'session')},"
+        f" {counted(done.events, 'flush event')} for the workers"
     )
 
 
@@ -112,18 +113,18 @@ def _progress() -> Iterator[Callable[[Progress], None]]:
             task,
             total=done.bytes_in_all,
             completed=done.bytes_read,
-            description=f"{done.added + done.known:,} messages",
+            description=counted(done.added + done.known, "message"),
         )
 
 
 def _lines() -> Callable[[Progress], None]:
     said = 0
 
-    def say(done: Progress) -> None:
+    def tell(done: Progress) -> None:
         nonlocal said
         if done.bytes_read >= said + LINE_EVERY_BYTES:
             said = done.bytes_read
             share = 100 * done.bytes_read // max(1, done.bytes_in_all)
-            click.echo(f"{share} %: {done.added + done.known:,} messages", err=True)
+            say(f"{share} %: {counted(done.added + done.known, 'message')}", err=True)
 
-    return say
+    return tell

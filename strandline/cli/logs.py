@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import logging
 
+from strandline.schemas.shown_text import shown, shown_lines
+
 # What every record has; whatever else stands on one was passed as ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "data"}
 
 
 class FieldFormatter(logging.Formatter):
-    """``time level logger: message key=value …``"""
+    """``time level logger: message key=value …``: one line, and a traceback indented below it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # as logging calls it
+        fields = [f"{key}={value}" for key, value in vars(record).items() if key not in _STANDARD]
+        return shown(" ".join([super().formatMessage(record), *fields]))
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = [f"{key}={value}" for key, value in vars(record).items() if key not in _STANDARD]
-        return " ".join([super().format(record), *fields])
+        line, *trace = shown_lines(super().format(record))
+        return "\n".join([line, *(f"  {of_trace}" for of_trace in trace)])
 
 
 def log_to_stderr(level: str) -> None:

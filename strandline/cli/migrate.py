@@ -7,7 +7,7 @@ import click
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import MigrateReport
 from strandline.cli.targets import running_servers
-from strandline.cli.terminal import masked, print_json
+from strandline.cli.terminal import masked, print_json, say
 from strandline.schemas.migrate import current_revision, head_revision, migrate
 
 
@@ -23,12 +23,12 @@ def command(as_json: bool, database_url: str | None, broker_url: str | None, sch
     with running_servers(settings, only_looking=True) as servers:
         before = current_revision(servers.database_url, settings.database_schema)
         if not as_json:
-            click.echo(f"database: {masked(servers.database_url)}")
-            click.echo(f"revision: {before or 'none'} -> {head_revision()}")
+            say(f"database: {masked(servers.database_url)}")
+            say(f"revision: {before or 'none'} -> {head_revision()}")
         after = migrate(
             servers.database_url,
             settings.database_schema,
-            report=(lambda _line: None) if as_json else click.echo,
+            report=(lambda _line: None) if as_json else say,
         )
     if as_json:
         print_json(MigrateReport(database_schema=settings.database_schema, before=before, after=after))

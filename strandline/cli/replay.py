@@ -19,7 +19,7 @@ from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.replay_reports import EstimateReport, EstimatesReport, ReplaysReport
 from strandline.cli.reports import ReplayReport
 from strandline.cli.targets import opened, running_servers
-from strandline.cli.terminal import print_json
+from strandline.cli.terminal import print_json, say
 from strandline.pipelines.registry import serving, settings_differing
 from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.estimate import Estimate, estimate
@@ -29,6 +29,7 @@ from strandline.schemas.database import Database
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.identity import DEFAULT_NAMESPACE
 from strandline.schemas.settings import Settings
+from strandline.schemas.shown_text import counted
 
 SAY_SECONDS = 5.0
 
@@ -178,9 +179,9 @@ class _Teller:
         eta = "" if progress.eta_seconds is None else f", about {progress.eta_seconds:,.0f} s left"
         text = {
             "waiting": "waiting for transactions that began before",
-            "filling": f"{progress.owners:,} owners, {progress.events:,} events made due",
+            "filling": f"{counted(progress.owners, 'owner')}, {counted(progress.events, 'event')} made due",
             "deriving": f"{progress.due:,} due{eta}",
-            "switching": f"{progress.due:,} due{eta}; {progress.switched:,} owners switched,"
+            "switching": f"{progress.due:,} due{eta}; {counted(progress.switched, 'owner')} switched,"
             f" {progress.remaining:,} not yet",
             "held": "derived; it serves when it is promoted",
             "done": "serves everybody",
@@ -188,14 +189,18 @@ class _Teller:
         self._say(progress.phase, text)
 
     def in_place(self, found: InPlace) -> None:
-        self._say("checking", f"{found.owners:,} owners, {found.batches:,} batches, {found.same:,} the same")
+        self._say(
+            "checking",
+            f"{counted(found.owners, 'owner')}, {counted(found.batches, 'batch', 'batches')},"
+            f" {found.same:,} the same",
+        )
 
     def _say(self, phase: str, text: str) -> None:
         if self._quiet or (phase == self._phase and time.monotonic() < self._next):
             return
         self._phase, self._next = phase, time.monotonic() + SAY_SECONDS
         replay = self._replay
-        click.echo(f"{replay.pipeline} (generation {replay.generation_id}): {text}", err=True)
+        say(f"{replay.pipeline} (generation {replay.generation_id}): {text}", err=True)
 
 
 @contextmanager
@@ -235,7 +240,7 @@ def _print(ended: list[Replay], *, as_json: bool) -> None:
         print_json(ReplaysReport(replays=[report_of(replay) for replay in ended]))
         return
     for replay in ended:
-        click.echo(_sentence(replay))
+        say(_sentence(replay))
 
 
 def _sentence(replay: Replay) -> str:
@@ -258,20 +263,20 @@ def _print_estimates(found: list[Estimate], *, as_json: bool) -> None:
         print_json(EstimatesReport(pipelines=reports))
         return
     for item in found:
-        click.echo("\n".join(_estimate_lines(item)))
+        say(*_estimate_lines(item))
 
 
 def _estimate_lines(item: Estimate) -> Iterator[str]:
     how = "as a new generation" if item.new else f"generation {item.generation} in place"
-    yield f"{item.pipeline}, {how}: {item.events:,} events, {item.tokens:,} tokens"
+    yield f"{item.pipeline}, {how}: {counted(item.events, 'event')}, {counted(item.tokens, 'token')}"
     if item.new:
         changes = "; ".join(item.differences) or "none: --force is needed"
         yield f"  what changes: {changes}"
     else:
-        yield f"  from stored answers: {item.stored_batches:,} of {item.batches:,} batches"
+        yield f"  from stored answers: {item.stored_batches:,} of {counted(item.batches, 'batch', 'batches')}"
     if item.model_calls is None:
         yield "  model calls: not to be told, since the ledger holds none of this pipeline"
         return
     cost = "no price is set (STRANDLINE_MODEL_PRICES)" if item.cost_usd is None else f"${item.cost_usd:,.2f}"
-    size = f"{item.input_tokens:,} tokens in, {item.output_tokens:,} out"
+    size = f"{counted(item.input_tokens or 0, 'token')} in, {item.output_tokens:,} out"
     yield f"  model calls: about {item.model_calls:,}" + (f" ({size}; {cost})" if item.model_calls else "")

@@ -11,7 +11,6 @@ import click
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
-from rich.text import Text
 
 from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.options import as_json, settings_from, target_options
@@ -25,12 +24,13 @@ from strandline.cli.reports import (
     WorkerReport,
 )
 from strandline.cli.targets import opened, running_servers
-from strandline.cli.terminal import console, is_rich, print_json
+from strandline.cli.terminal import console, is_rich, print_json, print_schema, say, styled
 from strandline.pipelines.registry import serving, settings_differing
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import PIPELINE_STAGES
 from strandline.schemas.settings import Settings
+from strandline.schemas.shown_text import counted
 
 WATCH_SECONDS = 1.0
 
@@ -50,7 +50,7 @@ def command(
 ) -> int:
     """Show pipelines, totals and live workers of a database."""
     if json_schema:
-        click.echo(json.dumps(StatusReport.model_json_schema(), indent=2))
+        print_schema(StatusReport)
         return 0
     settings = settings_from(database_url, broker_url, schema)
     with (
@@ -181,7 +181,7 @@ def _show(report: StatusReport, *, as_json: bool) -> None:
     elif is_rich():
         console().print(_picture(report))
     else:
-        click.echo("\n".join(_lines(report)))
+        say(*_lines(report))
 
 
 def _picture(report: StatusReport) -> RenderableType:
@@ -192,16 +192,21 @@ def _picture(report: StatusReport) -> RenderableType:
     table.add_column("stages")
     for pipeline in report.pipelines:
         name = _label(pipeline)
-        dead = Text(str(pipeline.dead), style="red" if pipeline.dead else "")
+        dead = styled(str(pipeline.dead), style="red" if pipeline.dead else "")
         stages = ", ".join(
             f"{stage.name} {stage.due}" if stage.due else stage.name for stage in pipeline.stages
         )
         table.add_row(
-            name, str(pipeline.due), str(pipeline.leased), dead, f"{pipeline.lag_seconds:.1f} s", stages
+            styled(name),
+            str(pipeline.due),
+            str(pipeline.leased),
+            dead,
+            f"{pipeline.lag_seconds:.1f} s",
+            styled(stages),
         )
-    notes = [Text(line, style="yellow") for line in _warnings(report)]
+    notes = [styled(line, style="yellow") for line in _warnings(report)]
     return Group(
-        table, Text(), Text(_totals(report)), *(Text(line) for line in _worker_lines(report)), *notes
+        table, styled(), styled(_totals(report)), *(styled(line) for line in _worker_lines(report)), *notes
     )
 
 
@@ -225,9 +230,10 @@ def _totals(report: StatusReport) -> str:
     calls = report.model_calls
     cost = "" if calls.cost_usd is None else f", ${calls.cost_usd:,.2f}"
     return (
-        f"{report.sessions:,} sessions, {report.messages:,} messages, {report.events:,} flush events,"
-        f" {report.facts:,} facts, {calls.calls:,} model calls"
-        f" ({calls.input_tokens + calls.output_tokens:,} tokens{cost})"
+        f"{counted(report.sessions, 'session')}, {counted(report.messages, 'message')},"
+        f" {counted(report.events, 'flush event')}, {counted(report.facts, 'fact')},"
+        f" {counted(calls.calls, 'model call')}"
+        f" ({counted(calls.input_tokens + calls.output_tokens, 'token')}{cost})"
     )
 
 

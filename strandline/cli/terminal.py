@@ -1,16 +1,26 @@
-"""Printing: rich on a terminal, plain lines in a pipe, and never a secret."""
+"""Printing: rich on a terminal, plain lines in a pipe, and never a secret.
+
+Whatever a command prints goes through here, so that stored text can neither steer the terminal nor pass
+for a line of the program's own (``schemas.shown_text``).
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import sys
 from pathlib import Path
+from typing import IO, Literal
 from urllib.parse import urlsplit, urlunsplit
 
+import click
 from pydantic import BaseModel, SecretStr
 from rich.console import Console
+from rich.text import Text
+
+from strandline.schemas.shown_text import json_shown, shown
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -33,9 +43,32 @@ def is_rich(*, stderr: bool = False) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def say(*lines: str, err: bool = False, file: IO[str] | None = None) -> None:
+    """Print lines: each is one, whatever it holds."""
+    if lines:
+        click.echo("\n".join(map(shown, lines)), err=err, file=file)
+
+
+def styled(
+    text: str = "",
+    style: str = "",
+    *,
+    no_wrap: bool | None = None,
+    overflow: Literal["fold", "ellipsis"] | None = None,
+) -> Text:
+    """Text for rich, without markup and without characters that are not seen."""
+    return Text(shown(text), style=style, no_wrap=no_wrap, overflow=overflow)
+
+
 def print_json(report: BaseModel) -> None:
-    """A report as JSON on stdout."""
-    sys.stdout.write(report.model_dump_json(indent=2) + "\n")
+    """A report as JSON on stdout; what would steer a terminal is escaped in it as ``\\uXXXX``."""
+    sys.stdout.write(json_shown(report.model_dump_json(indent=2)) + "\n")
+
+
+def print_schema(*kinds: type[BaseModel]) -> None:
+    """The JSON Schema of a report; of several, each under its name."""
+    schemas = {kind.__name__: kind.model_json_schema() for kind in kinds}
+    click.echo(json.dumps(schemas if len(kinds) > 1 else schemas[kinds[0].__name__], indent=2))
 
 
 def masked(url: str | SecretStr | None) -> str:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import click
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from strandline.assembly import ensure_tables, prepare_stages
 from strandline.cli.interrupts import ends_as_interrupts
@@ -16,7 +15,7 @@ from strandline.cli.logs import log_to_stderr
 from strandline.cli.models_used import models_used
 from strandline.cli.options import settings_from, target_options
 from strandline.cli.targets import Servers, opened, started_servers
-from strandline.cli.terminal import console, masked, program
+from strandline.cli.terminal import console, masked, program, styled
 from strandline.cli.worker_process import await_worker, worker_command
 from strandline.deploy.supervisor import Supervisor
 from strandline.schemas.database import Database
@@ -96,7 +95,7 @@ class _Announcement:
             "look": f"{program()} status",
             "stop": "Ctrl-C",
         }
-        self.screen.print(Text("strandline is ready", style="bold green"))
+        self.screen.print(styled("strandline is ready", style="bold green"))
         _print_rows(self.screen, rows)
         self.screen.print()
         _print_rows(self.screen, hints)
@@ -123,13 +122,13 @@ def _run(screen: Console, settings: Settings, servers: Servers, database: Databa
 def _print_rows(screen: Console, rows: dict[str, str]) -> None:
     if not screen.is_terminal:
         for label, value in rows.items():
-            screen.print(Text(f"  {label:9} {value}"), soft_wrap=True)
+            screen.print(styled(f"  {label:9} {value}"), soft_wrap=True)
         return
     table = Table.grid(padding=(0, 2, 0, 0))
     for label, value in rows.items():
-        table.add_row(Text(f"  {label}", style="dim"), Text(value, overflow="fold"))
+        table.add_row(styled(f"  {label}", style="dim"), styled(value, overflow="fold"))
     screen.print(table)
 
 
 def _say(screen: Console, line: str) -> None:
-    screen.print(Text(f"strandline: {line}"), soft_wrap=True)
+    screen.print(styled(f"strandline: {line}"), soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +10,9 @@ import click
 
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.targets import opened, running_servers
-from strandline.cli.terminal import console, is_rich, print_json
+from strandline.cli.terminal import console, is_rich, print_json, print_schema, say
 from strandline.pipelines.verification import Progress, Report, verify
+from strandline.schemas.shown_text import counted
 
 SHOWN_PER_KIND = 20
 
@@ -40,7 +40,7 @@ def command(
     Looks at one snapshot, so it may be run while workers are at work.
     """
     if json_schema:
-        click.echo(json.dumps(Report.model_json_schema(), indent=2))
+        print_schema(Report)
         return 0
     settings = settings_from(database_url, broker_url, schema)
     with (
@@ -52,7 +52,7 @@ def command(
     if as_json:
         print_json(report)
     else:
-        click.echo("\n".join(_lines(report)))
+        say(*_lines(report))
     return 1 if report.violations else 0
 
 
@@ -68,8 +68,8 @@ def _progress() -> Iterator[Progress]:
 
 def _lines(report: Report) -> Iterator[str]:
     yield (
-        f"{report.messages:,} messages in {report.sessions:,} sessions, {report.events:,} flush events,"
-        f" {report.facts:,} facts"
+        f"{counted(report.messages, 'message')} in {counted(report.sessions, 'session')},"
+        f" {counted(report.events, 'flush event')}, {counted(report.facts, 'fact')}"
     )
     yield (
         f"applied {report.applications:,}, void {report.voids:,}, due {report.pending:,},"
@@ -86,5 +86,5 @@ def _lines(report: Report) -> Iterator[str]:
         if count > SHOWN_PER_KIND:
             yield f"{kind}: {count - SHOWN_PER_KIND:,} more; --json names them all"
     found = len(report.violations)
-    verdict = f"{found:,} violation{'s' if found != 1 else ''}" if found else "no violation"
+    verdict = counted(found, "violation") if found else "no violation"
     yield f"{verdict}; looked for {report.seconds:.1f} s"

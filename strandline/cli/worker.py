@@ -12,6 +12,7 @@ from strandline.assembly import stage_names
 from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.options import settings_from, target_options
 from strandline.cli.targets import running_servers
+from strandline.cli.terminal import say
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import STAGES, queue_name
 from strandline.schemas.settings import Settings
@@ -77,7 +78,7 @@ def command(
 def _announce_when_ready(stages: tuple[str, ...]) -> None:
     def announce(**_: object) -> None:
         # Celery has put a logger in place of sys.stdout by now.
-        click.echo(
+        say(
             f"strandline worker {os.getpid()} is ready: {', '.join(stages)}; Ctrl-C stops it",
             file=sys.__stdout__,
         )

@@ -1,0 +1,84 @@
+"""Text from outside as it may be shown to a person: on a terminal, in a log, in the sentence of an error.
+
+Stored names and messages may hold characters that move a cursor, colour a screen, write to a clipboard,
+turn the direction of what follows, or begin a line that looks like one of the program's own.  Here these
+become visible escapes (``\\x1b``, ``\\n``, ``\\u202e``); all other text, of any language, stays as it is.
+"""
+
+from __future__ import annotations
+
+from reprlib import Repr
+from unicodedata import category
+
+QUOTED_CHARACTERS = 200
+# Controls, characters of format (zero-width and bidirectional ones among them), lone surrogates, ends of
+# lines and paragraphs.
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Nothing is drawn for these either, though Unicode calls them letters or marks.
+_UNDRAWN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2065\u3164\uffa0")
+# Tags and supplementary variation selectors: a whole text can be written in them that nobody sees.
+_INVISIBLE_PLANE = range(0xE0000, 0xE1000)
+
+
+class _Brief(Repr):
+    """What is not text is written out only so far, and need not be able to write itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxother = self.maxlong = QUOTED_CHARACTERS
+        self.maxlist = self.maxtuple = self.maxset = self.maxdict = 10
+
+
+def is_hidden(character: str) -> bool:
+    """Whether a character does something, or nothing at all, where it should be seen."""
+    return (
+        category(character) in _HIDDEN_CATEGORIES
+        or character in _UNDRAWN
+        or ord(character) in _INVISIBLE_PLANE
+    )
+
+
+def shown(text: str, *, most: int | None = None) -> str:
+    """``text`` on one line, without a character that is not seen; at most ``most`` characters of it."""
+    if most is not None and len(text) > most:
+        text = text[: most - 1] + "…"
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(character) if is_hidden(character) else character for character in text)
+
+
+def shown_lines(text: str) -> list[str]:
+    """``text`` line by line, each as ``shown`` makes it; only LF and CRLF end a line."""
+    return [shown(line) for line in text.replace("\r\n", "\n").split("\n")]
+
+
+def quote(value: object, *, most: int = QUOTED_CHARACTERS) -> str:
+    """A value as an error's sentence quotes it: as Python writes it, on one line, bounded."""
+    # The repr of a very long text is not made whole, only to be cut.
+    if isinstance(value, (str, bytes)) and len(value) > most:
+        return shown(repr(value[:most])[:-1]) + "…"
+    return shown(repr(value) if isinstance(value, (str, bytes)) else _Brief().repr(value))
+
+
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """A number and the things that it counts: ``1 session``, ``2,000 sessions``."""
+    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def json_shown(document: str) -> str:
+    """A JSON document in which the same characters are ``\\uXXXX``; it says the same."""
+    if document.isascii() and "\x7f" not in document:
+        return document
+    return "".join(
+        _json_escaped(character) if character != "\n" and is_hidden(character) else character
+        for character in document
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _json_escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place]:02x}{units[place + 1]:02x}" for place in range(0, len(units), 2))
