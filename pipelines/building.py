@@ -38,7 +38,7 @@ from strandline.schemas.settings import Settings
 logger = logging.getLogger("strandline.generations")
 
 
-class GenerationStages(Mapping[str, Stage[Any]]):
+class GenerationStages(Mapping[str, Stage[Any, Any]]):
     """The stages of every generation that this process can serve; safe to share between threads.
 
     As a mapping it holds, by name, the stages of the generations that serve.
@@ -49,9 +49,9 @@ class GenerationStages(Mapping[str, Stage[Any]]):
         self._settings = settings
         self._names = tuple(names)
         self._lock = threading.Lock()
-        self._built: dict[int, Mapping[str, Stage[Any]]] = {}
+        self._built: dict[int, Mapping[str, Stage[Any, Any]]] = {}
 
-    def of(self, generation_id: int, stage: str) -> Stage[Any] | None:
+    def of(self, generation_id: int, stage: str) -> Stage[Any, Any] | None:
         """The stage as the generation was made; None where this process cannot serve it, which is logged.
 
         Raises:
@@ -71,7 +71,7 @@ class GenerationStages(Mapping[str, Stage[Any]]):
         with self._lock:
             return [generation_id for generation_id, built in self._built.items() if not built]
 
-    def __getitem__(self, name: str) -> Stage[Any]:
+    def __getitem__(self, name: str) -> Stage[Any, Any]:
         generation = serving(self._database).get(pipeline_of(name))
         stage = None if generation is None else self.of(generation.generation_id, name)
         if stage is None:
@@ -84,7 +84,7 @@ class GenerationStages(Mapping[str, Stage[Any]]):
     def __len__(self) -> int:
         return len(self._names)
 
-    def _build(self, generation: Generation) -> Mapping[str, Stage[Any]]:
+    def _build(self, generation: Generation) -> Mapping[str, Stage[Any, Any]]:
         try:
             return build(generation, self._settings)
         except ConfigurationError as error:
@@ -100,7 +100,7 @@ class GenerationStages(Mapping[str, Stage[Any]]):
             return {}
 
 
-def build(generation: Generation, settings: Settings) -> dict[str, Stage[Any]]:
+def build(generation: Generation, settings: Settings) -> dict[str, Stage[Any, Any]]:
     """The stages of one generation.
 
     Raises:
@@ -154,7 +154,7 @@ def _vectors(generation: Generation, made_with: Settings) -> VectorsStage:
     return VectorsStage(embedder)
 
 
-def _build_block(generation: Generation, settings: Settings) -> dict[str, Stage[Any]]:
+def _build_block(generation: Generation, settings: Settings) -> dict[str, Stage[Any, Any]]:
     block = load_blocks(settings.blocks).get(generation.pipeline)
     made = generation.recipe.version, generation.recipe.entry_scope
     if block is None or made != (block.version, block.scope):

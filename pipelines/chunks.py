@@ -11,6 +11,10 @@ from strandline.schemas.messages import Message
 # About 400 tokens of English: one vector says little of a text that is much longer.
 MAX_PIECE_CHARACTERS = 1_600
 
+# Of one message.  A second's work for finding the words, and about a hundred vectors: a tool's answer of a
+# megabyte must not hold up its lane, nor fill a search with its pieces.
+MAX_INDEXED_CHARACTERS = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -23,7 +27,9 @@ class Chunk:
 
 
 def chunks(messages: Sequence[Message]) -> list[Chunk]:
-    """Cut the messages of one event into pieces of bounded length; nothing of their text is left out.
+    """Cut the messages of one event into pieces of bounded length.
+
+    Of each message the first ``MAX_INDEXED_CHARACTERS`` are cut so; of these nothing is left out.
 
     Messages are kept apart, since a long answer would drown the question that it stands beside; what is
     said around a message counts when it is searched for.
@@ -40,7 +46,7 @@ def _pieces(message: Message) -> Iterator[str]:
 
     A person's name belongs to it, since people ask by name; the role does not: it says nothing.
     """
-    text = full_text(message)
+    text = full_text(message)[:MAX_INDEXED_CHARACTERS]
     if text and message.name:
         text = f"{message.name}: {text}"
     while len(text) > MAX_PIECE_CHARACTERS:

@@ -49,15 +49,16 @@ class CustomStage:
     def calls(self, batch: Batch, work: str) -> Sequence[Call]:
         return ()
 
-    def write(
-        self, fetcher: Fetcher, batch: Batch, work: str, answers: Mapping[str, RawAnswer]
-    ) -> list[Lane]:
+    def effect(self, batch: Batch, work: str, answers: Mapping[str, RawAnswer]) -> str:
+        return work
+
+    def write(self, fetcher: Fetcher, batch: Batch, work: str, effect: str) -> list[Lane]:
         fetcher.fetch(
             "insert_state",
             _lane_of(batch)
             | {
                 "through_seq": batch.events[-1].through_seq,
-                "state": work,
+                "state": effect,
                 "batch_id": batch.batch_id,
             },
         )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from strandline.pipelines.chunks import MAX_INDEXED_CHARACTERS
 from strandline.pipelines.explanation_facts import explain_fact
 from strandline.pipelines.explanation_parts import (
     CandidateTrace,
@@ -28,12 +29,12 @@ from strandline.pipelines.explanation_parts import (
     StateTrace,
 )
 from strandline.pipelines.explanation_reading import excerpt, message_of, model_calls, part, source_of
-from strandline.pipelines.transcript import plain_text
+from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
 from strandline.pipelines.verification import stage_chain
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_user
-from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
+from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, SUMMARY, VECTORS
 from strandline.schemas.messages import Message
 from strandline.schemas.operations import Row
 from strandline.schemas.shown_text import counted, quote
@@ -133,7 +134,10 @@ def _explain_message(fetcher: Fetcher, shard_key: UUID, session_key: UUID, seq: 
         facts=tuple(facts),
         chunks=tuple(chunks),
         states=tuple(_state(found) for found in fetcher.fetch("explain_states", event_key)) if event else (),
-        why=tuple(_reasons(place, message, pipelines, event, stages, candidates, facts)),
+        why=(
+            *_reasons(place, message, pipelines, event, stages, candidates, facts),
+            *(_left_out(message, pipelines) if event else ()),
+        ),
     )
 
 
@@ -226,6 +230,15 @@ def _reasons(
         cited = any(fact.generation == generation for fact in facts)
         found = [candidate for candidate in candidates if candidate.generation == generation]
         yield from _facts_reason(traces, message, found=found, cited=cited)
+
+
+def _left_out(message: Message, pipelines: Sequence[str]) -> Iterable[str]:
+    """Which part of a long message is made use of."""
+    size = len(full_text(message))
+    if size > MAX_LINE_CHARACTERS and {FACTS, SUMMARY}.intersection(pipelines):
+        yield f"Facts and summary are made of its first {MAX_LINE_CHARACTERS:,} of {size:,} characters."
+    if size > MAX_INDEXED_CHARACTERS and VECTORS in pipelines:
+        yield f"A search finds its first {MAX_INDEXED_CHARACTERS:,} of {size:,} characters."
 
 
 def _facts_reason(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -24,6 +24,14 @@ _STEP = "extract"
 
 # Far more than a flush of the default 3,000 tokens holds; it keeps a runaway answer in bounds.
 MAX_FACTS_PER_EVENT = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Candidates as ``insert_candidates`` takes them, and the tokens of each event that has some."""
+
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[UUID, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +53,20 @@ class ExtractStage:
         task = ExtractTask(work.lines, max_facts=_max_facts(batch))
         return (Call(_STEP, lambda: ask(self.model, task)),)
 
-    def write(
-        self, fetcher: Fetcher, batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]
-    ) -> list[Lane]:
-        found = _candidates(batch, work, answers.get(_STEP))
-        if found:
-            _insert(fetcher, batch, work, found, answers[_STEP])
-        fruitful = [event_id for event_id in batch.event_ids if event_id in found]
-        barren = [event_id for event_id in batch.event_ids if event_id not in found]
+    def effect(self, batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]) -> Found:
+        answer = answers.get(_STEP)
+        found = _candidates(batch, work, answer)
+        if not found or answer is None:
+            return Found()
+        return Found(_rows(batch, work, found, answer), _sizes(batch, found))
+
+    def write(self, fetcher: Fetcher, batch: Batch, work: Transcript, effect: Found) -> list[Lane]:
+        if effect.rows:
+            fetcher.fetch("insert_candidates", effect.rows)
         owner_lane = Lane(batch.lane.shard_key, batch.lane.shard_key, batch.lane.generation_id, MERGE_STAGE)
-        _receipts(fetcher, batch, barren)
-        _pass_on(fetcher, owner_lane, fruitful, found)
-        return [owner_lane] if fruitful else []
+        _receipts(fetcher, batch, [event_id for event_id in batch.event_ids if event_id not in effect.sizes])
+        _pass_on(fetcher, owner_lane, effect.sizes)
+        return [owner_lane] if effect.sizes else []
 
 
 def _max_facts(batch: Batch) -> int:
@@ -89,29 +99,31 @@ def _candidates(
     return found
 
 
-def _insert(
-    fetcher: Fetcher,
-    batch: Batch,
-    work: Transcript,
-    found: Mapping[UUID, list[ExtractedFact]],
-    answer: RawAnswer,
-) -> None:
+def _rows(
+    batch: Batch, work: Transcript, found: Mapping[UUID, list[ExtractedFact]], answer: RawAnswer
+) -> dict[str, Any]:
     records = [
         _record(event_id, ordinal, fact, work)
         for event_id, facts in found.items()
         for ordinal, fact in enumerate(facts)
     ]
-    fetcher.fetch(
-        "insert_candidates",
-        {
-            "shard_key": batch.lane.shard_key,
-            "generation_id": batch.lane.generation_id,
-            "batch_id": batch.batch_id,
-            "candidates": json.dumps(records),
-            "model": answer.model,
-            "prompt_hash": answer.prompt_hash,
-        },
-    )
+    return {
+        "shard_key": batch.lane.shard_key,
+        "generation_id": batch.lane.generation_id,
+        "batch_id": batch.batch_id,
+        "candidates": json.dumps(records),
+        "model": answer.model,
+        "prompt_hash": answer.prompt_hash,
+    }
+
+
+def _sizes(batch: Batch, found: Mapping[UUID, list[ExtractedFact]]) -> dict[UUID, int]:
+    """What a merge batch is sized by, in the batch's order: about four characters make a token."""
+    return {
+        event_id: max(1, sum(len(fact.text) for fact in found[event_id]) // 4)
+        for event_id in batch.event_ids
+        if event_id in found
+    }
 
 
 def _record(event_id: UUID, ordinal: int, fact: ExtractedFact, work: Transcript) -> dict[str, Any]:
@@ -145,11 +157,8 @@ def _receipts(fetcher: Fetcher, batch: Batch, event_ids: Sequence[UUID]) -> None
         )
 
 
-def _pass_on(
-    fetcher: Fetcher, lane: Lane, event_ids: Sequence[UUID], found: Mapping[UUID, list[ExtractedFact]]
-) -> None:
-    for event_id in event_ids:
-        characters = sum(len(fact.text) for fact in found[event_id])
+def _pass_on(fetcher: Fetcher, lane: Lane, sizes: Mapping[UUID, int]) -> None:
+    for event_id, tokens in sizes.items():
         fetcher.fetch(
             "pass_on",
             {
@@ -158,7 +167,6 @@ def _pass_on(
                 "generation_id": lane.generation_id,
                 "next_stage": lane.stage,
                 "event_ids": [event_id],
-                # What a merge batch is sized by: about four characters make a token.
-                "tokens": max(1, characters // 4),
+                "tokens": tokens,
             },
         )

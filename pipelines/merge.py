@@ -36,6 +36,14 @@ from strandline.schemas.lanes import MERGE_STAGE, Lane
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """What the model says to do: of the candidates, and, where facts are condensed, of those."""
+
+    operations: tuple[MergeOperation, ...]
+    condensed: RawAnswer | None
+
+
+@dataclass(frozen=True, slots=True)
 class MergeStage:
     """Folds all candidates of a batch into the owner's facts.
 
@@ -76,19 +84,24 @@ class MergeStage:
             calls.append(condense_call(self.model, work.condensing))
         return calls
 
-    def write(
-        self, fetcher: Fetcher, batch: Batch, work: MergeWork, answers: Mapping[str, RawAnswer]
-    ) -> list[Lane]:
+    def effect(self, batch: Batch, work: MergeWork, answers: Mapping[str, RawAnswer]) -> Decided:
+        condensing = work.condensing
+        return Decided(
+            tuple(_operations(work, answers.get(_step(work)))),
+            None if condensing is None else answers[condensing.step],
+        )
+
+    def write(self, fetcher: Fetcher, batch: Batch, work: MergeWork, effect: Decided) -> list[Lane]:
         scope = _scope(batch)
         tombstones = tombstones_about(fetcher, scope, work.candidates, work.known)
-        proposed = _operations(work, answers.get(_step(work)))
-        operations, dropped = heed(work, proposed, tombstones, _as_they_are(fetcher, scope, work.known))
+        as_they_are = _as_they_are(fetcher, scope, work.known)
+        operations, dropped = heed(work, effect.operations, tombstones, as_they_are)
         fold = Fold(fetcher, scope, batch.batch_id, work)
         for operation in operations:
             fold.apply(operation)
         _drop(fetcher, scope, (*work.dropped, *dropped))
-        if work.condensing is not None:
-            condense(fetcher, scope, batch.batch_id, work.condensing, answers[work.condensing.step])
+        if work.condensing is not None and effect.condensed is not None:
+            condense(fetcher, scope, batch.batch_id, work.condensing, effect.condensed)
         return []
 
 

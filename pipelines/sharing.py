@@ -6,7 +6,7 @@ one that writes receipts.  Their keys follow from the messages: written twice, n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,13 +16,13 @@ from strandline.schemas.events import FlushEvent
 from strandline.schemas.operations import Row
 
 
-def share(database: Database, batch: Batch, chunk_rows: Callable[[], Mapping[str, Any]]) -> None:
+def share(database: Database, batch: Batch, chunk_rows: Mapping[str, Any]) -> None:
     """Copy a batch's messages and chunks to the scope that their session shares with, if it does.
 
     A life of a session that was forgotten is not shared: the look and the copies are one transaction.
 
     Args:
-        chunk_rows: makes the parameters of ``insert_chunks``.
+        chunk_rows: the parameters of ``insert_chunks``.
     """
     event = batch.events[0]
     session = {"shard_key": event.shard_key, "session_key": event.session_key}
@@ -33,7 +33,7 @@ def share(database: Database, batch: Batch, chunk_rows: Callable[[], Mapping[str
                 return
             for one, rows in zip(batch.events, messages, strict=True):
                 tx.fetch("share_messages", _message_rows(shared_key, one, rows))
-            tx.fetch("share_chunks", {**chunk_rows(), "shard_key": shared_key})
+            tx.fetch("share_chunks", {**chunk_rows, "shard_key": shared_key})
 
 
 def _hold(tx: Transaction, shared_key: UUID, event: FlushEvent, session_id: str) -> bool:

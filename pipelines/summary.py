@@ -49,12 +49,11 @@ class SummaryStage:
         task = SummaryTask(work.previous.get("text", ""), work.transcript.lines, self.max_tokens)
         return (Call(_STEP, lambda: ask(self.model, task)),)
 
-    def write(
-        self, fetcher: Fetcher, batch: Batch, work: SummaryWork, answers: Mapping[str, RawAnswer]
-    ) -> list[Lane]:
+    def effect(self, batch: Batch, work: SummaryWork, answers: Mapping[str, RawAnswer]) -> str | None:
+        """The state after the batch, as JSON; None: nothing was said."""
         answer = answers.get(_STEP)
         if answer is None:
-            return []
+            return None
         rolled = parse_summary(answer.body.decode(), max_characters=self.max_tokens * _CHARACTERS_PER_TOKEN)
         state = {
             "text": rolled.summary,
@@ -62,6 +61,11 @@ class SummaryStage:
             "model": answer.model,
             "prompt_hash": answer.prompt_hash,
         }
+        return json.dumps(state)
+
+    def write(self, fetcher: Fetcher, batch: Batch, work: SummaryWork, effect: str | None) -> list[Lane]:
+        if effect is None:
+            return []
         fetcher.fetch(
             "insert_state",
             {
@@ -69,7 +73,7 @@ class SummaryStage:
                 "scope_key": batch.lane.scope_key,
                 "generation_id": batch.lane.generation_id,
                 "through_seq": batch.events[-1].through_seq,
-                "state": json.dumps(state),
+                "state": effect,
                 "batch_id": batch.batch_id,
             },
         )

@@ -6,7 +6,6 @@ import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -19,6 +18,9 @@ from strandline.pipelines.transcript import load_messages
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.lanes import VECTORS_STAGE, Lane
+
+# The parameters of ``insert_chunks``.
+Rows = Mapping[str, Any]
 
 _STEP = "embed"
 
@@ -57,26 +59,22 @@ class VectorsStage:
     def calls(self, batch: Batch, work: tuple[PlacedChunk, ...]) -> Sequence[Call]:
         return (Call(_STEP, lambda: self._embed(work)),) if work else ()
 
-    def share(
-        self,
-        database: Database,
-        batch: Batch,
-        work: tuple[PlacedChunk, ...],
-        answers: Mapping[str, RawAnswer],
-    ) -> None:
+    def effect(
+        self, batch: Batch, work: tuple[PlacedChunk, ...], answers: Mapping[str, RawAnswer]
+    ) -> Rows | None:
+        """The rows of the chunks; to find the words of a large batch takes seconds."""
+        return _rows(batch, work, answers) if work else None
+
+    def share(self, database: Database, batch: Batch, effect: Rows | None) -> None:
         """Copy what is written to the scope that the session shares with, if it does."""
-        if work:
-            share(database, batch, partial(_rows, batch, work, answers))
+        if effect:
+            share(database, batch, effect)
 
     def write(
-        self,
-        fetcher: Fetcher,
-        batch: Batch,
-        work: tuple[PlacedChunk, ...],
-        answers: Mapping[str, RawAnswer],
+        self, fetcher: Fetcher, batch: Batch, work: tuple[PlacedChunk, ...], effect: Rows | None
     ) -> list[Lane]:
-        if work:
-            fetcher.fetch("insert_chunks", _rows(batch, work, answers))
+        if effect:
+            fetcher.fetch("insert_chunks", effect)
         return []
 
     def _embed(self, work: tuple[PlacedChunk, ...]) -> RawAnswer:
@@ -120,7 +118,7 @@ class _Halves(dict[int, str]):
 _HALVES = _Halves()
 
 
-def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> dict[str, Any]:
+def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> Rows:
     embeddings = unpack_texts(answers[_STEP].body)
     if len(embeddings) != len(work):
         raise PermanentModelError(f"{len(embeddings)} vectors are stored for {len(work)} chunks.")

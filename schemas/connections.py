@@ -18,6 +18,7 @@ from strandline.schemas.errors import (
     DatabaseTimeoutError,
     DatabaseUnavailableError,
     SchemaError,
+    ServerLimitError,
     StrandlineError,
 )
 from strandline.schemas.settings import Settings
@@ -123,6 +124,9 @@ def psycopg_url(url: str) -> str:
     return urlunsplit(("postgresql", parts.netloc, parts.path, "&".join(renamed), ""))
 
 
+# The server ends what takes too long: a statement, or a transaction that waits or goes on.
+_ENDED_BY_LIMIT = (pg.QueryCanceled, pg.IdleInTransactionSessionTimeout, pg.TransactionTimeout)
+
 # The connection is gone.  (With the last two Postgres ends a session; psycopg lays them to the statement.)
 _GONE = (
     psycopg.OperationalError,
@@ -158,7 +162,12 @@ def _meaning(error: Exception) -> StrandlineError:
             "The Strandline tables are missing in this database, or are of another version;"
             f" run `strandline migrate`. ({said})"
         )
-    if isinstance(error, (PoolTimeout, TooManyRequests, pg.QueryCanceled, pg.LockNotAvailable)):
+    if isinstance(error, _ENDED_BY_LIMIT):
+        return ServerLimitError(
+            "Postgres ended a statement or a transaction that took longer than its limit;"
+            f" nothing was half-done, try again. ({said})"
+        )
+    if isinstance(error, (PoolTimeout, TooManyRequests, pg.LockNotAvailable)):
         return DatabaseTimeoutError(
             f"Postgres did not answer in time; nothing was half-done, try again. ({said})"
         )

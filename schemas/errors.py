@@ -63,6 +63,10 @@ class DatabaseTimeoutError(DatabaseUnavailableError):
     """No connection became free, or a statement ran over its time limit; the call may be repeated."""
 
 
+class ServerLimitError(DatabaseTimeoutError):
+    """Postgres, which is there, ended what took longer than its limit; nothing was half-done."""
+
+
 class DatabaseError(StrandlineError):
     """Postgres refused a statement for a reason that trying again does not change."""
 

@@ -30,6 +30,7 @@ from strandline.schemas.errors import (
     OwnerError,
     ReplayError,
     SchemaError,
+    ServerLimitError,
     StrandlineError,
     UnknownPipelineError,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "ReplayError",
     "SchemaError",
     "SearchHit",
+    "ServerLimitError",
     "StaticMemoryBlock",
     "StrandlineError",
     "SummaryMemoryBlock",

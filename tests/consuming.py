@@ -37,10 +37,10 @@ DERIVED = (
 )
 
 
-class FixedStages(dict[str, Stage[Any]]):
+class FixedStages(dict[str, Stage[Any, Any]]):
     """The same stages for every generation."""
 
-    def of(self, generation_id: int, stage: str) -> Stage[Any] | None:
+    def of(self, generation_id: int, stage: str) -> Stage[Any, Any] | None:
         return self.get(stage)
 
     def left_out(self) -> list[int]:
@@ -117,10 +117,10 @@ class CountingStage:
 
         return (Call("count", make),)
 
-    def write(
-        self, fetcher: Fetcher, batch: Batch, work: list[int], answers: Mapping[str, RawAnswer]
-    ) -> list[Lane]:
-        state = f'{{"folded": [{answers["count"].body.decode()}]}}'
+    def effect(self, batch: Batch, work: list[int], answers: Mapping[str, RawAnswer]) -> str:
+        return f'{{"folded": [{answers["count"].body.decode()}]}}'
+
+    def write(self, fetcher: Fetcher, batch: Batch, work: list[int], effect: str) -> list[Lane]:
         fetcher.fetch(
             "insert_state",
             {
@@ -128,7 +128,7 @@ class CountingStage:
                 "scope_key": batch.lane.scope_key,
                 "generation_id": batch.lane.generation_id,
                 "through_seq": batch.events[-1].through_seq,
-                "state": state,
+                "state": effect,
                 "batch_id": batch.batch_id,
             },
         )

@@ -278,9 +278,9 @@ def test_what_the_database_refuses_is_logged_without_content(
     memory: Memory, database: Database, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Refused(CountingStage):
-        def write(self, fetcher: Any, batch: Batch, work: Any, answers: Any) -> list[Lane]:
-            super().write(fetcher, batch, work, answers)
-            return super().write(fetcher, batch, work, answers)
+        def write(self, fetcher: Any, batch: Batch, work: Any, effect: Any) -> list[Lane]:
+            super().write(fetcher, batch, work, effect)
+            return super().write(fetcher, batch, work, effect)
 
     worker = HandWorker(database, counting(Refused()))
     assert worker.drain(summary_lane(database_url, "s")) == "postponed"

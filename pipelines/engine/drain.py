@@ -1,9 +1,9 @@
 """Draining a lane: claim, then batch after batch until nothing is due; the last one gives the lane back.
 
-Read top-down, this is a batch's whole life: load, call, store, apply.  No database connection is held
-while a model is called; the answer is stored before it is applied, and the stored one is applied; the
-effect, the receipts, the end of the batch and of a lease that has done all are one transaction under the
-lease's epoch.
+Read top-down, this is a batch's whole life: load, call, store, compute, apply.  No database connection is
+held while a model is called or the effect computed; the answer is stored before it is applied, and the
+stored one is applied; the effect, the receipts, the end of the batch and of a lease that has done all are
+one transaction under the lease's epoch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +31,7 @@ from strandline.schemas.errors import (
     PermanentModelError,
     ProviderDownError,
     ReplayBudgetError,
+    ServerLimitError,
     TransientModelError,
 )
 from strandline.schemas.lanes import Lane, Ring
@@ -103,7 +104,7 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
     return outcome
 
 
-def _drain_held(engine: Engine, held: Held, stage: Stage[Any]) -> Outcome:
+def _drain_held(engine: Engine, held: Held, stage: Stage[Any, Any]) -> Outcome:
     lease = held.lease
     try:
         while (batch := held.batch()) is not None:
@@ -118,6 +119,9 @@ def _drain_held(engine: Engine, held: Held, stage: Stage[Any]) -> Outcome:
     except LeaseLostError:
         logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
         return "lost"
+    except ServerLimitError as error:
+        # The server is there: what takes too long once does so again, and must not be tried for ever.
+        return _postpone(engine, lease, error)
     except DatabaseUnavailableError as error:
         # Not even the release can be written now; the sweep hands the lane back when Postgres is there.
         logger.log(
@@ -152,7 +156,7 @@ def _has_work(engine: Engine, lane: Lane) -> bool:
     return bool(engine.database.fetch("lane_has_work", lane_params(lane)))
 
 
-def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> bool:
+def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> bool:
     """End a batch, one way or another; whether its lane has more to do, and so is still held."""
     if lease.failures >= engine.retry.max_failures:
         return _give_up(engine, lease, batch, f"failed {counted(lease.failures, 'time')} in a row")
@@ -164,13 +168,14 @@ def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> b
         return _give_up(engine, lease, batch, str(error))
 
 
-def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any]) -> bool:
+def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> bool:
     work = stage.load(engine.database, batch)
     engine.reach("loaded")
     answers = {call.step: _answer(engine, lease, batch, call) for call in stage.calls(batch, work)}
+    effect = stage.effect(batch, work, answers)
     if isinstance(stage, Sharing):
-        stage.share(engine.database, batch, work, answers)
-    has_more = _apply(engine, lease, batch, stage, work, answers)
+        stage.share(engine.database, batch, effect)
+    has_more = _apply(engine, lease, batch, stage, work, effect)
     engine.reach("applied")
     return has_more
 
@@ -235,9 +240,9 @@ def _apply(
     engine: Engine,
     lease: Lease,
     batch: Batch,
-    stage: Stage[Any],
+    stage: Stage[Any, Any],
     work: Any,
-    answers: Mapping[str, RawAnswer],
+    effect: Any,
 ) -> bool:
     """Effect, receipts and the batch's end, in one transaction; a batch that a reset touched is void."""
     with engine.database.transaction() as tx:
@@ -245,7 +250,7 @@ def _apply(
             # The answer speaks of messages that are no more; what remains is due and batched anew.
             close(tx, batch, "void")
             return True
-        next_lanes = stage.write(tx, batch, work, answers)
+        next_lanes = stage.write(tx, batch, work, effect)
         has_more = finish(tx, lease, batch, "applied")
         engine.reach("applying")
     engine.ring(next_lanes)
@@ -274,7 +279,7 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     served, or for another reason, counts towards the limit.  What the database keeps of the error is
     never content.
     """
-    transient = isinstance(error, TransientModelError)
+    is_ours = isinstance(error, (TransientModelError, ServerLimitError))
     counts = error.counts if isinstance(error, TransientModelError) else True
     postponements = lease.postponements + (0 if isinstance(error, ProviderDownError) else 1)
     wait = engine.retry.wait_seconds(
@@ -292,7 +297,7 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
             postponements=postponements,
             failures=lease.failures + counts,
             wait_seconds=wait,
-            error=f"{type(error).__name__}: {error}"[:500] if transient else type(error).__name__,
+            error=f"{type(error).__name__}: {error}"[:500] if is_ours else type(error).__name__,
         )
     except DatabaseUnavailableError:
         return "lost"

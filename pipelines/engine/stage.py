@@ -1,8 +1,9 @@
-"""What a stage is to the engine: load, call, write, as three plain steps.
+"""What a stage is to the engine: load, call, effect, write, as four plain steps.
 
 The engine wraps them with leases, batches, stored answers, receipts and retries; a stage knows none of
 these.  ``load`` and ``write`` talk to Postgres through named statements; ``call`` talks to a model and
-holds no connection.
+holds no connection.  ``effect`` computes all that is written, before the transaction: a transaction that
+waits for a computation is ended by the server, and what is dear would never be through.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from strandline.schemas.events import FlushEvent
 from strandline.schemas.lanes import Lane
 
 W = TypeVar("W")
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,8 @@ class Call:
     make: Callable[[], RawAnswer]
 
 
-class Stage(Protocol, Generic[W]):
-    """One stage of a pipeline; ``W`` is what it loads."""
+class Stage(Protocol, Generic[W, E]):
+    """One stage of a pipeline; ``W`` is what it loads, ``E`` what it writes."""
 
     @property
     def name(self) -> str:
@@ -76,7 +78,15 @@ class Stage(Protocol, Generic[W]):
         """The model calls that the batch needs; none if the write can do without."""
         ...
 
-    def write(self, fetcher: Fetcher, batch: Batch, work: W, answers: Mapping[str, RawAnswer]) -> list[Lane]:
+    def effect(self, batch: Batch, work: W, answers: Mapping[str, RawAnswer]) -> E:
+        """Compute what is to be written; no connection is held meanwhile.
+
+        Raises:
+            PermanentModelError: an answer cannot be used.
+        """
+        ...
+
+    def write(self, fetcher: Fetcher, batch: Batch, work: W, effect: E) -> list[Lane]:
         """Write the effect, inside the transaction that also writes the receipts.
 
         Returns lanes that have work now (the pipeline's next stage).
@@ -88,7 +98,7 @@ class Stage(Protocol, Generic[W]):
 class Sharing(Protocol):
     """A stage that copies its effect to where other owners find it, before it is written and received."""
 
-    def share(self, database: Database, batch: Batch, work: Any, answers: Mapping[str, RawAnswer]) -> None:
+    def share(self, database: Database, batch: Batch, effect: Any) -> None:
         """Write the copies, in a transaction of their own; written twice, they must not change."""
         ...
 
@@ -96,7 +106,7 @@ class Sharing(Protocol):
 class Stages(Protocol):
     """The stages that a process serves, as each generation was made."""
 
-    def of(self, generation_id: int, stage: str) -> Stage[Any] | None:
+    def of(self, generation_id: int, stage: str) -> Stage[Any, Any] | None:
         """The stage that works in a lane; None where this process cannot serve it."""
         ...
 

@@ -115,7 +115,7 @@ class _Run:
         database: Database,
         generation: Generation,
         selection: Selection,
-        stages: Mapping[str, Stage[Any]],
+        stages: Mapping[str, Stage[Any, Any]],
     ) -> None:
         self._database = database
         self._generation = generation
@@ -191,10 +191,11 @@ class _Run:
             self._database.fetch("redo_batch", self._batch_keys(batch))
             self.found = self.found.plus(batches=1, asked_again=1)
             return
+        effect = stage.effect(batch, work, answers)
 
         def again(tx: Fetcher) -> None:
             tx.fetch("delete_chunks", self._batch_keys(batch))
-            stage.write(tx, batch, work, answers)
+            stage.write(tx, batch, work, effect)
 
         same = self._same_after(again, "digest_chunks", batch, keep=True)
         self.found = self.found.plus(batches=1, same=int(same), rewritten=int(not same))
@@ -207,10 +208,11 @@ class _Run:
         if len(answers) < len(stage.calls(batch, work)):
             self.found = self.found.plus(batches=1, kept=1)
             return
+        effect = stage.effect(batch, work, answers)
 
         def again(tx: Fetcher) -> None:
             tx.fetch("delete_candidates", self._batch_keys(batch))
-            stage.write(_Except(tx, {"insert_receipts": None, "pass_on": None}), batch, work, answers)
+            stage.write(_Except(tx, {"insert_receipts": None, "pass_on": None}), batch, work, effect)
 
         same = self._same_after(again, "digest_candidates", batch, keep=False)
         self.found = self.found.plus(batches=1, same=int(same), differing=int(not same))
@@ -245,7 +247,7 @@ class _Run:
                 self._fold_again(keys, ordinal)
                 self.found = self.found.plus(batches=1, asked_again=1)
                 break
-            stage.write(fetcher, batch, work, answers)
+            stage.write(fetcher, batch, work, stage.effect(batch, work, answers))
             made = fetcher.given.get("insert_state", {}).get("state", stored)
             same = json.loads(made) == json.loads(stored)
             if not same:
