@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from uuid import uuid4
 
-from kombu import Connection
 from redis import Redis
 
 from bench.backlog import PIPELINES, close, fill, wait_until_applied
@@ -14,9 +14,9 @@ from bench.figures import Figure, Goal, of_values
 from bench.ground import Ground, NotMeasuredError
 from bench.processes import LOCAL, idle_worker, worker
 from bench.size import Size
-from strandline.schemas.lanes import queue_name
+from strandline.producers.hint_publisher import HintPublisher
+from strandline.schemas.lanes import Lane, queue_name
 from strandline.schemas.settings import load_settings
-from strandline.workers.app import make_app
 
 EVENTS_EACH = 10
 SECONDS = 120.0
@@ -58,10 +58,9 @@ def _empty_tasks(ground: Ground, tasks: int) -> float:
     """Tasks that do nothing, per second: the queue is filled, and watched while it empties."""
     settings = load_settings()
     queue = queue_name("nothing")
-    app = make_app(settings, ground.broker_url, ["nothing"])
-    with Connection(ground.broker_url) as connection, app.amqp.Producer(connection) as producer:
-        for _ in range(tasks):
-            app.send_task(queue, queue=queue, producer=producer)
+    publisher = HintPublisher(ground.broker_url)
+    publisher.publish(Lane(uuid4(), uuid4(), 1, "nothing") for _ in range(tasks))
+    publisher.close()
     with idle_worker(ground, concurrency=settings.worker_concurrency):
         return _emptied(ground, queue, tasks)
 

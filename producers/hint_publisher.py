@@ -12,19 +12,18 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import Any
-from uuid import uuid4
 
 from celery import Celery
 from kombu import Connection, Producer
 from kombu.transport import redis
 
 from strandline.schemas.broker import (
-    EXPIRY_SECONDS,
     HEARTBEAT_SECONDS,
     broker_kind,
     celery_settings,
     hint_properties,
 )
+from strandline.schemas.hints import Hint, write_hint
 from strandline.schemas.kept_client import KeptClient
 from strandline.schemas.lanes import Lane, queue_name
 
@@ -104,18 +103,12 @@ class HintPublisher:
     def _send(self, connection: Connection, lanes: Iterable[Lane]) -> None:
         producer = Producer(connection.default_channel)
         for lane in lanes:
-            name = queue_name(lane.stage)
-            # What Celery's send_task makes as well, without what it looks up for each message.
-            message = self._app.amqp.as_task_v2(
-                uuid4().hex, name, lane.to_args(), {}, expires=EXPIRY_SECONDS, argsrepr="", kwargsrepr=""
-            )
             producer.publish(
-                message.body,
-                headers=message.headers,
-                routing_key=name,
-                serializer="json",
+                write_hint(Hint(lane, int(time.time()))),
+                routing_key=queue_name(lane.stage),
+                content_type="application/json",
+                content_encoding="utf-8",
                 delivery_mode="transient",
-                **message.properties,
                 **self._properties,
             )
             if self._confirms is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from strandline.schemas.hints import EXPIRY_SECONDS
 from strandline.schemas.lanes import queue_name
 
 BrokerKind = Literal["redis", "rabbitmq", "other"]
@@ -21,9 +22,6 @@ _KINDS: dict[str, BrokerKind] = {
     "amqps": "rabbitmq",
     "pyamqp": "rabbitmq",
 }
-
-# Hints older than this are worth nothing: the sweep has rung again long before.
-EXPIRY_SECONDS = 300
 
 CONNECT_SECONDS = 3
 
@@ -82,7 +80,7 @@ def queue_arguments(broker_url: str) -> dict[str, Any]:
 def hint_properties(broker_url: str) -> dict[str, Any]:
     """Message properties of a hint: RabbitMQ drops what nobody took in time, so that queues stay short.
 
-    Workers drop expired hints themselves as well, on every broker.
+    Workers drop old hints themselves as well, on every broker.
     """
     return {"expiration": EXPIRY_SECONDS} if broker_kind(broker_url) == "rabbitmq" else {}
 

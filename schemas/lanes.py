@@ -48,6 +48,7 @@ class Lane:
 
     @classmethod
     def from_args(cls, shard_key: str, scope_key: str, generation_id: int, stage: str) -> Lane:
+        """The lane that ``to_args`` named."""
         return cls(UUID(shard_key), UUID(scope_key), generation_id, stage)
 
 

@@ -32,6 +32,9 @@ from tests.test_doorbell import (  # noqa: F401  # tests that run once more here
     test_many_threads_ring_at_once,
 )
 from tests.test_faults import test_a_worker_that_is_told_to_stop_leaves_nothing_behind  # noqa: F401
+from tests.test_hostile_messages import (  # noqa: F401
+    test_a_worker_drops_and_counts_what_is_no_hint_and_goes_on,
+)
 from tests.test_workers import (  # noqa: F401
     test_a_worker_serves_the_queues_it_is_given,
     test_the_others_take_over_from_a_killed_worker_within_seconds,

@@ -16,12 +16,27 @@ from kombu import Queue
 from strandline.schemas.broker import celery_settings, queue_arguments
 from strandline.schemas.lanes import Lane, queue_name
 from strandline.schemas.settings import Settings
+from strandline.workers.broker_connection import BrokerConnection
+from strandline.workers.condition import Condition
 from strandline.workers.consumer import Consumer
 
 
-def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Celery:
+class WorkerApp(Celery):  # type: ignore[misc]  # Celery carries no types
+    """A Celery application that reads hints for ``stages`` and nothing else from its broker.
+
+    ``condition`` counts what it drops; ``serve`` makes it the worker's own.
+    """
+
+    stages: frozenset[str] = frozenset()
+    condition: Condition
+
+
+def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> WorkerApp:
     """A Celery application that knows the queues of ``stages``; it has no tasks yet."""
-    app = Celery("strandline", broker=broker_url, set_as_current=False)
+    app = WorkerApp("strandline", broker=broker_url, set_as_current=False)
+    app.stages = frozenset(stages)
+    app.condition = Condition()
+    app.amqp.Connection = BrokerConnection
     app.conf.update(celery_settings(broker_url))
     arguments = queue_arguments(broker_url)
     app.conf.task_queues = [
@@ -34,8 +49,9 @@ def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Cele
     return app
 
 
-def serve(app: Celery, consumer: Consumer, stages: Sequence[str]) -> None:
+def serve(app: WorkerApp, consumer: Consumer, stages: Sequence[str]) -> None:
     """Add a task per stage, and end the consumer with the worker."""
+    app.condition = consumer.condition
     for stage in stages:
         app.task(name=queue_name(stage), bind=True, shared=False)(_drain_task(consumer))
 

@@ -1,16 +1,25 @@
-"""The part of a Celery worker that holds the connection to the broker, with three habits changed."""
+"""The part of a Celery worker that holds the connection to the broker, with four habits changed.
+
+The fourth is what it makes of a message.  Celery would run any task that it knows, its own among them, at any
+time and with callbacks that are published to any queue, as the message says.  Here the body is read as a hint
+(``schemas.hints``), and Celery gets a message made of that hint alone.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 from celery.worker.consumer import Consumer
 from celery.worker.state import maybe_shutdown
 from kombu import Connection
 
-from strandline.workers.redis_channel import keep_one_client
+from strandline.schemas.hints import Hint, UnreadableHintError, read_hint
+from strandline.schemas.lanes import queue_name
 
 logger = logging.getLogger("strandline.workers")
 
@@ -39,7 +48,6 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
         Raises:
             WorkerShutdown: the worker is told to end meanwhile.
         """
-        keep_one_client(connection)
         connected: Connection = connection.ensure_connection(
             _note_absence,
             interval_start=FIRST_WAIT_SECONDS,
@@ -49,6 +57,31 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
         )
         self.first_connection_attempt = False
         return connected
+
+    def create_task_handler(self, *args: Any) -> Callable[[Any], None]:
+        """Take up the lane that a message names; what is not a hint is acknowledged, counted and dropped."""
+        run = super().create_task_handler(*args)
+
+        def take(message: Any) -> None:
+            try:
+                hint = read_hint(message.body, self.app.stages)
+            except UnreadableHintError as error:
+                self._drop(message, str(error))
+                return
+            if hint.is_stale(time.time()):
+                message.ack_log_error(logger, self.connection_errors)
+                return
+            run(_as_task(message, hint))
+
+        return take
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """Drop it as well; Celery would log all of its body."""
+        self._drop(message, type(exc).__name__)
+
+    def _drop(self, message: Any, reason: str) -> None:
+        self.app.condition.drop_hint(reason)
+        message.ack_log_error(logger, self.connection_errors)
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
         """Log it, and wait where the broker refused the user, which Celery would ask again at once."""
@@ -63,6 +96,15 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
     def _wait_if_refused(self, error: Exception) -> None:
         if isinstance(error, self.channel_errors):
             time.sleep(FIRST_WAIT_SECONDS)
+
+
+def _as_task(message: Any, hint: Hint) -> Any:
+    """The message, to be acknowledged as it came, with nothing in it but what was read."""
+    message.headers = {"lang": "py", "task": queue_name(hint.lane.stage), "id": uuid4().hex}
+    message.properties = {"correlation_id": message.headers["id"]}
+    message.content_type, message.content_encoding = "application/json", "utf-8"
+    message.body = json.dumps([hint.lane.to_args(), {}, {}])
+    return message
 
 
 def _note_absence(error: Exception, wait_seconds: float) -> None:

@@ -25,6 +25,7 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.lanes import Lane, Ring
 from strandline.schemas.settings import Settings
 from strandline.schemas.version import VERSION
+from strandline.workers.condition import Condition
 from strandline.workers.following import Following
 from strandline.workers.periodic import Periodic
 from strandline.workers.replaying import ReplaySlots
@@ -63,6 +64,8 @@ class Consumer:
         self._database = database
         self._stages = stages
         self._left_out: list[int] = []
+        self.condition = Condition()
+        self._told = self.condition.as_json()
         self._ring = ring
         self._stopping = threading.Event()
         self._following = Following(ring, stages, self._stopping.is_set)
@@ -184,5 +187,13 @@ class Consumer:
         if left_out != self._left_out:
             self._database.fetch("leave_out", {"worker_id": self.worker_id, "generation_ids": left_out})
             self._left_out = left_out
+        self._tell_condition()
         left_over = {"worker_id": self.worker_id} | self.engine.active.params()
         self._database.fetch("hand_back_lanes", left_over)
+
+    def _tell_condition(self) -> None:
+        """Write it into the worker's row where it has changed."""
+        condition = self.condition.as_json()
+        if condition != self._told:
+            self._database.fetch("tell_condition", {"worker_id": self.worker_id, "condition": condition})
+            self._told = condition

@@ -33,6 +33,10 @@ ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp()
 -- Generations that this worker cannot serve: their work is left to others.
 UPDATE strandline.worker SET left_out = %(generation_ids)s::integer[] WHERE worker_id = %(worker_id)s
 
+-- name: tell_condition
+-- What a worker says of itself: the messages of the broker's that it dropped, and the like.
+UPDATE strandline.worker SET condition = %(condition)s::json WHERE worker_id = %(worker_id)s
+
 -- name: leave
 -- This worker goes, and gives back what it still holds, so that nobody counts it as a crash, and any sweep
 -- rings for it at once.  A lane that is just being written is waited for, which is short.
@@ -155,7 +159,8 @@ SELECT (SELECT count(*) FROM strandline.session) AS sessions,
 -- name: status_workers
 -- Who is alive, and what each one serves.
 SELECT worker_id, host, pid, version, stages, started_at,
-    extract(epoch FROM clock_timestamp() - heartbeat_at) AS beat_seconds_ago, left_out
+    extract(epoch FROM clock_timestamp() - heartbeat_at) AS beat_seconds_ago, left_out,
+    condition::text
 FROM strandline.worker
 WHERE heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)
 ORDER BY started_at

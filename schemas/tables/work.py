@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     ARRAY,
+    JSON,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -252,6 +253,7 @@ worker = Table(
     Column("version", Text, nullable=False),
     Column("stages", ARRAY(Text), nullable=False),
     Column("left_out", ARRAY(Integer), nullable=False, server_default=text("'{}'::integer[]")),
+    Column("condition", JSON, nullable=False, server_default=text("'{}'::json")),
     moment("started_at", default=True),
     moment("heartbeat_at", default=True),
     comment="One heartbeat row per worker process; every lease it holds lives by it",

@@ -44,7 +44,7 @@ class PipelineReport(Report):
 
 
 class WorkerReport(Report):
-    """A worker with a heartbeat."""
+    """A worker with a heartbeat; ``dropped_hints`` counts messages of the broker's that were not hints."""
 
     worker_id: str
     host: str
@@ -53,6 +53,7 @@ class WorkerReport(Report):
     stages: list[str]
     started_at: str
     beat_seconds_ago: float
+    dropped_hints: int
 
 
 class ModelCallsReport(Report):

@@ -146,7 +146,7 @@ def _stage(
 
 
 def _worker(row: tuple[Any, ...]) -> WorkerReport:
-    worker_id, host, pid, version, stages, started_at, beat, _left_out = row
+    worker_id, host, pid, version, stages, started_at, beat, _left_out, condition = row
     return WorkerReport(
         worker_id=str(worker_id),
         host=host,
@@ -155,6 +155,7 @@ def _worker(row: tuple[Any, ...]) -> WorkerReport:
         stages=list(stages),
         started_at=started_at.isoformat(),
         beat_seconds_ago=round(max(0.0, float(beat)), 3),
+        dropped_hints=json.loads(condition).get("dropped_hints", 0),
     )
 
 
@@ -241,6 +242,7 @@ def _worker_lines(report: StatusReport) -> list[str]:
     return [
         f"worker {worker.pid} on {worker.host}: {', '.join(worker.stages)}; heartbeat"
         f" {worker.beat_seconds_ago:.1f} s ago"
+        + (f"; dropped {worker.dropped_hints:,} unreadable hints" if worker.dropped_hints else "")
         for worker in report.workers
     ]
 

@@ -810,6 +810,7 @@ def upgrade() -> None:
         sa.Column(
             "left_out", sa.ARRAY(sa.Integer()), server_default=sa.text("'{}'::integer[]"), nullable=False
         ),
+        sa.Column("condition", sa.JSON(), server_default=sa.text("'{}'::json"), nullable=False),
         sa.Column(
             "started_at",
             sa.DateTime(timezone=True),

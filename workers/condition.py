@@ -1,0 +1,42 @@
+"""The condition of a worker: what it reports besides its heartbeat, written with its heartbeat."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+logger = logging.getLogger("strandline.workers")
+
+# Between two lines of the log about hints that were dropped: whoever sends them could send any number.
+LOG_SECONDS = 60.0
+
+
+class Condition:
+    """What happens to a worker as a whole; safe to share between its threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._dropped_hints = 0
+        self._logged_at = -LOG_SECONDS
+
+    def drop_hint(self, reason: str) -> None:
+        """Count a message of the broker's that is not a hint; logged at most once a minute."""
+        with self._lock:
+            self._dropped_hints += 1
+            count, now = self._dropped_hints, self._clock()
+            if now - self._logged_at < LOG_SECONDS:
+                return
+            self._logged_at = now
+        logger.warning(
+            "a message of the broker's was dropped, since it cannot be read as a hint",
+            extra={"action": "hint_dropped", "reason": reason, "dropped_in_all": count},
+        )
+
+    def as_json(self) -> str:
+        """All of it, for the worker's row."""
+        with self._lock:
+            return json.dumps({"dropped_hints": self._dropped_hints})
