@@ -110,8 +110,15 @@ class RateLimitError(TransientModelError):
     """429: the provider is there, and wants fewer calls."""
 
 
+class ProviderSetupError(TransientModelError):
+    """The provider refuses every call alike: because of the key, the model, the address or the quota.
+
+    The work waits, however long, and goes on by itself once that is put right.
+    """
+
+
 class ProviderDownError(TransientModelError):
-    """The provider is known to be down, or asked for a pause: nothing was asked of it."""
+    """The provider is known to be down, or asked for a pause: nothing was asked; the sentence says why."""
 
 
 class ReplayBudgetError(TransientModelError):

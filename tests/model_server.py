@@ -39,6 +39,7 @@ class RecordedRequest:
     authorization: str
     body: dict[str, Any]
     at: float
+    accept_encoding: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,14 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/control":
             self._control(body)
             return
-        request = RecordedRequest(self.path, self.headers.get("Authorization", ""), body, time.monotonic())
+        sent = self.headers
+        request = RecordedRequest(
+            self.path,
+            sent.get("Authorization", ""),
+            body,
+            time.monotonic(),
+            sent.get("Accept-Encoding", ""),
+        )
         behaviour = self.server.model_server.record(request)
         try:
             self._answer(request, behaviour)

@@ -33,7 +33,7 @@ from strandline.pipelines.prompts.rendering import prompt_hash
 from strandline.schemas.errors import (
     ConfigurationError,
     PermanentModelError,
-    RateLimitError,
+    ProviderSetupError,
     TransientModelError,
 )
 from strandline.schemas.settings import Settings
@@ -203,13 +203,13 @@ def test_a_refusal_is_permanent_at_once(
         (400, None, PermanentModelError, "400"),
         (413, None, PermanentModelError, "413"),
         (422, "too_long", PermanentModelError, "too_long"),
-        (401, "invalid_api_key", TransientModelError, "OPENAI_API_KEY"),
-        (403, None, TransientModelError, "OPENAI_API_KEY"),
-        (404, "model_not_found", TransientModelError, "STRANDLINE_FACTS_MODEL"),
-        (404, None, TransientModelError, "OPENAI_BASE_URL"),
+        (401, "invalid_api_key", ProviderSetupError, "OPENAI_API_KEY"),
+        (403, None, ProviderSetupError, "OPENAI_API_KEY"),
+        (404, "model_not_found", ProviderSetupError, "STRANDLINE_FACTS_MODEL"),
+        (404, None, ProviderSetupError, "OPENAI_BASE_URL"),
         (408, None, TransientModelError, "408"),
         (409, None, TransientModelError, "409"),
-        (429, "insufficient_quota", RateLimitError, "insufficient_quota"),
+        (429, "insufficient_quota", ProviderSetupError, "quota"),
         (500, None, TransientModelError, "500"),
         (503, f"x {SECRET}", TransientModelError, "503"),
     ],

@@ -11,7 +11,12 @@ import httpx2
 import openai
 
 from strandline.pipelines.models.provider_errors import Rejection
-from strandline.pipelines.models.response_deadline import start_clock, watch_body
+from strandline.pipelines.models.response_bounds import (
+    UNCOMPRESSED,
+    UnboundedAnswerError,
+    start_clock,
+    watch_body,
+)
 from strandline.schemas.errors import ConfigurationError, TransientModelError
 from strandline.schemas.settings import Settings
 
@@ -19,10 +24,12 @@ OPENAI_URL = "https://api.openai.com/v1"
 # Servers of one's own rarely check a key, but the SDK insists on one.
 PLACEHOLDER_KEY = "no-key-configured"
 MAX_MESSAGE_CHARACTERS = 4_000
+# Four times the longest answer that a model gives (some 128,000 tokens, as JSON).
+MAX_COMPLETION_BYTES = 4_000_000
 
 
 class RejectedError(Exception):
-    """The server answered with an HTTP status of 4xx or 5xx; what that means is its caller's to decide."""
+    """The server answered with an HTTP status of 3xx, 4xx or 5xx; its caller decides what that means."""
 
     def __init__(self, rejection: Rejection) -> None:
         super().__init__(f"the model server answered {rejection.status}")
@@ -32,13 +39,14 @@ class RejectedError(Exception):
 class ModelClient:
     """Asks a server that speaks OpenAI's protocol; never retries; safe to call from many threads.
 
-    Requests end: connecting, each read, and the body as a whole are bounded.
+    Requests end: connecting, each read, and the body as a whole are bounded, and so is the size of the body,
+    by ``max_answer_bytes``.  Redirects are not followed: a request holds messages, and a key.
 
     Raises:
         ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, max_answer_bytes: int = MAX_COMPLETION_BYTES) -> None:
         if not settings.has_openai:
             raise ConfigurationError(
                 "A model server is chosen but none is configured; set OPENAI_API_KEY or OPENAI_BASE_URL."
@@ -46,7 +54,10 @@ class ModelClient:
         total = settings.model_timeout_seconds
         timeout = openai.Timeout(total, connect=min(settings.connect_timeout_seconds, total))
         http = openai.DefaultHttpxClient(
-            timeout=timeout, event_hooks={"request": [start_clock], "response": [watch_body]}
+            timeout=timeout,
+            follow_redirects=False,
+            headers=UNCOMPRESSED,
+            event_hooks={"request": [start_clock], "response": [watch_body(max_answer_bytes)]},
         )
         self._client = openai.OpenAI(
             api_key=_key(settings),
@@ -119,6 +130,8 @@ def _unreachable(error: openai.OpenAIError) -> TransientModelError:
         return TransientModelError(
             "The model server did not answer in time; see STRANDLINE_MODEL_TIMEOUT_SECONDS."
         )
+    if isinstance(error.__cause__, UnboundedAnswerError):
+        return TransientModelError(f"The model server's answer was not read: {error.__cause__}.")
     if isinstance(error, openai.APIConnectionError):
         return TransientModelError(
             "The model server cannot be reached; check OPENAI_BASE_URL and the network."

@@ -27,7 +27,7 @@ from strandline.pipelines.models.provider_errors import (
     refuses_temperature,
 )
 from strandline.pipelines.prompts.rendering import Prompt, render
-from strandline.schemas.errors import PermanentModelError, TransientModelError
+from strandline.schemas.errors import PermanentModelError, ProviderSetupError, TransientModelError
 from strandline.schemas.settings import Settings
 
 COMPLETIONS = "/chat/completions"
@@ -35,6 +35,8 @@ EMBEDDINGS = "/embeddings"
 MAX_TEXTS_PER_REQUEST = 256
 MAX_CHARACTERS_PER_REQUEST = 250_000
 MAX_ECHO_CHARACTERS = 20_000
+# As many vectors as one request asks for, of the most dimensions there can be, at 32 bytes for a number.
+MAX_EMBEDDINGS_BYTES = MAX_TEXTS_PER_REQUEST * 3_900 * 32
 # How long a probe may take: it asks for one word.
 PROBE_SECONDS = 10.0
 
@@ -232,7 +234,7 @@ class OpenAIEmbedder:
             vector = by_index[index]
             if len(vector) != self._dimensions:
                 # Wrong for every text alike, so an outage until the setting is right, and no text's fault.
-                raise TransientModelError(
+                raise ProviderSetupError(
                     f"The model {self._model} returns {len(vector)} dimensions, but {self._dimensions} are"
                     f" configured; set STRANDLINE_EMBEDDING_DIMENSIONS={len(vector)},"
                     " or choose another STRANDLINE_EMBEDDING_MODEL."
@@ -269,7 +271,8 @@ def embedder_from(settings: Settings) -> OpenAIEmbedder:
     Raises:
         ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
     """
-    return OpenAIEmbedder(ModelClient(settings), settings.embedding_model, settings.embedding_dimensions)
+    client = ModelClient(settings, max_answer_bytes=MAX_EMBEDDINGS_BYTES)
+    return OpenAIEmbedder(client, settings.embedding_model, settings.embedding_dimensions)
 
 
 def _in_form(messages: Sequence[dict[str, str]], task: TaskName, form: _Form) -> list[dict[str, str]]:

@@ -15,14 +15,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
-from strandline.schemas.errors import ModelError, PermanentModelError, RateLimitError, TransientModelError
+from strandline.schemas.errors import (
+    ModelError,
+    PermanentModelError,
+    ProviderSetupError,
+    RateLimitError,
+    TransientModelError,
+)
 
 MAX_RETRY_AFTER_SECONDS = 86_400.0
 
 _ABOUT_THE_INPUT = frozenset({HTTPStatus.BAD_REQUEST, 413, 422})
 _ABOUT_THE_KEY = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_HOST = re.compile(r"[A-Za-z0-9.:_-]{1,255}")
 _KEY = re.compile(r"api[ _-]?key", re.IGNORECASE)
 _MODEL = re.compile(r"model\b.{0,200}?\b(not found|not exist|unknown)|invalid model", re.IGNORECASE)
 _FORMAT = re.compile(
@@ -36,7 +44,7 @@ _REFUSING = frozenset({400, 404, 422, 501})
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """An HTTP answer of 4xx or 5xx; ``message``, ``code`` and ``param`` as OpenAI's error body has them."""
+    """An HTTP answer of 3xx, 4xx or 5xx; ``message``, ``code`` and ``param`` as in OpenAI's error body."""
 
     status: int
     message: str
@@ -48,14 +56,10 @@ class Rejection:
 def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
     """The error that ``rejection`` amounts to; ``model_setting`` is the variable that chose the model."""
     said = f"The model server answered {rejection.status}{_code_suffix(rejection.code)}"
-    if rejection.status in _ABOUT_THE_KEY or (
-        rejection.status == HTTPStatus.BAD_REQUEST and _KEY.search(rejection.message)
-    ):
-        return TransientModelError(f"{said}: it does not accept the key; check OPENAI_API_KEY.")
-    if _model_missing(rejection):
-        return TransientModelError(f"{said}: it does not have the model; check {model_setting}.")
-    if rejection.status == HTTPStatus.NOT_FOUND:
-        return TransientModelError(f"{said}: no such address; check OPENAI_BASE_URL (it often ends in /v1).")
+    if setup := _setup_problem(rejection, model_setting):
+        return ProviderSetupError(
+            f"{said}: {setup}.", retry_after_seconds=retry_after_seconds(rejection.headers)
+        )
     if rejection.status in _ABOUT_THE_INPUT:
         return PermanentModelError(f"{said}: it refuses this input; the same request will be refused again.")
     if rejection.status == HTTPStatus.TOO_MANY_REQUESTS and _TOO_LARGE.search(rejection.message):
@@ -65,6 +69,32 @@ def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
         f"{said}; the call will be tried again later.",
         retry_after_seconds=retry_after_seconds(rejection.headers),
     )
+
+
+def _setup_problem(rejection: Rejection, model_setting: str) -> str | None:
+    """What is wrong for every call alike, and the setting to look at; None where it may be the input."""
+    status = rejection.status
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        return f"it redirects to {_target(rejection.headers)}, which is not followed; check OPENAI_BASE_URL"
+    if status in _ABOUT_THE_KEY or (status == HTTPStatus.BAD_REQUEST and _KEY.search(rejection.message)):
+        return f"the key was refused ({status}); check OPENAI_API_KEY"
+    if status == HTTPStatus.PAYMENT_REQUIRED or rejection.code == "insufficient_quota":
+        return "the quota of the account is used up; check its plan and billing"
+    if _model_missing(rejection):
+        return f"it does not have the model; check {model_setting}"
+    if status == HTTPStatus.NOT_FOUND:
+        return "no such address; check OPENAI_BASE_URL (it often ends in /v1)"
+    return None
+
+
+def _target(headers: Mapping[str, str]) -> str:
+    """The host that a redirect names, without what else its address may hold."""
+    try:
+        parts = urlsplit(headers.get("location") or "")
+        host = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+    except ValueError:
+        host = ""
+    return host if _HOST.fullmatch(host) else "another address"
 
 
 def refuses_answer_format(rejection: Rejection) -> bool:

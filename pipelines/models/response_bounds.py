@@ -1,0 +1,67 @@
+"""Bounds a whole HTTP response in time and in size.
+
+httpx's read time-out starts anew with each chunk, so that a server which sends a byte now and then
+can hold a thread for hours; and it takes whatever comes, decompressed, into memory.  Two event hooks add what
+is missing: one notes when a request started, the other watches the body.  (Hooks, not a transport: a
+transport of one's own would switch proxies off.)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import httpx2
+
+# A server that keeps to this sends what it counts: nothing that grows a thousandfold when it is read.
+UNCOMPRESSED = {"Accept-Encoding": "identity"}
+
+_DEADLINE = "strandline_deadline"
+
+
+class UnboundedAnswerError(httpx2.RequestError):
+    """The answer is larger than it may be, or compressed although it was asked not to be."""
+
+
+def start_clock(request: httpx2.Request) -> None:
+    """Request hook: from now, the response may take as long as the request's read time-out."""
+    allowed = request.extensions["timeout"]["read"]
+    if allowed is not None:
+        request.extensions[_DEADLINE] = time.monotonic() + allowed
+
+
+def watch_body(max_bytes: int) -> Callable[[httpx2.Response], None]:
+    """Response hook: reading the body past the deadline raises ``httpx2.ReadTimeout``.
+
+    One of more than ``max_bytes``, or that is compressed, raises ``UnboundedAnswerError``.
+    """
+
+    def watch(response: httpx2.Response) -> None:
+        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            raise UnboundedAnswerError("it is compressed, although it was asked not to be")
+        deadline = response.request.extensions.get(_DEADLINE)
+        if isinstance(response.stream, httpx2.SyncByteStream):
+            response.stream = _BoundedBody(response.stream, deadline, max_bytes)
+
+    return watch
+
+
+class _BoundedBody(httpx2.SyncByteStream):
+    def __init__(self, body: httpx2.SyncByteStream, deadline: float | None, max_bytes: int) -> None:
+        self._body = body
+        self._deadline = deadline
+        self._max_bytes = max_bytes
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = self._max_bytes
+        for chunk in self._body:
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                raise httpx2.ReadTimeout("the response took longer than allowed in total")
+            left -= len(chunk)
+            if left < 0:
+                raise UnboundedAnswerError(f"it is larger than {self._max_bytes:,} bytes")
+            yield chunk
+
+    def close(self) -> None:
+        self._body.close()
