@@ -4,7 +4,8 @@ Each user holds a shared ``flock`` on one file for as long as it lives; the kern
 however the process ends.  No process ids are recorded, so none can go stale or be reused.  A second
 file is the mutex under which a server is started, joined and stopped.
 
-A process made by ``fork`` without ``exec`` shares its parent's hold: the use ends when both left.
+A process made by ``fork`` inherits neither: it becomes a user when it joins itself, and its parent's use
+and mutex end with its parent.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class SharedUse:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(descriptor)
+            _let_go(descriptor)
 
     def join(self) -> None:
         """Become a user, until ``leave`` or the end of the process; waits for a server that is ending."""
@@ -53,9 +54,17 @@ class SharedUse:
             os.close(descriptor)
             raise
         self._users = descriptor
+        _joined.add(self)
 
     def leave(self) -> None:
         """Stop being a user; does nothing for one who is none."""
+        descriptor, self._users = self._users, None
+        if descriptor is not None:
+            _joined.discard(self)
+            _let_go(descriptor)
+
+    def leave_the_parents(self) -> None:
+        """In a forked child: stop sharing what is the parent's use, which goes on."""
         descriptor, self._users = self._users, None
         if descriptor is not None:
             os.close(descriptor)
@@ -70,7 +79,7 @@ class SharedUse:
                     return meaning
             return "exclusive"
         finally:
-            os.close(descriptor)
+            _let_go(descriptor)
 
 
 _PROBES: tuple[tuple[int, Holding], ...] = ((fcntl.LOCK_EX, "free"), (fcntl.LOCK_SH, "shared"))
@@ -78,3 +87,21 @@ _PROBES: tuple[tuple[int, Holding], ...] = ((fcntl.LOCK_EX, "free"), (fcntl.LOCK
 
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _let_go(descriptor: int) -> None:
+    # To close it would not do: a child that was forked meanwhile has it open as well.
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+_joined: set[SharedUse] = set()
+
+
+def _leave_the_parents() -> None:
+    for use in tuple(_joined):
+        use.leave_the_parents()
+    _joined.clear()
+
+
+os.register_at_fork(after_in_child=_leave_the_parents)

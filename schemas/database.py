@@ -19,7 +19,7 @@ from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run
 from strandline.schemas.quick_puts import quick_row
 from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect
 from strandline.schemas.statements import Statement, compiled
-from strandline.schemas.thin_pool import ThinPool
+from strandline.schemas.thin_pool import ProcessPool, ThinPool
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Database:
     @classmethod
     def connect(cls, options: ConnectionOptions) -> Self:
         """A database with a pool of its own; connections are opened when first needed."""
-        pool: ConnectionPool[Any] = ConnectionPool(
+        pool: ConnectionPool[Any] = ProcessPool(
             options.url,
             connection_class=psycopg.Connection if options.pooled else DirectConnection,
             kwargs=options.connect_arguments(),

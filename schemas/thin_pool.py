@@ -6,10 +6,26 @@ all the rest of lending a connection.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from strandline.schemas.forking import this_process
+
+CT = TypeVar("CT", bound="psycopg.Connection[Any]")
+
+
+class ProcessPool(ConnectionPool[CT]):
+    """A pool that nothing of a forked child ends: neither its threads nor its locks work there."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._process = this_process()
+        super().__init__(*arguments, **options)
+
+    def __del__(self) -> None:
+        if self._process == this_process():
+            super().__del__()
 
 
 class Lent:

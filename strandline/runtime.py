@@ -1,52 +1,25 @@
-"""What one process shares per database: pools, a bell, perhaps the embedded stack and a runner.
+"""The runtimes of this process: what memories that name the same database share, found by their settings.
 
-The composition root of the library side.  Everything is made at first use, and what is costly to import
-is imported then, so that ``import strandline`` and making a ``Memory`` cost next to nothing.
+A ``Memory`` may be made and used before a fork, and used after it: it keeps a ``Runtime``, which has
+resources of its own in each process.  A child never touches its parent's.
 """
 
 from __future__ import annotations
 
-import asyncio
-import atexit
-import importlib
-import os
-import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import Any
 
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
-
+from strandline.given_pool import GivenPool, Pool
+from strandline.process_resources import Consume, ProcessResources
 from strandline.producers.window_cache import WindowCache
 from strandline.schemas.async_database import AsyncDatabase
-from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
-from strandline.schemas.engine_pool import (
-    AsyncEnginePool,
-    AsyncPool,
-    EnginePool,
-    SyncPool,
-    is_async_engine,
-    is_engine,
-)
-from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
+from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
 
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-    from sqlalchemy.ext.asyncio import AsyncEngine
-
-    from strandline.deploy.stack import EmbeddedStack
-    from strandline.pipelines.models.contract import Embedder
-    from strandline.producers.doorbell import Doorbell
-    from strandline.workers.background import BackgroundRunner
-
-Consume = Literal["background"]
-Pool = Union[ConnectionPool[Any], AsyncConnectionPool[Any], "Engine", "AsyncEngine"]
-
-EXIT_SECONDS = 5.0
+__all__ = ["Consume", "Pool", "Runtime", "runtime_for"]
 
 
 class _Registry:
@@ -72,225 +45,54 @@ def runtime_for(settings: Settings, *, pool: Pool | None = None, consume: Consum
 
 
 class Runtime:
-    """Implements ``producers.resources.Resources``; safe to share between threads and event loops."""
+    """Implements ``producers.resources.Resources``; safe to share between threads, event loops and forks."""
 
     def __init__(
         self, settings: Settings, *, pool: Pool | None, consume: Consume | None, forget: Callable[[], None]
     ) -> None:
         self.settings = settings
-        self.windows = WindowCache(settings.window_cache_bytes)
         self._pool = pool
         self._consume = consume
         self._forget = forget
-        self._starting = threading.RLock()
-        self._started = False
-        self._database: Database | None = None
-        self._url: str | None = None
-        self._async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncDatabase] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._stack: EmbeddedStack | None = None
-        self._doorbell: Doorbell | None = None
-        self._runner: BackgroundRunner | None = None
-        self._embedders: dict[tuple[str, object], Embedder | None] = {}
+        self._made_in = this_process()
+        # A child keeps its parent's as well, unused: to let go of them would be to end some of them.
+        self._of_process: dict[ProcessKey, ProcessResources] = {}
+
+    @property
+    def windows(self) -> WindowCache:
+        return self.own().windows
 
     def database(self) -> Database:
-        self._ensure_started()
-        if self._database is None:
-            raise ConfigurationError(
-                "pool= is asynchronous, which serves the a… methods only; pass a psycopg_pool.ConnectionPool"
-                " or a SQLAlchemy Engine to call the sync ones"
-            )
-        return self._database
+        return self.own().database()
 
     async def async_database(self) -> AsyncDatabase:
-        loop = asyncio.get_running_loop()
-        database = self._async.get(loop)
-        if database is None:
-            await asyncio.to_thread(self._ensure_started)
-            database = self._async.get(loop) or self._make_async()
-            self._async[loop] = database
-        return database
+        return await self.own().async_database()
 
     def ring(self, lanes: Iterable[Lane]) -> None:
-        if self._runner is not None:
-            self._runner.ring(lanes)
-        elif self._doorbell is not None:
-            self._doorbell.ring(lanes)
+        self.own().ring(lanes)
 
     def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
-        embedder = self._query_embedder(config)
-        if embedder is None:
-            return None
-        vectors = _load("strandline.pipelines.vectors")
-        answer = embedder.embed([text], timeout_seconds=self.settings.query_embedding_timeout_seconds)
-        literal: str = vectors.vector_text(answer.vectors[0])
-        return literal
+        return self.own().embed_query(text, config)
 
     def close(self) -> None:
         """End runner, bell, pool and stack in that order; work in hand gets five seconds."""
-        with self._starting:
-            self._forget()
-            atexit.unregister(self.close)
-            self._end()
-
-    def _end(self) -> None:
-        self._started = False
-        if self._runner is not None:
-            self._runner.stop(EXIT_SECONDS)
-        if self._doorbell is not None:
-            self._doorbell.close()
-        if self._database is not None:
-            self._database.close()
-        if self._stack is not None:
-            self._stack.stop()
-        self._runner = self._doorbell = self._database = self._stack = self._url = None
+        self.own().close()
 
     async def aclose(self) -> None:
-        database = self._async.pop(asyncio.get_running_loop(), None)
-        if database is not None:
-            await database.close()
-        await asyncio.to_thread(self.close)
+        await self.own().aclose()
 
-    def _ensure_started(self) -> None:
-        # Only what is wholly started is used: another thread must not find tables half-made.
-        if self._started:
-            return
-        with self._starting:
-            if self._started:
-                return
-            try:
-                self._start()
-            except BaseException:
-                self._end()
-                raise
-            self._started = True
-            atexit.register(self.close)
+    def own(self) -> ProcessResources:
+        """The resources of the process that asks; made, without any I/O, when there are none."""
+        process = this_process()
+        own = self._of_process.get(process)
+        # Without a lock, which another thread might have held when this process was forked.
+        return own or self._of_process.setdefault(process, self._make(process))
 
-    def _start(self) -> None:
+    def _make(self, process: ProcessKey) -> ProcessResources:
+        pool = None
         if self._pool is not None:
-            self._url = ""
-            if (pool := _for_threads(self._pool)) is not None:
-                self._database = Database(pool, self.settings.database_schema, owns_pool=False)
-        elif self.settings.database_url is not None:
-            self._connect(self.settings.database_url.get_secret_value())
-        else:
-            self._start_embedded()
-            return
-        if self._consume == "background":
-            self._start_runner(self._database)
-        elif self.settings.broker_url is not None:
-            self._start_doorbell(self.settings.broker_url.get_secret_value())
-
-    def _connect(self, url: str) -> Database:
-        self._url = url
-        self._database = Database.connect(self._options(url))
-        return self._database
-
-    def _start_embedded(self) -> None:
-        """The embedded Postgres; beside a running ``strandline up`` its worker, else a runner of our own."""
-        stack = _embedded_stack(self.settings)
-        assembly = _load("strandline.assembly")
-        self._stack = stack
-        database = self._connect(stack.database_url)
-        assembly.ensure_tables(stack.database_url, database, self.settings)
-        if stack.broker_url is not None and self._consume is None:
-            self._start_doorbell(stack.broker_url)
-        else:
-            self._start_runner(database)
-
-    def _start_runner(self, database: Database | None) -> None:
-        if database is None:
-            raise ConfigurationError(
-                "consume='background' works in threads, which an AsyncConnectionPool does not serve; pass"
-                " database_url=, or a psycopg_pool.ConnectionPool as pool="
-            )
-        assembly = _load("strandline.assembly")
-        runner: BackgroundRunner = assembly.background_runner(database, self.settings)
-        runner.start()
-        self._runner = runner
-
-    def _start_doorbell(self, broker_url: str) -> None:
-        doorbell = _load("strandline.producers.doorbell")
-        self._doorbell = doorbell.Doorbell(broker_url)
-
-    def _make_async(self) -> AsyncDatabase:
-        schema = self.settings.database_schema
-        if (pool := _for_tasks(self._pool)) is not None:
-            return AsyncDatabase(pool, schema, owns_pool=False)
-        if not self._url:
-            raise ConfigurationError(
-                "pool= is synchronous, which serves the sync methods only; pass a"
-                " psycopg_pool.AsyncConnectionPool or a SQLAlchemy AsyncEngine to call the a… ones"
-            )
-        return AsyncDatabase.connect(self._options(self._url))
-
-    def _options(self, url: str) -> ConnectionOptions:
-        return ConnectionOptions.from_settings(url, self.settings, planned_once=True)
-
-    def _query_embedder(self, config: Mapping[str, Any]) -> Embedder | None:
-        """The embedder that the stored vectors were made with, if this process can have it."""
-        name = str(config.get("embedder"))
-        # Two derivations may be of one model that gives vectors of several lengths.
-        made_with = (name, config.get("dimensions"))
-        with self._starting:
-            if made_with not in self._embedders:
-                self._embedders[made_with] = self._build_embedder(name, config)
-            return self._embedders[made_with]
-
-    def _build_embedder(self, name: str, config: Mapping[str, Any]) -> Embedder | None:
-        factory = _load("strandline.pipelines.models.factory")
-        backend = "local" if name.startswith("wordllama") else "openai"
-        update: dict[str, Any] = {"embedding_backend": backend}
-        if backend == "openai":
-            update |= {"embedding_model": name, "embedding_dimensions": config.get("dimensions")}
-        try:
-            embedder: Embedder = factory.build_query_embedder(self.settings.model_copy(update=update))
-        except ConfigurationError:
-            return None
-        same = embedder.model == name and embedder.dimensions == config.get("dimensions")
-        return embedder if same else None
-
-
-def _for_threads(pool: Pool | None) -> SyncPool | None:
-    """The caller's pool, if threads can use it."""
-    if is_engine(pool):
-        return EnginePool(pool)
-    return pool if isinstance(pool, ConnectionPool) else None
-
-
-def _for_tasks(pool: Pool | None) -> AsyncPool | None:
-    """The caller's pool, if an event loop can use it."""
-    if is_async_engine(pool):
-        return AsyncEnginePool(pool)
-    return pool if isinstance(pool, AsyncConnectionPool) else None
-
-
-def _embedded_stack(settings: Settings) -> EmbeddedStack:
-    try:
-        stacks = _load("strandline.deploy.stack")
-    except ImportError as error:
-        raise EmbeddedUnavailableError(
-            "No database is configured, and the embedded one is not installed: set STRANDLINE_DATABASE_URL,"
-            " or run `pip install 'strandline[embedded]'`."
-        ) from error
-    running: EmbeddedStack | None = None
-    if settings.embedded != "never":
-        running = stacks.running_stack(settings.home)
-    if running is not None:
-        return running
-    stack: EmbeddedStack = stacks.start_stack(settings.home, with_broker=False, embedded=settings.embedded)
-    print(
-        f"strandline: no database is configured, using the embedded PostgreSQL in {settings.home}"
-        " (STRANDLINE_EMBEDDED=never forbids it)",
-        file=sys.stderr,
-        flush=True,
-    )
-    return stack
-
-
-def _load(module: str) -> Any:
-    return importlib.import_module(module)
+            pool = GivenPool(self._pool, inherited=process != self._made_in)
+        return ProcessResources(self.settings, pool=pool, consume=self._consume, forget=self._forget)
 
 
 def _forget(key: tuple[object, ...]) -> None:
@@ -299,10 +101,9 @@ def _forget(key: tuple[object, ...]) -> None:
 
 
 def _after_fork() -> None:
-    # Pools and threads do not survive a fork: a child makes its own.  Nor may it inherit a held lock.
     _registry.lock = threading.Lock()
-    _registry.runtimes.clear()
+    for runtime in _registry.runtimes.values():
+        runtime.own()  # now, since what a caller's pool holds at this moment is the parent's
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+renew_in_child(_after_fork)

@@ -18,6 +18,7 @@ from strandline.pipelines.models.response_bounds import (
     watch_body,
 )
 from strandline.schemas.errors import ConfigurationError, TransientModelError
+from strandline.schemas.forking import ProcessKey, this_process
 from strandline.schemas.settings import Settings
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -68,7 +69,7 @@ class ModelClient:
             http_client=http,
         )
         # A client that is dropped without close() leaves no sockets behind.
-        weakref.finalize(self, http.close)
+        weakref.finalize(self, _close_own, http, this_process())
 
     def post(self, path: str, request: Mapping[str, Any], *, timeout_seconds: float | None = None) -> bytes:
         """The body of the reply; ``timeout_seconds``: default that of the settings.
@@ -91,6 +92,12 @@ class ModelClient:
     def close(self) -> None:
         """Close the connections; requests after this fail."""
         self._client.close()
+
+
+def _close_own(http: openai.DefaultHttpxClient, process: ProcessKey) -> None:
+    # The connections that a forked child finds are its parent's.
+    if process == this_process():
+        http.close()
 
 
 def _key(settings: Settings) -> str:

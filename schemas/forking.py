@@ -1,0 +1,39 @@
+"""Forks: which process this is, what a fork must not cut in two, and what a child begins anew.
+
+A child made by ``fork`` has its parent's memory, and of its threads only the one that forked.  A lock that
+another thread held stays held for good there, and what that thread was changing stays half-changed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+ProcessKey = tuple[int, int]
+
+# Some servers fork in C, and tell Python nothing; then the process id alone has to do.
+_CAN_TELL = hasattr(os, "register_at_fork")
+
+_ancestors: list[int] = []
+
+undivided = threading.RLock()
+"""Held while something is done that a fork must not cut in two; a fork waits until it is free."""
+
+
+def this_process() -> ProcessKey:
+    """What tells this process from the one that it was forked from, also when a process id comes again."""
+    return os.getpid(), len(_ancestors)
+
+
+def renew_in_child(renew: Callable[[], object]) -> None:
+    """Have ``renew`` called in each child that is forked from now on, before anything else runs there."""
+    if _CAN_TELL:
+        os.register_at_fork(after_in_child=renew)
+
+
+if _CAN_TELL:
+    os.register_at_fork(
+        before=undivided.acquire, after_in_parent=undivided.release, after_in_child=undivided.release
+    )
+renew_in_child(lambda: _ancestors.append(os.getppid()))

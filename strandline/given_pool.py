@@ -1,0 +1,81 @@
+"""The caller's own pool, in the place of one that Strandline makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Union
+
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from strandline.schemas.engine_pool import (
+    AsyncEnginePool,
+    AsyncPool,
+    EnginePool,
+    SyncPool,
+    is_async_engine,
+    is_engine,
+)
+from strandline.schemas.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+Pool = Union[ConnectionPool[Any], AsyncConnectionPool[Any], "Engine", "AsyncEngine"]
+
+
+class GivenPool:
+    """A pool given as ``pool=``, as this process may use it.
+
+    Args:
+        pool: the caller's.
+        inherited: it was given to a process that this one was forked from.  What it holds now belongs to
+            that process; a pool that holds nothing is as good here as there.
+    """
+
+    def __init__(self, pool: Pool, *, inherited: bool) -> None:
+        self._pool = pool
+        self._of_parent = _in_use(pool) if inherited else None
+
+    def check(self) -> None:
+        """Refuse connections that belong to a parent process.
+
+        Raises:
+            ConfigurationError: the sentence says what to do.
+        """
+        if self._of_parent is None or self._of_parent is not _in_use(self._pool):
+            return
+        if is_engine(self._pool) or is_async_engine(self._pool):
+            way_out = "Call engine.dispose(close=False) in each child, before the first use"
+        else:
+            way_out = "Make the pool, and the Memory that takes it, in each child"
+        raise ConfigurationError(
+            "The pool given as pool= was in use before this process was forked, so its connections belong to"
+            f" the parent process. {way_out} (gunicorn: post_fork; Celery: worker_process_init); or give"
+            " database_url= in place of pool=, which may be used before and after a fork."
+        )
+
+    def for_threads(self) -> SyncPool | None:
+        """The pool, if threads can use it."""
+        if is_engine(self._pool):
+            return EnginePool(self._pool)
+        return self._pool if isinstance(self._pool, ConnectionPool) else None
+
+    def for_tasks(self) -> AsyncPool | None:
+        """The pool, if an event loop can use it."""
+        if is_async_engine(self._pool):
+            return AsyncEnginePool(self._pool)
+        return self._pool if isinstance(self._pool, AsyncConnectionPool) else None
+
+
+def _in_use(pool: Pool) -> object | None:
+    """What of a pool has connections, or threads that make them; None where it has neither."""
+    if is_engine(pool) or is_async_engine(pool):
+        return pool.pool if _has_connections(pool.pool) else None
+    return None if getattr(pool, "closed", True) else pool
+
+
+def _has_connections(pool: Any) -> bool:
+    """Whether SQLAlchemy's pool has any; one that does not count them may."""
+    if not hasattr(pool, "checkedin"):
+        return type(pool).__name__ != "NullPool"  # which keeps none
+    return bool(pool.checkedin() or pool.checkedout())

@@ -1,0 +1,263 @@
+"""What one process shares per database: pools, a bell, perhaps the embedded stack and a runner.
+
+The composition root of the library side.  Everything is made at first use, and what is costly to import
+is imported then, so that ``import strandline`` and making a ``Memory`` cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import importlib
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from strandline.given_pool import GivenPool
+from strandline.producers.window_cache import WindowCache
+from strandline.schemas.async_database import AsyncDatabase
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
+from strandline.schemas.forking import this_process, undivided
+from strandline.schemas.lanes import Lane
+from strandline.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from strandline.deploy.stack import EmbeddedStack
+    from strandline.pipelines.models.contract import Embedder
+    from strandline.producers.doorbell import Doorbell
+    from strandline.workers.background import BackgroundRunner
+
+Consume = Literal["background"]
+EXIT_SECONDS = 5.0
+
+
+class ProcessResources:
+    """What a ``Runtime`` has in one process; safe to share between its threads and event loops.
+
+    Args:
+        settings: those of the memories that share this.
+        pool: the caller's own, or None for pools of Strandline's.
+        consume: whether threads of this process consume events.
+        forget: called when this is closed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        pool: GivenPool | None,
+        consume: Consume | None,
+        forget: Callable[[], None],
+    ) -> None:
+        self.settings = settings
+        self.windows = WindowCache(settings.window_cache_bytes)
+        self._process = this_process()
+        self._pool = pool
+        self._consume = consume
+        self._forget = forget
+        self._starting = threading.RLock()
+        self._started = False
+        self._database: Database | None = None
+        self._url: str | None = None
+        self._async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncDatabase] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._stack: EmbeddedStack | None = None
+        self._doorbell: Doorbell | None = None
+        self._runner: BackgroundRunner | None = None
+        self._embedders: dict[tuple[str, object], Embedder | None] = {}
+
+    def database(self) -> Database:
+        self._ensure_started()
+        if self._database is None:
+            raise ConfigurationError(
+                "pool= is asynchronous, which serves the a… methods only; pass a psycopg_pool.ConnectionPool"
+                " or a SQLAlchemy Engine to call the sync ones"
+            )
+        return self._database
+
+    async def async_database(self) -> AsyncDatabase:
+        loop = asyncio.get_running_loop()
+        database = self._async.get(loop)
+        if database is None:
+            await asyncio.to_thread(self._ensure_started)
+            database = self._async.get(loop) or self._make_async()
+            self._async[loop] = database
+        return database
+
+    def ring(self, lanes: Iterable[Lane]) -> None:
+        if self._runner is not None:
+            self._runner.ring(lanes)
+        elif self._doorbell is not None:
+            self._doorbell.ring(lanes)
+
+    def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
+        embedder = self._query_embedder(config)
+        if embedder is None:
+            return None
+        vectors = _load("strandline.pipelines.vectors")
+        answer = embedder.embed([text], timeout_seconds=self.settings.query_embedding_timeout_seconds)
+        literal: str = vectors.vector_text(answer.vectors[0])
+        return literal
+
+    def close(self) -> None:
+        """End runner, bell, pool and stack in that order; work in hand gets five seconds."""
+        with self._starting:
+            self._forget()
+            atexit.unregister(self._close_at_exit)
+            self._end()
+
+    def _close_at_exit(self) -> None:
+        # A child has what its parent wanted done at its exit; the servers and threads are the parent's.
+        if self._process == this_process():
+            self.close()
+
+    def _end(self) -> None:
+        self._started = False
+        if self._runner is not None:
+            self._runner.stop(EXIT_SECONDS)
+        if self._doorbell is not None:
+            self._doorbell.close()
+        if self._database is not None:
+            self._database.close()
+        if self._stack is not None:
+            self._stack.stop()
+        self._runner = self._doorbell = self._database = self._stack = self._url = None
+
+    async def aclose(self) -> None:
+        database = self._async.pop(asyncio.get_running_loop(), None)
+        if database is not None:
+            await database.close()
+        await asyncio.to_thread(self.close)
+
+    def _ensure_started(self) -> None:
+        # Only what is wholly started is used: another thread must not find tables half-made.
+        if self._started:
+            return
+        with self._starting:
+            if self._started:
+                return
+            try:
+                self._start()
+            except BaseException:
+                self._end()
+                raise
+            self._started = True
+            atexit.register(self._close_at_exit)
+
+    def _start(self) -> None:
+        if self._pool is not None:
+            self._pool.check()
+            self._url = ""
+            if (pool := self._pool.for_threads()) is not None:
+                self._database = Database(pool, self.settings.database_schema, owns_pool=False)
+        elif self.settings.database_url is not None:
+            self._connect(self.settings.database_url.get_secret_value())
+        else:
+            self._start_embedded()
+            return
+        if self._consume == "background":
+            self._start_runner(self._database)
+        elif self.settings.broker_url is not None:
+            self._start_doorbell(self.settings.broker_url.get_secret_value())
+
+    def _connect(self, url: str) -> Database:
+        self._url = url
+        self._database = Database.connect(self._options(url))
+        return self._database
+
+    def _start_embedded(self) -> None:
+        """The embedded Postgres; beside a running ``strandline up`` its worker, else a runner of our own."""
+        stack = _embedded_stack(self.settings)
+        assembly = _load("strandline.assembly")
+        self._stack = stack
+        database = self._connect(stack.database_url)
+        assembly.ensure_tables(stack.database_url, database, self.settings)
+        if stack.broker_url is not None and self._consume is None:
+            self._start_doorbell(stack.broker_url)
+        else:
+            self._start_runner(database)
+
+    def _start_runner(self, database: Database | None) -> None:
+        if database is None:
+            raise ConfigurationError(
+                "consume='background' works in threads, which an AsyncConnectionPool does not serve; pass"
+                " database_url=, or a psycopg_pool.ConnectionPool as pool="
+            )
+        assembly = _load("strandline.assembly")
+        runner: BackgroundRunner = assembly.background_runner(database, self.settings)
+        runner.start()
+        self._runner = runner
+
+    def _start_doorbell(self, broker_url: str) -> None:
+        doorbell = _load("strandline.producers.doorbell")
+        self._doorbell = doorbell.Doorbell(broker_url)
+
+    def _make_async(self) -> AsyncDatabase:
+        schema = self.settings.database_schema
+        if self._pool is not None and (pool := self._pool.for_tasks()) is not None:
+            return AsyncDatabase(pool, schema, owns_pool=False)
+        if not self._url:
+            raise ConfigurationError(
+                "pool= is synchronous, which serves the sync methods only; pass a"
+                " psycopg_pool.AsyncConnectionPool or a SQLAlchemy AsyncEngine to call the a… ones"
+            )
+        return AsyncDatabase.connect(self._options(self._url))
+
+    def _options(self, url: str) -> ConnectionOptions:
+        return ConnectionOptions.from_settings(url, self.settings, planned_once=True)
+
+    def _query_embedder(self, config: Mapping[str, Any]) -> Embedder | None:
+        """The embedder that the stored vectors were made with, if this process can have it."""
+        name = str(config.get("embedder"))
+        # Two derivations may be of one model that gives vectors of several lengths.
+        made_with = (name, config.get("dimensions"))
+        with self._starting:
+            if made_with not in self._embedders:
+                self._embedders[made_with] = self._build_embedder(name, config)
+            return self._embedders[made_with]
+
+    def _build_embedder(self, name: str, config: Mapping[str, Any]) -> Embedder | None:
+        factory = _load("strandline.pipelines.models.factory")
+        backend = "local" if name.startswith("wordllama") else "openai"
+        update: dict[str, Any] = {"embedding_backend": backend}
+        if backend == "openai":
+            update |= {"embedding_model": name, "embedding_dimensions": config.get("dimensions")}
+        try:
+            embedder: Embedder = factory.build_query_embedder(self.settings.model_copy(update=update))
+        except ConfigurationError:
+            return None
+        same = embedder.model == name and embedder.dimensions == config.get("dimensions")
+        return embedder if same else None
+
+
+def _embedded_stack(settings: Settings) -> EmbeddedStack:
+    try:
+        stacks = _load("strandline.deploy.stack")
+    except ImportError as error:
+        raise EmbeddedUnavailableError(
+            "No database is configured, and the embedded one is not installed: set STRANDLINE_DATABASE_URL,"
+            " or run `pip install 'strandline[embedded]'`."
+        ) from error
+    running: EmbeddedStack | None = None
+    if settings.embedded != "never":
+        running = stacks.running_stack(settings.home)
+    if running is not None:
+        return running
+    stack: EmbeddedStack = stacks.start_stack(settings.home, with_broker=False, embedded=settings.embedded)
+    print(
+        f"strandline: no database is configured, using the embedded PostgreSQL in {settings.home}"
+        " (STRANDLINE_EMBEDDED=never forbids it)",
+        file=sys.stderr,
+        flush=True,
+    )
+    return stack
+
+
+def _load(module: str) -> Any:
+    with undivided:  # a child that was forked meanwhile would wait for the import's end for good
+        return importlib.import_module(module)
