@@ -18,6 +18,7 @@ from types import MappingProxyType
 import snowballstemmer  # type: ignore[import-untyped]
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.forking import renew_in_child
 from strandline.schemas.shown_text import quote
 
 # Postgres' own bounds on a tsvector.
@@ -75,8 +76,29 @@ _ENGLISH_STOP_WORDS = word_set(
 STOP_WORDS = MappingProxyType({"english": _ENGLISH_STOP_WORDS})
 """Stop words by language; a language without an entry has none."""
 
-_stemmers: dict[str, snowballstemmer.basestemmer.BaseStemmer] = {}
-_stemmers_lock = threading.Lock()
+
+class _Stemmers:
+    """One stemmer per language, each for one thread at a time: it keeps the word it works on in itself."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin without stemmers: in a forked child, another thread may have been at work with one."""
+        self._lock = threading.Lock()
+        self._of: dict[str, snowballstemmer.basestemmer.BaseStemmer] = {}
+
+    def stem(self, token: str, language: str) -> str:
+        with self._lock:
+            stemmer = self._of.get(language)
+            if stemmer is None:
+                stemmer = self._of[language] = snowballstemmer.stemmer(language)
+            stemmed: str = stemmer.stemWord(token)
+            return stemmed
+
+
+_stemmers = _Stemmers()
+renew_in_child(_stemmers.renew)
 
 
 def lexemes(text: str, *, language: str = "english") -> list[tuple[str, int]]:
@@ -167,12 +189,8 @@ def _lexeme(token: str, language: str) -> str:
 # Of a million words of conversations 98.4 % were met again among so many, and 98.6 % among all.
 @lru_cache(maxsize=8_192)
 def _stem(token: str, language: str) -> str:
-    # A stemmer keeps the word it works on in itself; the cache keeps this lock off the usual path.
-    with _stemmers_lock:
-        stemmer = _stemmers.get(language)
-        if stemmer is None:
-            stemmer = _stemmers[language] = snowballstemmer.stemmer(language)
-        return stemmer.stemWord(token) or token
+    # The cache keeps the lock of the stemmers off the usual path.
+    return _stemmers.stem(token, language) or token
 
 
 def _quoted(lexeme: str) -> str:

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
 
+from strandline.schemas.forking import renew_in_child
+
 CountText = Callable[[str], int]
 
 KEPT = 1_000
@@ -17,6 +19,10 @@ class RecentCounts:
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin without any: in a forked child, another thread may have held the lock."""
         self._lock = threading.Lock()
         self._counts: OrderedDict[tuple[CountText, bytes], int] = OrderedDict()
 
@@ -37,3 +43,4 @@ class RecentCounts:
 
 
 recent_counts = RecentCounts()
+renew_in_child(recent_counts.forget)

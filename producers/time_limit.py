@@ -6,11 +6,27 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from strandline.schemas.forking import renew_in_child
+
 T = TypeVar("T")
 
 # Calls that never come back are left to themselves; so many of them at most.
 _MAX_AT_ONCE = 32
-_places = threading.BoundedSemaphore(_MAX_AT_ONCE)
+
+
+class _Places:
+    """Where such calls run, so many at once."""
+
+    def __init__(self) -> None:
+        self.free()
+
+    def free(self) -> None:
+        """All are free: in a forked child, the calls of its parent do not run."""
+        self.semaphore = threading.BoundedSemaphore(_MAX_AT_ONCE)
+
+
+_places = _Places()
+renew_in_child(_places.free)
 
 
 class TimeLimitError(Exception):
@@ -26,7 +42,8 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
     Raises:
         TimeLimitError: it is late, or there is no place.
     """
-    if not _places.acquire(blocking=False):
+    places = _places.semaphore
+    if not places.acquire(blocking=False):
         raise TimeLimitError
     results: list[T] = []
     errors: list[Exception] = []
@@ -37,7 +54,7 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
         except Exception as error:  # noqa: BLE001  # raised again in the thread that asked
             errors.append(error)
         finally:
-            _places.release()
+            places.release()
 
     thread = threading.Thread(target=run, name="strandline-block", daemon=True)
     thread.start()

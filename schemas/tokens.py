@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from importlib import resources
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import tiktoken
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.forking import undivided
 from strandline.schemas.messages import Message
 from strandline.schemas.shown_text import quote
 
@@ -46,7 +46,6 @@ _KINDS: Mapping[str, str] = {
 # The same by the part's type.
 PART_TOKENS: Mapping[str, int] = {part: KIND_TOKENS[kind] for part, kind in _KINDS.items()}
 
-_cache_dir_lock = threading.Lock()
 _encodings: dict[str, tiktoken.Encoding] = {}
 
 
@@ -123,7 +122,8 @@ def load_encoding(name: str) -> tiktoken.Encoding:
 def _read_encoding(name: str) -> tiktoken.Encoding:
     """tiktoken looks only where ``TIKTOKEN_CACHE_DIR`` points, so that is set for the time of loading."""
     folder = resources.files("strandline.schemas") / "vocabularies"
-    with _cache_dir_lock, resources.as_file(folder) as path:
+    # A child that was forked meanwhile would find tiktoken locked, and the variable as it is set here.
+    with undivided, resources.as_file(folder) as path:
         before = os.environ.get("TIKTOKEN_CACHE_DIR")
         os.environ["TIKTOKEN_CACHE_DIR"] = str(path)
         try:

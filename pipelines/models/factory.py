@@ -15,6 +15,7 @@ from strandline.pipelines.models.contract import Embedder, TaskName, TextModel
 from strandline.pipelines.models.guarded import GuardedEmbedder, GuardedTextModel
 from strandline.pipelines.models.local import LocalTextModel
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.forking import undivided
 from strandline.schemas.settings import Settings
 
 
@@ -86,4 +87,5 @@ def _breaker(settings: Settings, name: str, probe: Callable[[], None] | None) ->
 
 def _backend(module: str) -> Any:
     # The one place where a module is loaded at run time: each backend imports what only it needs.
-    return importlib.import_module(f"strandline.pipelines.models.{module}")
+    with undivided:
+        return importlib.import_module(f"strandline.pipelines.models.{module}")
