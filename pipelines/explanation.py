@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.chunks import MAX_INDEXED_CHARACTERS
+from strandline.pipelines.directory import check_known
 from strandline.pipelines.explanation_facts import explain_fact
 from strandline.pipelines.explanation_parts import (
     CandidateTrace,
@@ -32,7 +33,7 @@ from strandline.pipelines.explanation_reading import excerpt, message_of, model_
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
 from strandline.pipelines.verification import stage_chain
 from strandline.schemas.database import Database, Fetcher
-from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_user
 from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, SUMMARY, VECTORS
 from strandline.schemas.messages import Message
@@ -58,12 +59,14 @@ def explain(
     is meant before one from before a reset.
 
     Raises:
-        ConfigurationError: there is neither a message nor a fact of this id, or the id names several.
+        NotFoundError: there is neither a message nor a fact of this id, or nothing where it is looked for.
+        ConfigurationError: the id names several messages.
         StrandlineError: as ``Database.fetch`` does.
     """
     within = {"namespace": namespace, "session_id": session_id, "user_id": user_id}
     with database.transaction() as tx:
         tx.fetch("verify_snapshot", {})
+        check_known(tx, **within)
         fact_id = _as_uuid(subject)
         if fact_id is not None:
             fact = explain_fact(tx, within | {"owner_key": _owner_key(namespace, user_id)}, fact_id)
@@ -71,6 +74,35 @@ def explain(
                 return fact
         found = tx.fetch("explain_find_messages", within | {"message_id": subject})
         return _explain_message(tx, *_only(found, subject, namespace))
+
+
+def explain_fact_alone(
+    database: Database,
+    fact_id: str,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    session_id: str | None = None,
+    user_id: str | None = None,
+) -> FactExplanation | RemovedFactExplanation:
+    """Explain a fact by its id, and never a message that happens to have the same.
+
+    Raises:
+        NotFoundError: there is no fact of this id, or nothing where it is looked for.
+        StrandlineError: as ``Database.fetch`` does.
+    """
+    within = {"namespace": namespace, "session_id": session_id, "user_id": user_id}
+    with database.transaction() as tx:
+        tx.fetch("verify_snapshot", {})
+        check_known(tx, **within)
+        wanted = _as_uuid(fact_id)
+        key = {"owner_key": _owner_key(namespace, user_id)}
+        found = None if wanted is None else explain_fact(tx, within | key, wanted)
+    if found is None:
+        raise NotFoundError(
+            f"There is no fact {quote(fact_id)} in namespace {quote(namespace)};"
+            " check the id, and where it is looked for (namespace, session, user)."
+        )
+    return found
 
 
 def _owner_key(namespace: str, user_id: str | None) -> UUID | None:
@@ -87,7 +119,7 @@ def _as_uuid(subject: str) -> UUID | None:
 
 def _only(found: Sequence[Row], subject: str, namespace: str) -> tuple[UUID, UUID, int]:
     if not found:
-        raise ConfigurationError(
+        raise NotFoundError(
             f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
             " check the id, and where it is looked for (namespace, session, user)."
         )

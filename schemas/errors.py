@@ -27,6 +27,10 @@ class ConfigurationError(StrandlineError):
     """A setting is missing, malformed or contradicts another; raised before any work is done."""
 
 
+class NotFoundError(ConfigurationError):
+    """What was named (a namespace, a user, a session, a message, a fact) is not in this database."""
+
+
 class InvalidMessageError(StrandlineError, ValueError):
     """A message, or an argument beside it, cannot be stored as given; nothing was stored.
 

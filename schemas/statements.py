@@ -20,6 +20,7 @@ _FILES = (
     "consuming.sql",
     "facts.sql",
     "operating.sql",
+    "sessions.sql",
     "showing.sql",
     "verifying.sql",
     "explaining.sql",

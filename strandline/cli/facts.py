@@ -1,4 +1,4 @@
-"""``strandline facts``: what concerns the facts of more than one owner."""
+"""``strandline facts``: an owner's facts are shown, those of a namespace cleared."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import click
 
+from strandline.cli.facts_listing import history_command, list_command
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import ClearFactsReport
 from strandline.cli.targets import running_servers
@@ -16,9 +17,13 @@ from strandline.producers.facts_namespace import Clearing, NamespaceFacts
 from strandline.schemas.shown_text import counted
 
 
-@click.group("facts", short_help="Clear the facts of a whole namespace.")
+@click.group("facts", short_help="List facts, show the history of one, or clear a namespace.")
 def command() -> None:
-    """The facts of a namespace; one owner's are seen and corrected in Python, with `Facts.for_owner`."""
+    """What is known; facts are corrected in Python, with `Facts.for_owner`."""
+
+
+command.add_command(list_command)
+command.add_command(history_command)
 
 
 @command.command("clear", short_help="Take all facts of all owners of a namespace away.")

@@ -9,10 +9,8 @@ from strandline.cli.reports import FlushReport
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, say
 from strandline.memory import Memory
-from strandline.schemas.database import Database
-from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.identity import DEFAULT_NAMESPACE, check_name
-from strandline.schemas.shown_text import quote
+from strandline.pipelines.directory import find_session
+from strandline.schemas.identity import DEFAULT_NAMESPACE
 
 
 @click.command("flush", short_help="Deliver a session's messages to the pipelines now.")
@@ -34,11 +32,9 @@ def command(
 ) -> int:
     """Deliver what SESSION holds to its pipelines, all but the last turn."""
     settings = settings_from(database_url, broker_url, schema)
-    check_name("session", session)
-    check_name("namespace", namespace)
     with running_servers(settings, only_looking=True) as servers:
         with opened(servers.database_url, settings) as database:
-            owner = _owner(database, session, namespace, user)
+            owner = find_session(database, session, namespace=namespace, user_id=user).user_id
         memory = Memory.from_defaults(
             session,
             user_id=owner,
@@ -60,17 +56,3 @@ def command(
     for event in events:
         say(f"{session}: flush event {event}")
     return 0
-
-
-def _owner(database: Database, session: str, namespace: str, user: str | None) -> str | None:
-    """The user of the session, from the directory; None for a session without one."""
-    params = {"namespace": namespace, "session_id": session, "user_id": user, "limit": 1}
-    rows = database.fetch("find_sessions", params)
-    if not rows:
-        whose = "" if user is None else f" of user {quote(user)}"
-        raise ConfigurationError(
-            f"There is no session {quote(session)}{whose} in namespace {quote(namespace)};"
-            " nothing was put to it yet."
-        )
-    found: str | None = rows[0][2]
-    return found

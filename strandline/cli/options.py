@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from strandline.schemas.identity import DEFAULT_NAMESPACE
 from strandline.schemas.settings import Settings, load_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -19,6 +20,12 @@ _BROKER = click.option(
 )
 _SCHEMA = click.option(
     "--schema", metavar="NAME", help="Postgres schema of the tables; overrides STRANDLINE_DATABASE_SCHEMA."
+)
+
+
+namespace_option = click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
+json_schema_option = click.option(
+    "--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else."
 )
 
 

@@ -101,6 +101,35 @@ def opened(database_url: str, settings: Settings, *, pool_size: int = 2) -> Iter
 
 
 @contextmanager
+def servers_to_look_at(settings: Settings) -> Iterator[Servers]:
+    """The servers that run already; else the embedded Postgres of STRANDLINE_HOME, for as long as this looks.
+
+    Raises:
+        ConfigurationError: no database is configured, and there is none in STRANDLINE_HOME.
+    """
+    if not _lies_stopped(settings):
+        with running_servers(settings, only_looking=True) as servers:
+            yield servers
+        return
+    with start_stack(settings.home, with_broker=False, embedded=settings.embedded) as stack:
+        broker_url = _secret(settings.broker_url)
+        yield Servers(stack.database_url, broker_url, "embedded", "configured" if broker_url else "embedded")
+
+
+@contextmanager
+def opened_database(settings: Settings) -> Iterator[Database]:
+    """The database, for a command that looks and goes.
+
+    Raises: as ``servers_to_look_at``.
+    """
+    with (
+        servers_to_look_at(settings) as servers,
+        opened(servers.database_url, settings) as database,
+    ):
+        yield database
+
+
+@contextmanager
 def _started_broker(settings: Settings) -> Iterator[str]:
     if settings.broker_url is not None:
         yield settings.broker_url.get_secret_value()
@@ -116,6 +145,18 @@ def _started_broker(settings: Settings) -> Iterator[str]:
         yield broker.start()
     finally:
         broker.stop()
+
+
+def _lies_stopped(settings: Settings) -> bool:
+    """Whether an embedded Postgres was used before and does not run now."""
+    if settings.database_url is not None or settings.embedded == "never":
+        return False
+    if not (settings.home / "postgres").is_dir():
+        return False
+    stack = running_stack(settings.home)
+    if stack is not None:
+        stack.detach()
+    return stack is None
 
 
 def _joined(settings: Settings) -> EmbeddedStack | None:

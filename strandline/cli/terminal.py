@@ -11,12 +11,14 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import click
 from pydantic import BaseModel, SecretStr
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -47,6 +49,15 @@ def say(*lines: str, err: bool = False, file: IO[str] | None = None) -> None:
     """Print lines: each is one, whatever it holds."""
     if lines:
         click.echo("\n".join(map(shown, lines)), err=err, file=file)
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
+    """Rows in columns as wide as what they hold; numbers stand to the right."""
+    cells = [[f"{cell:,}" if isinstance(cell, int) else shown(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
+    numbers = [all(isinstance(cell, int) for cell in column) for column in zip(*rows, strict=True)]
+    for line in ([*headers], *cells):
+        say("  ".join(map(_aligned, line, widths, numbers or [False] * len(headers))).rstrip())
 
 
 def styled(
@@ -88,6 +99,11 @@ def program() -> str:
     if found is not None and Path(found).resolve() == called.resolve():
         return "strandline"
     return str(called.absolute())
+
+
+def _aligned(cell: str, width: int, to_the_right: bool) -> str:
+    space = " " * (width - cell_len(cell))
+    return space + cell if to_the_right else cell + space
 
 
 def _masked_url(url: str) -> str:

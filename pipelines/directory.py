@@ -1,0 +1,75 @@
+"""The directory, for commands: finds what an operator names, and says what is not there."""
+
+from __future__ import annotations
+
+from strandline.schemas.database import Fetcher
+from strandline.schemas.errors import NotFoundError
+from strandline.schemas.identity import (
+    DEFAULT_NAMESPACE,
+    SessionIdentity,
+    check_name,
+    identify_session,
+    identify_user,
+)
+from strandline.schemas.shown_text import quote
+
+
+def find_session(
+    fetcher: Fetcher, session_id: str, *, namespace: str | None = None, user_id: str | None = None
+) -> SessionIdentity:
+    """A session by its name, in the namespace ``default`` unless another is given, with its owner.
+
+    Raises:
+        NotFoundError: nothing was ever put to it, or it is not that user's.
+        InvalidMessageError: a name cannot name anything.
+    """
+    within = DEFAULT_NAMESPACE if namespace is None else check_name("namespace", namespace)
+    check_name("session", session_id)
+    params = {"namespace": within, "session_id": session_id, "user_id": user_id, "limit": 1}
+    for found, name, owner in fetcher.fetch("find_sessions", params):
+        return identify_session(found, name, owner)
+    whose = "" if user_id is None else f" of user {quote(user_id)}"
+    raise NotFoundError(
+        f"There is no session {quote(session_id)}{whose} in namespace {quote(within)};"
+        " nothing was put to it yet, or a name is misspelt."
+    )
+
+
+def check_known(
+    fetcher: Fetcher,
+    *,
+    namespace: str | None = None,
+    session_id: str | None = None,
+    user_id: str | None = None,
+) -> None:
+    """Check that what is named exists; a session or user without a namespace is meant in ``default``.
+
+    Raises:
+        NotFoundError: naming what does not.
+        InvalidMessageError: a name cannot name anything.
+    """
+    if session_id is not None:
+        find_session(fetcher, session_id, namespace=namespace, user_id=user_id)
+    elif user_id is not None:
+        _check_user(fetcher, DEFAULT_NAMESPACE if namespace is None else namespace, user_id)
+    elif namespace is not None:
+        _check_namespace(fetcher, namespace)
+
+
+def _check_namespace(fetcher: Fetcher, namespace: str) -> None:
+    check_name("namespace", namespace)
+    if not fetcher.fetch("namespace_is_known", {"namespace": namespace})[0][0]:
+        raise NotFoundError(
+            f"There is nothing in namespace {quote(namespace)};"
+            " `strandline sessions list` shows the sessions of all namespaces."
+        )
+
+
+def _check_user(fetcher: Fetcher, namespace: str, user_id: str) -> None:
+    owner = identify_user(namespace, user_id)
+    params = {"namespace": namespace, "user_id": user_id, "owner_key": owner.shard_key}
+    if not fetcher.fetch("user_is_known", params)[0][0]:
+        raise NotFoundError(
+            f"There is nothing of user {quote(user_id)} in namespace {quote(namespace)};"
+            " nothing was put for this user yet, or a name is misspelt."
+        )

@@ -1,0 +1,80 @@
+-- What operators ask about sessions: which there are, and how one stands.  The directory is paged by its keys;
+-- the rows of a page's sessions are then looked up by theirs.
+
+-- name: namespace_is_known
+-- Whether anything was ever put to a namespace, or a fact given to an owner in it.
+SELECT EXISTS (SELECT FROM strandline.session_owner o WHERE o.namespace = %(namespace)s)
+    OR EXISTS (SELECT FROM strandline.fact_owner f WHERE f.namespace = %(namespace)s) AS known
+
+-- name: user_is_known
+-- Whether a user has a session, or was given a fact.
+SELECT EXISTS (
+        SELECT FROM strandline.session_owner o
+        WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s)
+    OR EXISTS (SELECT FROM strandline.fact_owner f WHERE f.shard_key = %(owner_key)s) AS known
+
+-- name: directory_page
+-- The next sessions of all namespaces, by their names.
+SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
+WHERE (o.namespace, o.session_id) > (%(after_namespace)s, %(after_session)s)
+ORDER BY o.namespace, o.session_id LIMIT %(limit)s
+
+-- name: directory_page_of_namespace
+-- The next sessions of a namespace.
+SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
+WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s
+ORDER BY o.session_id LIMIT %(limit)s
+
+-- name: directory_page_of_user
+-- The next sessions of a user.
+SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
+WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id > %(after_session)s
+ORDER BY o.session_id LIMIT %(limit)s
+
+-- name: session_rows
+-- Marks, sizes and policy of sessions, by their keys.
+SELECT s.session_key, s.namespace, s.session_id, s.user_id, s.next_seq - s.log_start_seq - (
+        SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
+            AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages,
+    s.log_start_seq, s.pinned_through, s.flushed_through, s.window_from, s.next_seq - 1 AS last_seq,
+    s.pinned_tokens, s.window_tokens, s.created_at, s.last_put_at, s.token_limit, s.flush_at_tokens,
+    s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, s.shared_scope
+FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[]) AS wanted (shard_key, session_key)
+JOIN strandline.session s ON s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key
+
+-- name: session_coverage
+-- How far each pipeline of a session is: what is due and dead in the derivation that serves its owner (none
+-- where no worker has registered it), and where the first of it begins.
+SELECT fed.pipeline, g.generation_id, count(*) FILTER (WHERE p.kind = 'due') AS due,
+    count(*) FILTER (WHERE p.kind = 'dead') AS dead, min(p.from_seq) AS first_pending
+FROM strandline.session s
+CROSS JOIN LATERAL unnest(s.pipelines) AS fed (pipeline)
+LEFT JOIN strandline.serving_v1(%(shard_key)s, NULL) g ON g.pipeline = fed.pipeline
+LEFT JOIN LATERAL (
+    SELECT 'due' AS kind, d.from_seq FROM strandline.due d
+    WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s
+        AND d.generation_id = g.generation_id AND d.incarnation = s.incarnation
+    UNION ALL
+    SELECT 'dead', d.from_seq FROM strandline.dead_letter d
+    WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s
+        AND d.generation_id = g.generation_id AND d.incarnation = s.incarnation AND d.dropped_at IS NULL
+) AS p ON true
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+GROUP BY fed.pipeline, g.generation_id ORDER BY fed.pipeline
+
+-- name: session_flushes
+-- The newest flush events of a session's present life, and how many there are.
+SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens, e.created_at,
+    count(*) OVER () AS flushes
+FROM strandline.flush_event e
+JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+    AND s.incarnation = e.incarnation
+WHERE e.shard_key = %(shard_key)s AND e.session_key = %(session_key)s
+ORDER BY e.from_seq DESC LIMIT %(limit)s
+
+-- name: session_dead_letters
+-- The holes of a session, oldest first.
+SELECT d.event_id, d.stage, d.generation_id, d.from_seq, d.through_seq, d.created_at, d.reason
+FROM strandline.dead_letter d
+WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.dropped_at IS NULL
+ORDER BY d.from_seq, d.generation_id, d.stage

@@ -1,0 +1,200 @@
+"""``strandline facts list`` and ``history``: what is known of an owner, and how it came to be known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import click
+
+from strandline.cli.memories import opened_facts
+from strandline.cli.memory_reports import FactDeed, FactHistoryReport, FactReport, FactsReport, FactStep
+from strandline.cli.options import (
+    as_json,
+    json_schema_option,
+    namespace_option,
+    settings_from,
+    target_options,
+)
+from strandline.cli.targets import opened_database
+from strandline.cli.terminal import print_json, print_schema, print_table, say
+from strandline.pipelines.explanation import explain_fact_alone
+from strandline.pipelines.explanation_parts import FactExplanation, RemovedFactExplanation, RevisionTrace
+from strandline.producers.facts_reading import Fact, FactPage, Sort
+from strandline.schemas.shown_text import counted
+
+
+@click.command("list", short_help="List the facts of a user or a session.")
+@namespace_option
+@click.option("--user", metavar="ID", help="Whose facts.")
+@click.option("--session", metavar="ID", help="Or: those of whoever owns this session.")
+@click.option(
+    "--sort", type=click.Choice(["newest", "oldest", "updated"]), default="newest", show_default=True
+)
+@click.option("--contains", metavar="TEXT", help="Only those with this in their text.")
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only those of any of these topics.")
+@click.option("--all", "everything", is_flag=True, help="Also those that ended, or were condensed.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many: the next page.")
+@as_json
+@json_schema_option
+@target_options
+def list_command(
+    namespace: str,
+    user: str | None,
+    session: str | None,
+    sort: Sort,
+    contains: str | None,
+    topics: tuple[str, ...],
+    everything: bool,
+    limit: int,
+    offset: int,
+    as_json: bool,
+    json_schema: bool,
+    **given: Any,
+) -> int:
+    """List what is known of a user, or of the owner of a session, page by page."""
+    if json_schema:
+        print_schema(FactsReport)
+        return 0
+    with opened_facts(settings_from(**given), namespace=namespace, user_id=user, session_id=session) as facts:
+        page = facts.list(
+            limit=limit,
+            offset=offset,
+            sort=sort,
+            contains=contains,
+            topics=list(topics) or None,
+            with_invalidated=everything,
+        )
+    following = offset + len(page) if offset + len(page) < page.total else None
+    if as_json:
+        print_json(
+            FactsReport(
+                namespace=namespace,
+                user_id=user,
+                session_id=session,
+                total=page.total,
+                next_offset=following,
+                facts=[_report(fact) for fact in page],
+            )
+        )
+    else:
+        _print(page, following)
+    return 0
+
+
+@click.command("history", short_help="Show how a fact came to be as it is.")
+@click.argument("fact_id", metavar="FACT_ID")
+@namespace_option
+@click.option("--user", metavar="ID", help="Whose fact it is.")
+@click.option("--session", metavar="ID", help="Or: in which session's owner's facts it is.")
+@as_json
+@json_schema_option
+@target_options
+def history_command(
+    fact_id: str,
+    namespace: str,
+    user: str | None,
+    session: str | None,
+    as_json: bool,
+    json_schema: bool,
+    **given: Any,
+) -> int:
+    """Show each step of a fact, oldest first, and what people did to it, also when it is gone.
+
+    `strandline explain` tells the same fact with its flushes, batches, prompts and model calls.
+    """
+    if json_schema:
+        print_schema(FactHistoryReport)
+        return 0
+    with opened_database(settings_from(**given)) as database:
+        found = explain_fact_alone(database, fact_id, namespace=namespace, session_id=session, user_id=user)
+    report = _history(found)
+    if as_json:
+        print_json(report)
+    else:
+        say(*_history_lines(report))
+    return 0
+
+
+def _print(page: FactPage, following: int | None) -> None:
+    if not page:
+        say("no facts" if not page.total else f"no more facts; there are {page.total:,}")
+        return
+    rows = [
+        (str(fact.fact_id), _state(fact), _at(fact.said_at), fact.said_by or "-", fact.text) for fact in page
+    ]
+    print_table(("fact", "state", "said", "by", "text"), rows)
+    more = "" if following is None else f"; the next page: --offset {following}"
+    say(f"{len(page):,} of {counted(page.total, 'fact')}{more}")
+
+
+def _state(fact: Fact) -> str:
+    if fact.condensed_into is not None:
+        return "condensed"
+    return "live" if fact.is_live else "ended"
+
+
+def _report(fact: Fact) -> FactReport:
+    taken_over = {
+        name: getattr(fact, name)
+        for name in FactReport.model_fields
+        if name not in ("live", "topics", "message_ids")
+    }
+    return FactReport(
+        **taken_over, live=fact.is_live, topics=list(fact.topics), message_ids=list(fact.message_ids)
+    )
+
+
+def _history(found: FactExplanation | RemovedFactExplanation) -> FactHistoryReport:
+    deeds = [
+        FactDeed(number=event.number, kind=event.kind, at=event.at, actor=event.actor)
+        for event in found.events
+    ]
+    if isinstance(found, RemovedFactExplanation):
+        return FactHistoryReport(
+            fact_id=found.fact_id, gone=True, live=False, text=None, steps=[], deeds=deeds
+        )
+    return FactHistoryReport(
+        fact_id=found.fact_id,
+        gone=False,
+        live=found.live,
+        text=found.text,
+        steps=[_step(revision) for revision in found.revisions],
+        deeds=deeds,
+    )
+
+
+def _step(revision: RevisionTrace) -> FactStep:
+    return FactStep(
+        number=revision.revision,
+        operation=revision.operation,
+        at=revision.at,
+        text=revision.text,
+        session_id=revision.session_id,
+        message_ids=[source.id for source in revision.messages],
+        model=revision.model,
+        actor=revision.actor,
+        by_a_person=revision.fact_event is not None,
+    )
+
+
+def _history_lines(report: FactHistoryReport) -> Iterator[str]:
+    if report.gone:
+        yield f"fact {report.fact_id} is gone: people took it away"
+    else:
+        yield f"fact {report.fact_id} ({'live' if report.live else 'ended'}): {report.text}"
+    for step in report.steps:
+        yield f"{step.number}. {step.operation} {_at(step.at)}: {step.text}"
+        if step.by_a_person:
+            yield f"   by {step.actor or 'a person'}"
+        else:
+            messages = ", ".join(step.message_ids)
+            yield f"   from {messages} of session {step.session_id}, by {step.model}"
+    for deed in report.deeds:
+        yield f"event {deed.number}: {deed.kind} {_at(deed.at)} by {deed.actor or 'a person'}"
+
+
+def _at(moment: datetime) -> str:
+    return moment.isoformat(sep=" ", timespec="seconds")

@@ -1,0 +1,110 @@
+"""``strandline get``: what a read of a session gives now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from strandline.cli.memories import opened_session
+from strandline.cli.memory_reports import LeftOut, ReadMessage, ReadReport
+from strandline.cli.options import (
+    as_json,
+    json_schema_option,
+    namespace_option,
+    settings_from,
+    target_options,
+)
+from strandline.cli.terminal import print_json, print_schema, say
+from strandline.pipelines.transcript import full_text, speaker
+from strandline.producers.context import MemoryContext
+from strandline.schemas.messages import Message
+from strandline.schemas.shown_text import counted, shown_lines
+
+
+@click.command("get", short_help="Show what a read of a session gives now.")
+@click.argument("session")
+@namespace_option
+@click.option("--user", metavar="ID", help="Whose session it must be; default: whoever's it is.")
+@click.option("--query", metavar="TEXT", help="What memory is searched for; default: the latest messages.")
+@click.option(
+    "--token-limit", type=click.IntRange(1), metavar="N", help="Within so many; default: the session's own."
+)
+@as_json
+@json_schema_option
+@target_options
+def command(
+    session: str,
+    namespace: str,
+    user: str | None,
+    query: str | None,
+    token_limit: int | None,
+    as_json: bool,
+    json_schema: bool,
+    **given: Any,
+) -> int:
+    """Show the messages that `Memory.get` gives for the next model call, memory included.
+
+    The blocks are those of the session's pipelines, as they come; a tokenizer of the application's own is
+    not known here, so memory is counted by the default one.  No model is asked but for the query's embedding.
+    """
+    if json_schema:
+        print_schema(ReadReport)
+        return 0
+    settings = settings_from(**given)
+    with opened_session(settings, session, namespace=namespace, user_id=user, token_limit=token_limit) as (
+        memory,
+        state,
+    ):
+        context = memory.get(query)
+        report = _report(context, namespace, session, state.user_id, memory.token_limit)
+    if as_json:
+        print_json(report)
+    else:
+        say(*_lines(context, report))
+    return 0
+
+
+def _report(
+    context: MemoryContext, namespace: str, session: str, user: str | None, token_limit: int
+) -> ReadReport:
+    return ReadReport(
+        namespace=namespace,
+        session_id=session,
+        user_id=user,
+        token_limit=token_limit,
+        tokens=context.tokens,
+        over_budget=context.over_budget,
+        caught_up=context.caught_up,
+        covered_through=dict(context.covered_through),
+        omitted=[LeftOut(**asdict(item)) for item in context.omitted],
+        messages=[
+            ReadMessage(
+                seq=message.seq, id=message.id, created_at=message.created_at, message=message.to_openai()
+            )
+            for message in context
+        ],
+    )
+
+
+def _lines(context: MemoryContext, report: ReadReport) -> Iterator[str]:
+    over = ", over budget" if report.over_budget else ""
+    yield f"{counted(len(context), 'message')}, {report.tokens:,} of {report.token_limit:,} tokens{over}"
+    for message in context:
+        yield from _message(message)
+    for pipeline, seq in report.covered_through.items():
+        yield f"{pipeline}: covered through {seq}"
+    if not report.caught_up:
+        yield "not caught up: what was flushed is still on its way to a block"
+    for item in report.omitted:
+        yield f"left out: {item.name} ({item.kind}): {item.reason}"
+
+
+def _message(message: Message) -> Iterator[str]:
+    """Its own lines are indented, so that what was said cannot pass for another message."""
+    number = "made for this read" if message.seq is None else f"seq {message.seq}"
+    said_by = message.role if speaker(message) == message.role else f"{message.role} {speaker(message)}"
+    yield f"{said_by} ({number}):"
+    yield from (f"  {line}" for line in shown_lines(full_text(message) or "(no text)"))

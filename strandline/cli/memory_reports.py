@@ -1,0 +1,132 @@
+"""What ``get``, ``search`` and ``facts`` print under ``--json``."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from strandline.cli.reports import Report
+
+
+class ReadMessage(Report):
+    """A message of a read; ``message`` is what OpenAI's chat API takes.  One that was made for the read
+    (memory without a pinned head) has neither ``seq`` nor ``id``."""
+
+    seq: int | None
+    id: str | None
+    created_at: datetime | None
+    message: dict[str, Any]
+
+
+class LeftOut(Report):
+    """Something that the read left out, or could not do in full."""
+
+    kind: str
+    name: str
+    reason: str
+    from_seq: int | None
+    through_seq: int | None
+
+
+class ReadReport(Report):
+    """``strandline get``: as ``Memory.get`` gives it, within ``token_limit``."""
+
+    namespace: str
+    session_id: str
+    user_id: str | None
+    token_limit: int
+    tokens: int
+    over_budget: bool
+    caught_up: bool
+    covered_through: dict[str, int]
+    omitted: list[LeftOut]
+    messages: list[ReadMessage]
+
+
+class HitReport(Report):
+    """A message or a fact that a search found; ``similarity`` null where only words were compared."""
+
+    kind: Literal["message", "fact"]
+    score: float
+    similarity: float | None
+    text: str
+    session_id: str | None
+    seq: int | None
+    id: str
+    said_by: str | None
+    at: datetime | None
+
+
+class SearchReport(Report):
+    """``strandline search``: hits, best first."""
+
+    namespace: str
+    session_id: str | None
+    user_id: str | None
+    scope: Literal["session", "owner"]
+    query: str
+    hits: list[HitReport]
+
+
+class FactReport(Report):
+    """A fact; what the times mean stands at ``strandline.Fact``."""
+
+    fact_id: UUID
+    text: str
+    topics: list[str]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    valid_from: datetime
+    valid_until: datetime | None
+    live: bool
+    invalidated_by: UUID | None
+    condensed_into: UUID | None
+    feedback: str | None
+    message_ids: list[str]
+
+
+class FactsReport(Report):
+    """``strandline facts list``: a page, and how many there are; ``next_offset`` null at the end."""
+
+    namespace: str
+    user_id: str | None
+    session_id: str | None
+    total: int
+    next_offset: int | None
+    facts: list[FactReport]
+
+
+class FactStep(Report):
+    """One step of a fact's history: derived from messages, or done by a person (``actor``)."""
+
+    number: int
+    operation: str
+    at: datetime
+    text: str
+    session_id: str | None
+    message_ids: list[str]
+    model: str | None
+    actor: str | None
+    by_a_person: bool
+
+
+class FactDeed(Report):
+    """Something that a person did to the fact."""
+
+    number: int
+    kind: str
+    at: datetime
+    actor: str | None
+
+
+class FactHistoryReport(Report):
+    """``strandline facts history``: oldest first; of a fact that people took away only what they did."""
+
+    fact_id: UUID
+    gone: bool
+    live: bool
+    text: str | None
+    steps: list[FactStep]
+    deeds: list[FactDeed]

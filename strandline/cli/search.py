@@ -1,0 +1,142 @@
+"""``strandline search``: what was said and what is known, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import click
+
+from strandline.cli.memories import opened_session, opened_user
+from strandline.cli.memory_reports import HitReport, SearchReport
+from strandline.cli.options import (
+    as_json,
+    json_schema_option,
+    namespace_option,
+    settings_from,
+    target_options,
+)
+from strandline.cli.terminal import print_json, print_schema, print_table, say
+from strandline.pipelines.explanation_reading import excerpt
+from strandline.pipelines.hits import HitKind
+from strandline.pipelines.transcript import speaker
+from strandline.producers.facts_search import FoundFact
+from strandline.producers.searching import Found
+from strandline.schemas.settings import Settings
+
+Scope = Literal["session", "owner"]
+
+
+@click.command("search", short_help="Search what was said and what is known.")
+@click.argument("query")
+@namespace_option
+@click.option("--session", metavar="ID", help="In this session.")
+@click.option("--user", metavar="ID", help="In all sessions of this user.")
+@click.option(
+    "--scope",
+    type=click.Choice(["session", "owner"]),
+    help="With --session: in it alone, or in all of its owner's; default: in it alone.",
+)
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice(["message", "fact"]),
+    multiple=True,
+    help="Only these; default: both.",
+)
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most so many.")
+@as_json
+@json_schema_option
+@target_options
+def command(
+    query: str,
+    namespace: str,
+    session: str | None,
+    user: str | None,
+    scope: Scope | None,
+    kinds: tuple[HitKind, ...],
+    limit: int,
+    as_json: bool,
+    json_schema: bool,
+    **given: Any,
+) -> int:
+    """Search the messages and facts of a session, or of all sessions of a user, as `memory.search` does.
+
+    No model is asked but for the query's embedding; without one, words decide.
+    """
+    if json_schema:
+        print_schema(SearchReport)
+        return 0
+    if session is None and user is None:
+        raise click.UsageError("Where? Give --session, or --user for all sessions of a user.")
+    where: Scope = scope or ("owner" if session is None else "session")
+    if session is None and where == "session":
+        raise click.UsageError("--scope session needs --session.")
+    found = _found(
+        settings_from(**given), query, namespace, session, user, where, kinds or ("message", "fact"), limit
+    )
+    if as_json:
+        print_json(
+            SearchReport(
+                namespace=namespace, session_id=session, user_id=user, scope=where, query=query, hits=found
+            )
+        )
+    elif not found:
+        say("nothing found")
+    else:
+        print_table(("score", "kind", "id", "session", "said by", "text"), [_row(hit) for hit in found])
+    return 0
+
+
+def _found(
+    settings: Settings,
+    query: str,
+    namespace: str,
+    session: str | None,
+    user: str | None,
+    scope: Scope,
+    kinds: Sequence[HitKind],
+    limit: int,
+) -> list[HitReport]:
+    if session is None:
+        with opened_user(settings, user or "", namespace=namespace) as memory:
+            return [_hit(one) for one in memory.search(query, limit=limit, scope=scope, kinds=kinds)]
+    with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _state):
+        return [_hit(one) for one in memory.search(query, limit=limit, scope=scope, kinds=kinds)]
+
+
+def _hit(found: Found) -> HitReport:
+    if isinstance(found, FoundFact):
+        return HitReport(
+            kind="fact",
+            score=found.score,
+            similarity=found.similarity,
+            text=found.text,
+            session_id=None,
+            seq=None,
+            id=str(found.fact.fact_id),
+            said_by=found.fact.said_by,
+            at=found.fact.said_at,
+        )
+    return HitReport(
+        kind="message",
+        score=found.score,
+        similarity=found.similarity,
+        text=found.text,
+        session_id=found.session_id,
+        seq=found.message.seq,
+        id=found.message.id or "",
+        said_by=speaker(found.message),
+        at=found.message.created_at,
+    )
+
+
+def _row(hit: HitReport) -> tuple[str, ...]:
+    return (
+        f"{hit.score:.3f}",
+        hit.kind,
+        hit.id,
+        hit.session_id or "-",
+        hit.said_by or "-",
+        excerpt(hit.text),
+    )

@@ -1,0 +1,174 @@
+"""``strandline sessions``: which sessions there are, and how one stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import click
+
+from strandline.cli.options import as_json, json_schema_option, settings_from, target_options
+from strandline.cli.targets import opened_database
+from strandline.cli.terminal import print_json, print_schema, print_table, say
+from strandline.pipelines.sessions import (
+    PipelineCoverage,
+    SessionPage,
+    SessionPicture,
+    SessionPolicy,
+    SessionState,
+    list_sessions,
+    show_session,
+)
+from strandline.schemas.shown_text import counted
+
+_HEADERS = (
+    "namespace", "session", "user", "messages", "window tokens", "pinned", "flushed", "window from",
+    "last put",
+)  # fmt: skip
+
+
+@click.group("sessions", short_help="List sessions, or show how one stands.")
+def command() -> None:
+    """The sessions of a database; nothing is changed by looking."""
+
+
+@command.command("list", short_help="List sessions by name.")
+@click.option("--namespace", metavar="NAME", help="Only of this namespace.")
+@click.option("--user", metavar="ID", help="Only of this user (of namespace default, unless one is named).")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("--after", metavar="PLACE", help="Go on after a page; it says with what.")
+@as_json
+@json_schema_option
+@target_options
+def list_command(
+    namespace: str | None,
+    user: str | None,
+    limit: int,
+    after: str | None,
+    as_json: bool,
+    json_schema: bool,
+    **given: Any,
+) -> int:
+    """List sessions by name, with their marks, page by page."""
+    if json_schema:
+        print_schema(SessionPage)
+        return 0
+    with opened_database(settings_from(**given)) as database:
+        page = list_sessions(database, namespace=namespace, user_id=user, limit=limit, after=after)
+    if as_json:
+        print_json(page)
+    elif not page.sessions:
+        say("no more sessions" if after else "no sessions")
+    else:
+        print_table(_HEADERS, [_row(state) for state in page.sessions])
+        if page.after is not None:
+            say(f"there are more: add --after {page.after}")
+    return 0
+
+
+@command.command("show", short_help="Show how a session stands.")
+@click.argument("session")
+@click.option("--namespace", metavar="NAME", help="Its namespace; default: default.")
+@click.option("--user", metavar="ID", help="Whose session it must be; default: whoever's it is.")
+@click.option(
+    "--flushes", type=click.IntRange(0, 1000), default=10, show_default=True, help="Show the newest so many."
+)
+@as_json
+@json_schema_option
+@target_options
+def show_command(
+    session: str,
+    namespace: str | None,
+    user: str | None,
+    flushes: int,
+    as_json: bool,
+    json_schema: bool,
+    **given: Any,
+) -> int:
+    """Show a session's marks, its policy, how far each pipeline is, its flushes and its dead letters."""
+    if json_schema:
+        print_schema(SessionPicture)
+        return 0
+    with opened_database(settings_from(**given)) as database:
+        picture = show_session(database, session, namespace=namespace, user_id=user, flushes=flushes)
+    if as_json:
+        print_json(picture)
+    else:
+        _print(picture)
+    return 0
+
+
+def _row(state: SessionState) -> tuple[str | int, ...]:
+    return (
+        state.namespace,
+        state.session_id,
+        state.user_id or "-",
+        state.messages,
+        state.window_tokens,
+        state.pinned_through,
+        state.flushed_through,
+        state.window_from,
+        _at(state.last_put_at),
+    )
+
+
+def _print(picture: SessionPicture) -> None:
+    say(*_state_lines(picture.session), *policy_lines(picture.session.policy))
+    if picture.coverage:
+        say("")
+        print_table(("pipeline", "generation", "covered", "due", "dead"), [*map(_covered, picture.coverage)])
+    say("", f"{counted(picture.flushes, 'flush', 'flushes')} so far")
+    if picture.latest_flushes:
+        flushes = [
+            (str(flush.event_id), flush.cause, flush.from_seq, flush.through_seq, flush.tokens, _at(flush.at))
+            for flush in picture.latest_flushes
+        ]
+        print_table(("flush event", "cause", "from", "through", "tokens", "at"), flushes)
+    for letter in picture.dead_letters:
+        say(f"dead letter {letter.id}: messages {letter.from_seq} to {letter.through_seq}: {letter.reason}")
+
+
+def _state_lines(state: SessionState) -> Iterator[str]:
+    owner = f" of {state.user_id}" if state.user_id else ""
+    yield f"session {state.session_id}{owner}, namespace {state.namespace}"
+    yield f"begun {_at(state.created_at)}, last put {_at(state.last_put_at)}"
+    yield f"{counted(state.messages, 'message')}, seq {state.log_start_seq} to {state.last_seq}"
+    yield (
+        f"marks: pinned through {state.pinned_through}, flushed through {state.flushed_through},"
+        f" window from {state.window_from}"
+    )
+    yield (
+        f"tokens: {state.window_tokens:,} in the window, {state.pinned_tokens:,} in the pinned head;"
+        f" flushes above {state.policy.flush_at_tokens:,}"
+    )
+
+
+def policy_lines(policy: SessionPolicy) -> Iterator[str]:
+    """A policy, as a person reads it."""
+    idle = "never" if policy.idle_seconds is None else f"after {counted(policy.idle_seconds, 'second')}"
+    yield (
+        f"policy: token limit {policy.token_limit:,}, mark {policy.flush_at_tokens:,}, flush size"
+        f" {policy.token_flush_size:,}, delivered when idle: {idle}"
+    )
+    facts = "" if policy.max_facts is None else f", at most {counted(policy.max_facts, 'fact')}"
+    shared = "" if policy.shared_scope is None else f", shared with {policy.shared_scope}"
+    yield (
+        f"  pipelines: {', '.join(policy.pipelines) or 'none'}{facts}{shared}; tokenizer {policy.tokenizer}"
+    )
+
+
+def _covered(coverage: PipelineCoverage) -> tuple[str | int, ...]:
+    if coverage.generation is None:
+        return coverage.pipeline, "not registered", "-", "-", "-"
+    return (
+        coverage.pipeline,
+        str(coverage.generation),
+        f"through {coverage.covered_through}",
+        str(coverage.due),
+        str(coverage.dead),
+    )
+
+
+def _at(moment: datetime) -> str:
+    return moment.isoformat(sep=" ", timespec="seconds")
