@@ -57,10 +57,18 @@ class Derivation:
 
 
 def hold_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation | None]]:
-    """Lock an owner's facts for the rest of the transaction; gives its derivations, and the serving one."""
+    """Lock an owner's facts for the rest of the transaction; gives its derivations, and the serving one.
+
+    While the locks are waited for, another derivation may be begun, or come to serve; so they are looked up
+    once all locks are held.
+    """
     lanes = {"shard_key": shard_key, "stage": MERGE_STAGE}
-    yield Fetch("open_fact_lanes", lanes)
-    rows: list[Row] = yield Fetch("hold_fact_lanes", lanes)
+    while True:
+        held: list[Row] = yield Fetch("hold_fact_lanes", lanes)
+        rows: list[Row] = yield Fetch("fact_derivations", {"shard_key": shard_key})
+        if {generation_id for generation_id, _serving in rows} <= {row[0] for row in held}:
+            break
+        yield Fetch("open_fact_lanes", lanes)
     derivations = [Derivation(shard_key, generation_id) for generation_id, _serving in rows]
     serving = [Derivation(shard_key, generation_id) for generation_id, is_serving in rows if is_serving]
     return derivations, serving[0] if serving else None
@@ -89,7 +97,7 @@ def apply_fact_event(derivation: Derivation, event: FactEvent) -> Operation[list
     elif event.kind == "feedback":
         yield from _set_feedback(derivation, event)
     elif event.kind == "delete":
-        return (yield from _remove(derivation, event, (yield from _meant(derivation, event))))
+        return (yield from _remove(derivation, event, (yield from _deleted(derivation, event))))
     else:
         rows: list[Row] = yield Fetch("facts_until", derivation.keys | {"until": event.at})
         return (yield from _remove(derivation, event, [fact_id for (fact_id,) in rows]))
@@ -149,15 +157,8 @@ def _meant(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
     rows: list[Row] = yield Fetch("find_fact", derivation.keys | {"fact_id": event.fact_id})
     if rows:
         return [rows[0][0]]
-    found: list[Row] = yield Fetch(
-        "facts_of_traces",
-        derivation.keys
-        | {
-            "fingerprints": [trace.fingerprint.hex() for trace in event.traces],
-            "session_keys": [trace.session_key for trace in event.traces if trace.session_key is not None],
-            "number": event.number,
-            "at": event.at,
-        },
+    found = yield from _said_before(
+        derivation, event, [trace.session_key for trace in event.traces if trace.session_key is not None]
     )
     traces = yield from traces_of(derivation, [row[0] for row in found])
     return [
@@ -165,6 +166,28 @@ def _meant(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
         for fact_id, _text, _live in found
         if any(mine.recognises(theirs) for mine in event.traces for theirs in traces.get(fact_id, ()))
     ]
+
+
+def _said_before(
+    derivation: Derivation, event: FactEvent, session_keys: Sequence[UUID] = ()
+) -> Operation[list[Row]]:
+    """Facts that were once worded as the one an event speaks of, or come from these sessions."""
+    about = {
+        "fingerprints": [trace.fingerprint.hex() for trace in event.traces],
+        "session_keys": list(session_keys),
+        "number": event.number,
+        "at": event.at,
+    }
+    rows: list[Row] = yield Fetch("facts_of_traces", derivation.keys | about)
+    return rows
+
+
+def _deleted(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
+    """The facts that a deletion speaks of, with those that say the same words, also where these ended."""
+    meant = yield from _meant(derivation, event)
+    words = {trace.fingerprint for trace in event.traces}
+    found = yield from _said_before(derivation, event)
+    return list(dict.fromkeys(meant + [row[0] for row in found if fingerprint(row[1]) in words]))
 
 
 def _remove(derivation: Derivation, event: FactEvent, fact_ids: Sequence[UUID]) -> Operation[list[Row]]:

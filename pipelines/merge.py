@@ -93,7 +93,8 @@ class MergeStage:
 
     def write(self, fetcher: Fetcher, batch: Batch, work: MergeWork, effect: Decided) -> list[Lane]:
         scope = _scope(batch)
-        tombstones = tombstones_about(fetcher, scope, work.candidates, work.known)
+        wordings = [op.text for op in effect.operations if op.text is not None]
+        tombstones = tombstones_about(fetcher, scope, work.candidates, work.known, wordings)
         as_they_are = _as_they_are(fetcher, scope, work.known)
         operations, dropped = heed(work, effect.operations, tombstones, as_they_are)
         fold = Fold(fetcher, scope, batch.batch_id, work)

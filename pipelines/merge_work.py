@@ -99,9 +99,11 @@ def tombstones_about(
     scope: Mapping[str, Any],
     candidates: Sequence[Candidate],
     known: Sequence[KnownFact] = (),
+    wordings: Iterable[str] = (),
 ) -> list[Tombstone]:
-    """The deletions, corrections and clearings that may concern these candidates and facts, in order."""
+    """The deletions, corrections and clearings that may concern these candidates, facts and words."""
     words = {fingerprint(candidate.text) for candidate in candidates} | {fact.fingerprint for fact in known}
+    words |= set(map(fingerprint, wordings))
     rows = fetcher.fetch(
         "deciding_fact_events",
         {
@@ -165,6 +167,9 @@ def _decide(
         return op, None
     known = work.known[op.fact - 1]
     alone = MergeOperation("add", op.candidate, None, None)
+    op = _in_words_that_may_be(work, op, tombstones)
+    if op.fact is None:
+        return op, None
     if as_they_are.get(known.fact_id) != known.fingerprint:
         changed_by = _changed_by(known, tombstones) if op.op == "duplicate" else None
         return alone, changed_by
@@ -175,14 +180,30 @@ def _decide(
     return alone, known.worded_by if op.op == "invalidate" else None
 
 
+def _in_words_that_may_be(
+    work: MergeWork, op: MergeOperation, tombstones: Sequence[Tombstone]
+) -> MergeOperation:
+    """The operation, in the candidate's own words where a person took the model's away since it was said.
+
+    A model may find by itself the words of a fact that was deleted.
+    """
+    if op.text is None:
+        return op
+    words, said = fingerprint(op.text), work.candidates[op.candidate - 1].said
+    if not any(stone.took_away(words) and said.is_before(stone.at) for stone in tombstones):
+        return op
+    if op.op == "invalidate":
+        return MergeOperation("invalidate", op.candidate, op.fact, None)
+    return MergeOperation("add", op.candidate, None, None)
+
+
 def _changed_by(known: KnownFact, tombstones: Sequence[Tombstone]) -> int | None:
     """The last event by which a person took this fact, or its words, away."""
     return max(
         (
             stone.number
             for stone in tombstones
-            if stone.fact_id == known.fact_id
-            or any(trace.fingerprint == known.fingerprint for trace in stone.traces)
+            if stone.fact_id == known.fact_id or stone.took_away(known.fingerprint)
         ),
         default=None,
     )

@@ -70,6 +70,10 @@ class Tombstone:
             return False
         return self.kind == "clear" or any(trace.recognises(said.trace) for trace in self.traces)
 
+    def took_away(self, words: bytes) -> bool:
+        """Whether the fact that it speaks of was once worded with this fingerprint."""
+        return any(trace.fingerprint == words for trace in self.traces)
+
 
 def trace_of(text: str, said_by: str | None, session_key: UUID, seqs: Iterable[int]) -> Trace:
     """The trace of a candidate."""

@@ -323,3 +323,40 @@ def test_without_a_model_only_repetitions_are_condensed(
     drain_everything(database, database_url, settings, FACTS_STAGES)
     texts = [fact.text for fact in memory.facts.list()]
     assert len(texts) == 4 and sum("2 cats" in text for text in texts) == 1
+
+
+def test_what_others_said_of_a_condensed_fact_outlives_a_source_that_is_forgotten(
+    tell: Callable[..., None],
+    facts: Facts,
+    make_memory: MakeMemory,
+    database: Database,
+    model_server: ModelServer,
+) -> None:
+    condense_into(model_server, (LIKES, DRINKS))
+    tell(*DRINKS[:2])
+    tell(DRINKS[2], *OTHERS, session="t")
+    tell("Maren rows", session="t")
+    model_server.behave()
+    tell(LIKES, session="u")
+    assert [r.operation for r in facts.list(contains=LIKES)[0].revisions] == ["condense"] * 3 + ["duplicate"]
+    make_memory("s", user_id="maren").reset(derived=True)
+    assert LIKES in live(facts), "session u said so itself"
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_correction_of_a_condensed_fact_outlives_a_source_that_is_forgotten(
+    tell: Callable[..., None],
+    facts: Facts,
+    make_memory: MakeMemory,
+    database: Database,
+    model_server: ModelServer,
+) -> None:
+    condense_into(model_server, (LIKES, DRINKS))
+    tell(*DRINKS[:2])
+    tell(DRINKS[2], *OTHERS, session="t")
+    tell("Maren rows", session="t")
+    model_server.behave()
+    assert facts.replace(facts.list(contains=LIKES)[0].fact_id, "Maren drinks water")
+    make_memory("s", user_id="maren").reset(derived=True)
+    assert live(facts) == sorted(["Maren drinks water", *OTHERS, "Maren rows"]), "the parts stay corrected"
+    assert verify(database, deep=True).violations == ()

@@ -520,6 +520,67 @@ def test_stored_traces_recognise_what_they_did(traces: list[Trace]) -> None:
     assert not any(trace.lexemes for trace in stored if trace.session_key is None), "words only with messages"
 
 
+def test_a_model_does_not_word_something_else_as_what_was_deleted(
+    memory: Memory,
+    facts: Facts,
+    drain: Callable[[], None],
+    database: Database,
+    model_server: ModelServer,
+) -> None:
+    say(memory, "my boat is old", "my boat is blue")
+    drain()
+    say(memory, "the boat was painted")
+    facts.delete(the(facts, "blue"))
+    decide(model_server, ("invalidate", "the boat was painted", "my boat is old", "My boat is blue."))
+    drain()
+    assert live(facts) == ["the boat was painted"]
+    decide(model_server, ("invalidate", "a boat in blue", "the boat was painted", "My boat is blue."))
+    say(memory, "a boat in blue")
+    drain()
+    assert live(facts) == ["My boat is blue."], "said since then, it is new"
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_correction_holds_where_another_derivation_had_ended_the_fact(
+    memory: Memory, facts: Facts, drain: Callable[[], None], database: Database, database_url: str
+) -> None:
+    say(memory, "my boat is blue", "herring is what I like")
+    drain()
+    generation_id = derive_again(database, database_url, OWNER)
+    drain()
+    rows_of(
+        database_url,
+        "UPDATE strandline.fact f SET live = false, invalidated_at = clock_timestamp(), invalidated_by ="
+        " (SELECT o.fact_id FROM strandline.fact o WHERE o.generation_id = f.generation_id"
+        " AND o.text LIKE 'herring%%') WHERE f.generation_id = %s AND f.text = 'my boat is blue' RETURNING 1",
+        generation_id,
+    )
+    facts.replace(the(facts, "boat"), "my boat is green")
+    switch_to(database_url, generation_id)
+    assert live(facts) == ["herring is what I like", "my boat is green"]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_deletion_reaches_a_derivation_that_was_begun_while_it_waited(
+    memory: Memory, facts: Facts, drain: Callable[[], None], database: Database, database_url: str
+) -> None:
+    say(memory, "my flat is at Torggate 4")
+    drain()
+    fact_id = the(facts, "Torggate")
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(database_url) as connection:
+        connection.execute("SELECT FROM strandline.lane WHERE stage = 'merge' FOR UPDATE")
+        deleting = pool.submit(facts.delete, fact_id)
+        wait_until(lambda: _waits(database_url), timeout=60, what="the deletion to wait")
+        generation_id = derive_again(database, database_url)
+        drain()
+        live_in = "SELECT text FROM strandline.fact WHERE generation_id = %s AND live"
+        assert rows_of(database_url, live_in, generation_id) == [("my flat is at Torggate 4",)]
+        connection.rollback()
+        assert deleting.result(60)
+    assert rows_of(database_url, live_in, generation_id) == []
+    assert verify(database, deep=True).violations == ()
+
+
 def test_a_speakers_name_makes_two_facts_no_more_alike() -> None:
     session = uuid4()
     tea, coffee = (trace_of(f"Maren likes {drink}", "Maren", session, [1]) for drink in ("tea", "coffee"))

@@ -315,3 +315,34 @@ def test_a_condensed_fact_that_quotes_what_is_forgotten_is_taken_apart(
     assert of_maren(facts, ended=True) == ["I row", "my cat is grey", "my cat likes herring"]
     assert tables_with(database_url, "Otto") == []
     assert verify(database, deep=True).violations == ()
+
+
+def test_words_that_were_deleted_are_not_given_back_with_what_ended_them(
+    tell: Tell, make_memory: MakeMemory, facts: Facts, database: Database, model_server: ModelServer
+) -> None:
+    tell("two", "my boat is blue")
+    decide(model_server, ("invalidate", "my boat is blue", "my boat is red"))
+    tell("one", "the boat is red now")
+    decide(model_server, ("add", "my boat is red", ""))
+    tell("three", "my boat is blue")
+    (again,) = facts.list(contains="blue")
+    assert facts.delete(again.fact_id)
+    make_memory("one", user_id="maren").reset(derived=True)
+    assert of_maren(facts, ended=True) == [], "the deletion was of these words"
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_fact_does_not_go_back_to_words_that_were_deleted_meanwhile(
+    tell: Tell, make_memory: MakeMemory, facts: Facts, database: Database, model_server: ModelServer
+) -> None:
+    tell("two", "my boat is blue")
+    decide(model_server, ("update", "my boat is blue", "my boat is blue and fast"))
+    tell("one", "my boat is fast")
+    decide(model_server, ("add", "my boat is blue and fast", ""))
+    tell("three", "my boat is blue")
+    (again,) = (fact for fact in facts.list() if fact.text == "my boat is blue")
+    assert facts.delete(again.fact_id)
+    assert of_maren(facts) == ["my boat is blue and fast"], "in other words, said by another session as well"
+    make_memory("one", user_id="maren").reset(derived=True)
+    assert of_maren(facts, ended=True) == []
+    assert verify(database, deep=True).violations == ()

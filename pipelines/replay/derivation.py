@@ -211,9 +211,10 @@ class _Run:
             refuse_truncated(
                 tx, shard_key, f"Give the new one up: strandline generations prune {generation_id}."
             )
-            events, tokens = self._make_due(tx, shard_key)
             if self._generation.pipeline == FACTS:
+                # First, since it locks lanes, as a reset does before it comes to the events.
                 tx.run(apply_fact_events(shard_key, generation_id))
+            events, tokens = self._make_due(tx, shard_key)
             tx.fetch("open_backfilled", {"generation_id": generation_id, "through": shard_key})
             self._progress = replace(
                 self._progress,

@@ -184,17 +184,19 @@ class _Run:
 
     def _chunks(self, shard_key: UUID, row: Row) -> None:
         batch = self._batch(shard_key, row, VECTORS_STAGE)
+        keys = self._batch_keys(batch)
         stage = self._stages[VECTORS_STAGE]
         work = stage.load(self._database, batch)
         answers = _answers(self._database, batch)
         if len(answers) < len(stage.calls(batch, work)):
-            self._database.fetch("redo_batch", self._batch_keys(batch))
-            self.found = self.found.plus(batches=1, asked_again=1)
+            with self._database.transaction() as tx:
+                redone = tx.fetch("redo_batch", keys) if _hold_applied(tx, keys) else []
+            self.found = self.found.plus(batches=1, asked_again=int(bool(redone)))
             return
         effect = stage.effect(batch, work, answers)
 
         def again(tx: Fetcher) -> None:
-            tx.fetch("delete_chunks", self._batch_keys(batch))
+            tx.fetch("delete_chunks", keys)
             stage.write(tx, batch, work, effect)
 
         same = self._same_after(again, "digest_chunks", batch, keep=True)
@@ -221,6 +223,9 @@ class _Run:
         """Whether writing a batch again makes the same rows; what is the same is taken back unwritten."""
         try:
             with self._database.transaction() as tx:
+                if not _hold_applied(tx, self._batch_keys(batch)):
+                    # A reset has taken away what it was made of since it was read.
+                    return True
                 before = tx.fetch(digest, self._batch_keys(batch))
                 again(tx)
                 after = tx.fetch(digest, self._batch_keys(batch))
@@ -280,6 +285,11 @@ class _Run:
     def _batch_keys(self, batch: Batch) -> dict[str, Any]:
         lane = {"scope_key": batch.lane.scope_key, "stage": batch.lane.stage}
         return self._keys(batch.lane.shard_key) | lane | {"batch_id": batch.batch_id}
+
+
+def _hold_applied(tx: Fetcher, keys: Mapping[str, Any]) -> bool:
+    """Keep others from writing in the batch's lane; False if the batch does not count as applied any more."""
+    return bool(tx.fetch("hold_lane_for_replay", keys) and tx.fetch("is_applied", keys))
 
 
 class _TakeBackError(Exception):

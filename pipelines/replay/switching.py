@@ -117,12 +117,21 @@ def prune(
     after = UUID(int=0)
     while page := database.fetch("owners_with_rows", {"after": after, "limit": OWNERS_PER_PAGE}):
         for (shard_key,) in page:
-            rows = database.fetch("prune_owner", {"shard_key": shard_key, "generation_id": generation_id})
-            applied, owners = applied + rows[0][0], owners + 1
+            applied, owners = applied + prune_owner(database, shard_key, generation_id), owners + 1
             on_owners(owners)
         after = page[-1][0]
     logger.info("generation pruned", extra={"action": "generation_pruned", **_where(generation)})
     return applied
+
+
+def prune_owner(database: Database, shard_key: UUID, generation_id: int) -> int:
+    """Take away all that one owner has of a generation; gives how many receipts there were."""
+    keys = {"shard_key": shard_key, "generation_id": generation_id}
+    with database.transaction() as tx:
+        # Apart, so that the other statement sees what a worker has written until then.
+        tx.fetch("prune_lanes", keys)
+        ((receipts,),) = tx.fetch("prune_owner", keys)
+    return int(receipts)
 
 
 def _serve(tx: Transaction, generation: Generation) -> None:

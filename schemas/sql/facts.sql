@@ -10,13 +10,27 @@ ORDER BY g.generation_id
 ON CONFLICT DO NOTHING
 
 -- name: hold_fact_lanes
--- Keep merges of this owner, and other edits, from writing until this transaction ends.
-SELECT l.generation_id, v.generation_id IS NOT NULL AS serving
+-- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
+-- derivations, and so only where all of them have their row.
+SELECT l.generation_id
 FROM strandline.lane l JOIN strandline.generation g ON g.generation_id = l.generation_id
-LEFT JOIN strandline.serving_v1(%(shard_key)s, '{facts}') v ON v.generation_id = g.generation_id
 WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(shard_key)s AND l.stage = %(stage)s
     AND g.pipeline = 'facts' AND g.state <> 'retired'
+    AND NOT EXISTS (
+        SELECT FROM strandline.generation o WHERE o.pipeline = 'facts' AND o.state <> 'retired'
+            AND NOT EXISTS (
+                SELECT FROM strandline.lane m WHERE m.shard_key = %(shard_key)s
+                    AND m.scope_key = %(shard_key)s AND m.generation_id = o.generation_id
+                    AND m.stage = %(stage)s))
 ORDER BY l.generation_id FOR UPDATE OF l
+
+-- name: fact_derivations
+-- The derivations of facts that are kept, and which of them serves the owner.
+SELECT g.generation_id, v.generation_id IS NOT NULL AS serving
+FROM strandline.generation g
+LEFT JOIN strandline.serving_v1(%(shard_key)s, '{facts}') v ON v.generation_id = g.generation_id
+WHERE g.pipeline = 'facts' AND g.state <> 'retired'
+ORDER BY g.generation_id
 
 -- name: record_fact_event
 -- What a person did, as the owner's next event.
@@ -150,12 +164,13 @@ ON CONFLICT (shard_key, generation_id, fact_id) DO NOTHING
 RETURNING fact_id
 
 -- name: reword_fact
--- A fact in a person's words; since when it holds, and when it was made, stay.
+-- A fact in a person's words; since when it holds, and when it was made, stay.  Where it had ended in this
+-- derivation it holds again: the person says so.
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = %(topics)s::text[], about_date = coalesce(%(about_date)s::date, f.about_date),
-    said_at = greatest(f.said_at, %(at)s), updated_at = clock_timestamp()
+    said_at = greatest(f.said_at, %(at)s), updated_at = clock_timestamp(), live = true, invalidated_at = NULL,
+    invalidated_by = NULL, condensed_into = NULL, valid_until = NULL
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
-    AND f.live
 RETURNING f.fact_id
 
 -- name: repeat_fact
@@ -182,34 +197,10 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND f.fact_id = ANY (%(fact_ids)s::uuid[])
 
 -- name: remove_facts
--- Facts go with their history and with what was condensed into them.  What they once took the place of
--- stays ended; the candidates they came from count as dropped by the person's event.
-WITH RECURSIVE part AS (
-    SELECT wanted.fact_id FROM unnest(%(fact_ids)s::uuid[]) AS wanted (fact_id)
-    UNION
-    SELECT f.fact_id FROM part p JOIN strandline.fact f ON f.shard_key = %(shard_key)s
-        AND f.generation_id = %(generation_id)s AND f.condensed_into = p.fact_id
-), gone AS (
-    DELETE FROM strandline.fact f USING part p
-    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = p.fact_id
-    RETURNING f.fact_id, f.live
-), revised AS (
-    DELETE FROM strandline.fact_revision r USING part p
-    WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = p.fact_id
-    RETURNING r.event_id, r.extract_batch_id, r.seqs, r.fact_event
-), succeeded AS (
-    UPDATE strandline.fact f SET invalidated_by = NULL FROM part p
-    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
-        AND f.invalidated_by = p.fact_id AND NOT f.fact_id IN (SELECT o.fact_id FROM part o)
-), dropped AS (
-    UPDATE strandline.fact_candidate c SET dropped_by = %(number)s
-    FROM (SELECT DISTINCT event_id, extract_batch_id, seqs FROM revised) AS r
-    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s
-        AND c.event_id = r.event_id AND c.batch_id = r.extract_batch_id AND c.seqs = r.seqs
-)
-SELECT fact_id, live, coalesce((SELECT array_agg(DISTINCT r.fact_event) FROM revised r
-    WHERE r.fact_event IS NOT NULL), '{}') AS worded_by
-FROM gone
+-- Facts go, each with what was condensed into it: which, whether they were live, and by which events people
+-- had worded them.
+SELECT fact_id, live, worded_by FROM strandline.remove_facts_v1(
+    %(shard_key)s, %(generation_id)s, %(fact_ids)s::uuid[], %(number)s)
 
 -- name: list_facts
 -- A page of an owner's facts with where each came from, and how many there are in all; always one row.

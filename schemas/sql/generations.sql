@@ -25,8 +25,9 @@ VALUES (%(pipeline)s, %(version)s, 'preparing', %(entry_stage)s, %(entry_scope)s
 RETURNING generation_id
 
 -- name: transactions_begun
--- The number that the next transaction to write will get.
-SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+-- A number above those of all transactions that have written so far.  (The upper end of a snapshot is none: it
+-- is the number after the last one that has ended, and higher ones may be under way.)
+SELECT pg_current_xact_id()::text::bigint
 
 -- name: transactions_under_way
 -- The number of the oldest transaction that has written and has not ended.
@@ -72,7 +73,13 @@ WITH g AS (
         SELECT FROM strandline.due d WHERE d.shard_key = e.shard_key AND d.session_key = e.session_key
             AND d.generation_id = g.generation_id AND d.stage = g.entry_stage AND d.from_seq = e.from_seq)
 ), taken AS MATERIALIZED (
-    SELECT * FROM missing WHERE known OR NOT was_void ORDER BY session_key, from_seq LIMIT %(limit)s
+    -- The rows of the events are held: a reset that forgets waits, and then sees what is written here; an event
+    -- that it has taken away is left out.
+    SELECT m.* FROM missing m
+    JOIN strandline.flush_event e ON e.shard_key = m.shard_key AND e.session_key = m.session_key
+        AND e.from_seq = m.from_seq AND e.event_id = m.event_id
+    WHERE m.known OR NOT m.was_void
+    ORDER BY m.session_key, m.from_seq LIMIT %(limit)s FOR KEY SHARE OF e
 ), revived AS (
     DELETE FROM strandline.receipt r USING taken t
     WHERE t.was_void AND r.shard_key = t.shard_key AND r.event_id = t.event_id
@@ -223,9 +230,16 @@ SELECT DISTINCT o.shard_key FROM (
 ) AS o
 ORDER BY o.shard_key LIMIT %(limit)s
 
+-- name: prune_lanes
+-- Take the lanes of an owner's derivation away from whoever works in them, and hold them: a worker that is just
+-- writing is waited for, and who comes later finds the lease gone.
+SELECT l.stage FROM strandline.lane l
+WHERE l.shard_key = %(shard_key)s AND l.generation_id = %(generation_id)s
+ORDER BY l.scope_key, l.stage FOR UPDATE
+
 -- name: prune_owner
--- Take away all rows that an owner has of a derivation; what its model calls cost stays in the ledger.  The
--- lanes go first, so that a worker that is still at one finds its lease gone.
+-- Take away all rows that an owner has of a derivation, whose lanes are held; what its model calls cost stays in
+-- the ledger.
 WITH lanes AS (
     DELETE FROM strandline.lane WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), due AS (

@@ -150,6 +150,18 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_
 SELECT step, model, prompt_hash, body FROM strandline.answer
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
 
+-- name: hold_lane_for_replay
+-- Keep a worker, or a reset that forgets, from writing in a lane until the transaction ends.
+SELECT lease_epoch FROM strandline.lane
+WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+    AND stage = %(stage)s
+FOR UPDATE
+
+-- name: is_applied
+-- Whether a batch still counts as applied: one that a reset has touched does not.
+SELECT 1 FROM strandline.batch
+WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'applied'
+
 -- name: redo_batch
 -- Its answers are gone: what it applied is due again, and is asked for anew.
 WITH voided AS (

@@ -242,9 +242,9 @@ FROM strandline.due x
 LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
     AND e.session_key = x.session_key AND e.from_seq = x.from_seq AND e.through_seq = x.through_seq
     AND (e.incarnation = x.incarnation OR EXISTS (
-        -- What was known before a reset is derived again as part of the life that the session has now.
+        -- What was known before a reset is derived again as part of the life that the session had then.
         SELECT FROM strandline.generation g WHERE g.generation_id = x.generation_id
-            AND g.created_at > e.created_at))
+            AND (g.created_at > e.created_at OR g.fed_since = '-infinity' OR g.backfilled_through IS NOT NULL)))
 LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.event_id
     AND r.generation_id = x.generation_id AND r.stage = x.stage
 CROSS JOIN LATERAL (VALUES

@@ -838,6 +838,8 @@ def upgrade() -> None:
         "uncovered_v1",
         "flush_v1",
         "unfold_v1",
+        "remove_facts_v1",
+        "stand_alone_v1",
         "forget_facts_v1",
         "reset_v1",
         "pop_v1",

@@ -62,7 +62,18 @@ BEGIN
               AND c.invalidated_at IS NOT NULL;
         EXIT WHEN NOT FOUND;
     END LOOP;
-    DELETE FROM strandline.fact_revision r WHERE r.shard_key = p_shard_key AND r.fact_id = ANY (apart);
+    -- What others, or a person, added to such a fact since then stands alone.
+    FOR quoting IN
+        SELECT v.generation_id, v.fact_id, v.revision FROM strandline.fact_revision v
+        WHERE v.shard_key = p_shard_key AND v.fact_id = ANY (apart)
+          AND v.operation NOT IN ('condense', 'invalidate') AND v.session_key IS DISTINCT FROM p_session_key
+        ORDER BY v.generation_id, v.fact_id, v.revision
+    LOOP
+        touched := touched || strandline.stand_alone_v1(
+            p_shard_key, quoting.generation_id, quoting.fact_id, quoting.revision);
+    END LOOP;
+    DELETE FROM strandline.fact_revision r WHERE r.shard_key = p_shard_key AND r.fact_id = ANY (apart)
+        AND (r.operation IN ('condense', 'invalidate') OR r.session_key = p_session_key);
 
     -- What quotes this session gets its own words.  An addition to a fact that stays stands alone then, as it
     -- does where a merge may not reword a fact; it ended as that fact did.
@@ -71,7 +82,7 @@ BEGIN
             SELECT f.generation_id, f.fact_id, f.invalidated_by FROM strandline.fact f
             WHERE f.shard_key = p_shard_key AND f.invalidated_by IS NOT NULL
         )
-        SELECT v.generation_id, v.fact_id, v.revision, v.own_text, v.own_fingerprint, v.own_lexemes,
+        SELECT v.generation_id, v.fact_id, v.revision,
             v.operation = 'update' AND EXISTS (
                 SELECT FROM strandline.fact_revision e WHERE e.shard_key = v.shard_key
                   AND e.generation_id = v.generation_id AND e.fact_id = v.fact_id AND e.revision < v.revision
@@ -100,30 +111,16 @@ BEGIN
         ORDER BY v.generation_id, v.fact_id, v.revision
     LOOP
         kept := quoting.fact_id;
-        last_revision := NULL;
         IF quoting.stands_alone THEN
-            INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
-                    said_at, valid_from, valid_until, live, invalidated_at, invalidated_by, condensed_into)
-                SELECT f.shard_key, f.generation_id, md5(f.fact_id::text || quoting.revision)::uuid,
-                    quoting.own_text, quoting.own_fingerprint, quoting.own_lexemes, '{}', f.said_at,
-                    f.valid_from, f.valid_until, f.live, f.invalidated_at, f.invalidated_by, f.condensed_into
-                FROM strandline.fact f WHERE f.shard_key = p_shard_key
-                  AND f.generation_id = quoting.generation_id AND f.fact_id = quoting.fact_id
-                ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
-                    DO UPDATE SET updated_at = clock_timestamp()
-                RETURNING fact_id INTO kept;
-            SELECT max(r.revision) INTO last_revision FROM strandline.fact_revision r
+            kept := strandline.stand_alone_v1(
+                p_shard_key, quoting.generation_id, quoting.fact_id, quoting.revision);
+        ELSE
+            UPDATE strandline.fact_revision r SET text = r.own_text, fingerprint = r.own_fingerprint,
+                    lexemes = r.own_lexemes, own_text = NULL, own_fingerprint = NULL, own_lexemes = NULL,
+                    operation = CASE r.operation WHEN 'update' THEN 'add' ELSE r.operation END
                 WHERE r.shard_key = p_shard_key AND r.generation_id = quoting.generation_id
-                  AND r.fact_id = kept;
+                  AND r.fact_id = quoting.fact_id AND r.revision = quoting.revision;
         END IF;
-        UPDATE strandline.fact_revision r SET fact_id = kept, text = r.own_text,
-                fingerprint = r.own_fingerprint, lexemes = r.own_lexemes,
-                own_text = NULL, own_fingerprint = NULL, own_lexemes = NULL,
-                revision = CASE WHEN kept = r.fact_id THEN r.revision ELSE coalesce(last_revision, 0) + 1 END,
-                operation = CASE WHEN last_revision IS NOT NULL THEN 'duplicate'
-                    WHEN r.operation = 'update' THEN 'add' ELSE r.operation END
-            WHERE r.shard_key = p_shard_key AND r.generation_id = quoting.generation_id
-              AND r.fact_id = quoting.fact_id AND r.revision = quoting.revision;
         touched := touched || quoting.fact_id || kept;
     END LOOP;
 
@@ -213,7 +210,8 @@ BEGIN
 
     -- What had ended because of what is gone is live again, of the same words the newest.
     -- (Where a person deleted what took its place, invalidated_by is null, and it stays ended.)
-    UPDATE strandline.fact f SET
+    WITH revived AS (
+        UPDATE strandline.fact f SET
             live = true, invalidated_at = NULL, invalidated_by = NULL, condensed_into = NULL, valid_until = NULL
         FROM (
             SELECT DISTINCT ON (d.generation_id, d.fingerprint) d.generation_id, d.fact_id
@@ -227,6 +225,27 @@ BEGIN
                     OR o.live AND o.fingerprint = d.fingerprint))
             ORDER BY d.generation_id, d.fingerprint, d.said_at DESC, d.fact_id
         ) AS r
-        WHERE f.shard_key = p_shard_key AND f.generation_id = r.generation_id AND f.fact_id = r.fact_id;
+        WHERE f.shard_key = p_shard_key AND f.generation_id = r.generation_id AND f.fact_id = r.fact_id
+        RETURNING f.fact_id
+    )
+    SELECT touched || array_agg(r.fact_id) INTO touched FROM revived r;
+
+    -- What is given back so may be words that a person took away while others stood in their place, or while a
+    -- fact was worded otherwise.  Those stay away, unless they were said, or worded by a person, since then.
+    PERFORM strandline.remove_facts_v1(p_shard_key, h.generation_id, ARRAY[h.fact_id], h.number)
+        FROM (
+            SELECT f.generation_id, f.fact_id, max(p.number) AS number
+            FROM strandline.fact f JOIN strandline.fact_event p ON p.shard_key = f.shard_key
+                AND p.kind IN ('delete', 'replace') AND p.traces
+                    @> jsonb_build_array(jsonb_build_object('fingerprint', encode(f.fingerprint, 'hex')))
+            WHERE f.shard_key = p_shard_key AND f.live AND f.fact_id = ANY (touched) AND NOT EXISTS (
+                SELECT FROM strandline.fact_revision v
+                WHERE v.shard_key = f.shard_key AND v.generation_id = f.generation_id
+                  AND v.fact_id = f.fact_id AND (v.fact_event >= p.number OR EXISTS (
+                    SELECT FROM strandline.flush_event e CROSS JOIN unnest(v.seqs) AS cited (seq)
+                    WHERE e.shard_key = v.shard_key AND e.session_key = v.session_key
+                      AND e.created_at > p.created_at AND cited.seq BETWEEN e.from_seq AND e.through_seq)))
+            GROUP BY f.generation_id, f.fact_id
+        ) AS h;
 END
 $function$;

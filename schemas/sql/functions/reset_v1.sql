@@ -12,13 +12,32 @@ LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
     gone uuid[];
+    events uuid[];
 BEGIN
     IF p_derived THEN
+        -- Also those that no worker has opened yet: a merge that begins now waits.
+        INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
+            SELECT p_shard_key, p_shard_key, g.generation_id,
+                CASE g.pipeline WHEN 'facts' THEN 'merge' ELSE g.entry_stage END
+            FROM strandline.generation g
+            WHERE (g.pipeline = 'facts' OR g.entry_scope = 'owner') AND g.state <> 'retired'
+              AND EXISTS (
+                SELECT FROM strandline.session s
+                WHERE s.shard_key = p_shard_key AND s.session_key = p_session_key)
+            ORDER BY g.generation_id
+            ON CONFLICT DO NOTHING;
         PERFORM FROM strandline.lane l
             WHERE l.shard_key = p_shard_key AND l.scope_key IN (p_session_key, p_shard_key)
             ORDER BY l.scope_key, l.generation_id, l.stage FOR UPDATE;
         UPDATE strandline.lane l SET lease_epoch = l.lease_epoch + 1, holder = NULL
             WHERE l.shard_key = p_shard_key AND l.scope_key IN (p_session_key, p_shard_key);
+        -- A replay that makes work of an event holds its row until it commits, a worker that is just applying
+        -- that of what is due.  Both are waited for here, before a put would have to wait as well.
+        PERFORM FROM strandline.flush_event e
+            WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key ORDER BY e.from_seq FOR UPDATE;
+        PERFORM FROM strandline.due d
+            WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key
+            ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE;
         -- What several sessions were folded into is folded again without this one.
         PERFORM strandline.unfold_v1(p_shard_key, p_shard_key, f.generation_id, f.stage, f.ordinal)
             FROM (
@@ -44,8 +63,18 @@ BEGIN
         RETURN;
     END IF;
     IF p_derived THEN
-        ended := ended || ARRAY(SELECT DISTINCT e.incarnation FROM strandline.flush_event e
-            WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key);
+        -- Events before all that names them: each statement sees what was committed until the one before it
+        -- had all its rows.
+        WITH deleted AS (
+            DELETE FROM strandline.flush_event e
+                WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key
+                RETURNING e.event_id, e.incarnation
+        )
+        SELECT array_agg(d.event_id), ended || coalesce(array_agg(DISTINCT d.incarnation), '{}')
+            INTO events, ended FROM deleted d;
+        PERFORM FROM strandline.due d
+            WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key
+            ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE;
         DELETE FROM strandline.due d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key;
         DELETE FROM strandline.watch w
@@ -66,13 +95,9 @@ BEGIN
                 FROM jsonb_array_elements(e.traces) AS t (trace))
             WHERE e.shard_key = p_shard_key
               AND e.traces @> jsonb_build_array(jsonb_build_object('session_key', p_session_key));
-        WITH events AS (
-            DELETE FROM strandline.flush_event e
-                WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key
-                RETURNING e.event_id
-        ), receipts AS (
-            DELETE FROM strandline.receipt r USING events e
-                WHERE r.shard_key = p_shard_key AND r.event_id = e.event_id
+        WITH receipts AS (
+            DELETE FROM strandline.receipt r
+                WHERE r.shard_key = p_shard_key AND r.event_id = ANY (events)
                 RETURNING r.batch_id
         ), batches AS (
             DELETE FROM strandline.batch b
