@@ -9,6 +9,8 @@ A sentence may quote what users wrote: it is one line without control characters
 
 from __future__ import annotations
 
+from typing import Any
+
 from strandline.schemas.shown_text import QUOTED_CHARACTERS, shown
 
 SENTENCE_CHARACTERS = 8_000
@@ -21,6 +23,11 @@ class StrandlineError(Exception):
         super().__init__(
             *(shown(part, most=SENTENCE_CHARACTERS) if isinstance(part, str) else part for part in sentence)
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As it is, not made again from its sentence: an error that cannot be unpickled breaks a whole pool of
+        # processes.
+        return _remade, (type(self), self.args), self.__dict__
 
 
 class ConfigurationError(StrandlineError):
@@ -142,3 +149,7 @@ class BlockCodeError(StrandlineError):
 
 class LeaseLostError(StrandlineError):
     """Another holder took the lane, or a reset voided the work: whatever was prepared is dropped."""
+
+
+def _remade(kind: type[StrandlineError], sentence: tuple[object, ...]) -> StrandlineError:
+    return kind.__new__(kind, *sentence)

@@ -1,0 +1,94 @@
+"""Errors on their way between processes: each arrives as what it was, with all that it says."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import pickle
+import pkgutil
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import strandline
+from strandline import InvalidMessageError, Memory
+from strandline.schemas.errors import StrandlineError
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "str": st.text(),
+    "float": st.floats(0, 1e6),
+    "float | None": st.none() | st.floats(0, 1e6),
+}
+
+
+def kinds(root: type[StrandlineError] = StrandlineError) -> Iterator[type[StrandlineError]]:
+    yield root
+    for kind in root.__subclasses__():
+        yield from kinds(kind)
+
+
+def all_kinds() -> list[type[StrandlineError]]:
+    """The whole tree, wherever in the package a branch of it is."""
+    for module in pkgutil.walk_packages(strandline.__path__, "strandline."):
+        if not module.name.endswith("__main__") and ".migrations." not in module.name:
+            importlib.import_module(module.name)
+    return sorted(set(kinds()), key=lambda kind: kind.__name__)
+
+
+def errors(kind: type[StrandlineError]) -> st.SearchStrategy[StrandlineError]:
+    """Errors of a kind, as its signature has them made, some with an attribute that was set later."""
+    positional: list[st.SearchStrategy[Any]] = []
+    named: dict[str, st.SearchStrategy[Any]] = {}
+    for parameter in inspect.signature(kind).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            positional.append(st.text())
+        elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            named[parameter.name] = VALUES[str(parameter.annotation)]
+        else:
+            positional.append(VALUES[str(parameter.annotation)])
+    made = st.builds(kind, *positional, **named)
+    return st.builds(_with_note, made, st.none() | st.text())
+
+
+def _with_note(error: StrandlineError, note: str | None) -> StrandlineError:
+    if note is not None:
+        error.add_note(note)
+    return error
+
+
+def test_the_tree_of_errors_is_known_whole() -> None:
+    assert len(all_kinds()) > 20
+
+
+@pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.__name__)
+@settings(max_examples=20)  # of each
+@given(data=st.data(), protocol=st.integers(0, pickle.HIGHEST_PROTOCOL))
+def test_an_error_survives_pickling_and_copying_with_all_its_attributes(
+    kind: type[StrandlineError], data: st.DataObject, protocol: int
+) -> None:
+    error = data.draw(errors(kind))
+    pickled = pickle.loads(pickle.dumps(error, protocol))  # noqa: S301
+    for arrived in (pickled, copy.copy(error), copy.deepcopy(error)):
+        assert type(arrived) is kind
+        assert (str(arrived), arrived.args, vars(arrived)) == (str(error), error.args, vars(error))
+
+
+def _put(message: dict[str, Any]) -> str:
+    """What a process of a pool does: bad messages are refused before anything is sent."""
+    Memory.from_defaults("chat", database_url="postgresql://nobody@127.0.0.1:1/none").put(message)
+    return "put"
+
+
+def test_a_bad_message_in_a_pool_of_processes_is_its_callers_error_alone() -> None:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        bad = pool.submit(_put, {"role": "user", "content": "a\0b"})
+        with pytest.raises(InvalidMessageError, match="content") as raised:
+            bad.result(timeout=120)
+        assert "content" in raised.value.field
+        assert pool.submit(len, "still there").result(timeout=120) == 11
