@@ -10,14 +10,24 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.prices import ModelPrice, read_prices
 
+
+def _expanded(path: Path) -> Path:
+    """With a leading ``~`` read as a shell reads it: what sets variables is not always a shell."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError(f"the home directory that {path.parts[0]} stands for is not known") from None
+
+
 Backend = Literal["auto", "local", "openai"]
 Positive = Annotated[float, Field(gt=0)]
+Folder = Annotated[Path, AfterValidator(_expanded)]
 # Read here rather than by pydantic-settings, whose message for bad JSON names neither variable nor cause.
 Prices = Annotated[tuple[ModelPrice, ...], NoDecode, BeforeValidator(read_prices)]
 
@@ -36,7 +46,7 @@ class Settings(BaseSettings):
     database_url: SecretStr | None = Field(None, description="Postgres; unset means the embedded server")
     database_schema: str = Field("strandline", pattern=r"^[a-z_][a-z0-9_]{0,50}$")
     broker_url: SecretStr | None = Field(None, description="Redis or RabbitMQ, as Celery spells it")
-    home: Path = Field(default_factory=lambda: platformdirs.user_data_path("strandline"))
+    home: Folder = Field(default_factory=lambda: platformdirs.user_data_path("strandline"))
     embedded: Literal["auto", "never"] = "auto"
 
     # Connections.
@@ -68,7 +78,7 @@ class Settings(BaseSettings):
     summary_max_tokens: int = Field(400, ge=16)
     max_facts: int = Field(1_000, ge=0, description="live facts of an owner at most; 0: never condense")
 
-    prompts_dir: Path | None = Field(None, description="prompts of your own, file by file: extract.md, …")
+    prompts_dir: Folder | None = Field(None, description="prompts of your own, file by file: extract.md, …")
 
     # Custom blocks: "package.module:Class", comma-separated.
     blocks: str = ""
