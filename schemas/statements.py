@@ -52,6 +52,9 @@ FUNCTIONS = (
     "search_v1",
     "due_in_lane_v1",
     "begin_batch_v1",
+    "claim_lane_v1",
+    "next_lane_v1",
+    "take_turn_v1",
     "forget_shared_v1",
 )
 

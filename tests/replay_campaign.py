@@ -325,9 +325,9 @@ TRUNCATE strandline.generation, strandline.scope_generation, strandline.replay, 
 """
 FEED_AFRESH = """
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq, scope_key,
-    event_id, incarnation, tokens, created_at)
+    event_id, incarnation, tokens, namespace, created_at)
 SELECT e.shard_key, e.session_key, g.generation_id, g.entry_stage, e.from_seq, e.through_seq, e.session_key,
-    e.event_id, e.incarnation, e.tokens, e.created_at
+    e.event_id, e.incarnation, e.tokens, 'default', e.created_at
 FROM strandline.flush_event e CROSS JOIN strandline.generation g
 """
 IN_ORDER = """

@@ -99,8 +99,9 @@ def derive_again(database: Database, database_url: str, *owners: UUID) -> int:
     rows_of(
         database_url,
         "INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,"
-        " scope_key, event_id, incarnation, tokens) SELECT shard_key, session_key, %s, 'extract', from_seq,"
-        " through_seq, session_key, event_id, incarnation, tokens FROM strandline.flush_event RETURNING 1",
+        " scope_key, event_id, incarnation, tokens, namespace) SELECT shard_key, session_key, %s, 'extract',"
+        " from_seq, through_seq, session_key, event_id, incarnation, tokens, 'default'"
+        " FROM strandline.flush_event RETURNING 1",
         generation_id,
     )
     assert isinstance(generation_id, int)

@@ -144,9 +144,9 @@ def test_only_what_is_covered_leaves_the_tail(derived: Memory, database_url: str
     row = rows_of(
         database_url,
         "INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,"
-        " scope_key, event_id, incarnation, tokens)"
+        " scope_key, event_id, incarnation, tokens, namespace)"
         " SELECT e.shard_key, e.session_key, g.generation_id, g.entry_stage, e.from_seq, e.through_seq,"
-        " e.session_key, e.event_id, e.incarnation, e.tokens FROM strandline.flush_event e"
+        " e.session_key, e.event_id, e.incarnation, e.tokens, 'default' FROM strandline.flush_event e"
         " JOIN strandline.generation g ON g.pipeline = 'summary'"
         " WHERE e.from_seq > 20 ORDER BY e.from_seq LIMIT 1 RETURNING from_seq, through_seq",
     )

@@ -11,11 +11,12 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from uuid import UUID, uuid4
 
-from strandline.pipelines.engine.drain import Engine, Outcome, StopPoint, drain
+from strandline.pipelines.engine.drain import Engine, Outcome, StopPoint, Turn, drain, drain_next
 from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.lease import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
@@ -36,6 +37,8 @@ logger = logging.getLogger("strandline.workers")
 
 # A worker is busy when so much of its threads is at work: of those that end a task some are always free.
 BUSY_SHARE = 0.75
+
+TURNS_PER_HINT = 2
 
 # What a worker that leaves waits for its claims, and its looks for replays, under way: some statements each.
 CLAIM_SECONDS = 1.0
@@ -82,13 +85,14 @@ class Consumer:
             ),
             batch_token_budget=settings.batch_token_budget,
             ring=self._following.ring,
+            ring_later=ring,
             stopping=self._stopping.is_set,
             reach=reach,
             prices=settings.model_prices,
         )
         self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
-        self._take_over = TakeOver(self.take_up)
+        self._take_over = TakeOver(self.take_over)
         self._sweep = Sweep(
             database,
             ring=ring,
@@ -118,10 +122,37 @@ class Consumer:
         """Drain one lane, and what it gave work to; see ``pipelines.engine.drain``."""
         return self._following.drain(lane, partial(drain, self.engine))
 
-    def take_up(self, lane: Lane) -> None:
-        """Drain as a hint asks for it.  A failure is logged: the work is still due, and rung for again."""
+    def take_up(self, hint: Lane) -> None:
+        """Drain the lane whose turn it is, as a hint asks for.
+
+        Where that was not the lane which the hint names, one more has its turn: what was drained may never
+        have been rung for, and then the hint's own lane would wait for the sweep.
+        """
+        with self._logged():
+            for _turn in range(TURNS_PER_HINT):
+                if self._take_turn(hint) in (None, hint) or self.stopping:
+                    return
+
+    def take_over(self, lane: Lane) -> None:
+        """Drain a lane that its holder did not give back."""
+        with self._logged():
+            self._following.drain(lane, partial(drain, self.engine, gives_way=True))
+
+    def _take_turn(self, hint: Lane) -> Lane | None:
+        turns: list[Turn] = []
+
+        def begin(lane: Lane) -> Outcome:
+            turns.append(drain_next(self.engine, lane))
+            return turns[0].outcome
+
+        self._following.drain(hint, partial(drain, self.engine, gives_way=True), begin)
+        return turns[0].lane
+
+    @contextmanager
+    def _logged(self) -> Iterator[None]:
+        """A failure is logged: the work is still due, and rung for again."""
         try:
-            self.drain(lane)
+            yield
         except StrandlineError as error:
             level = level_of(error, ending=self.stopping)
             logger.log(level, "drain failed", extra={"action": "drain_failed", "reason": str(error)})

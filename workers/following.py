@@ -40,13 +40,18 @@ class Following:
         if others:
             self._pass_on(others)
 
-    def drain(self, lane: Lane, drain: Callable[[Lane], Outcome]) -> Outcome:
-        """Drain a lane, and then what was rung for meanwhile; gives the outcome of the first."""
+    def drain(
+        self, lane: Lane, drain: Callable[[Lane], Outcome], begin: Callable[[Lane], Outcome] | None = None
+    ) -> Outcome:
+        """Drain a lane (with ``begin``, where it is given), and then what was rung for meanwhile.
+
+        Gives the outcome of the first.
+        """
         own: dict[Lane, None] = {}
         left: list[Lane] = []
         self._thread.lanes = own
         try:
-            outcome = drain(lane)
+            outcome = (begin or drain)(lane)
             while own and not self._stopping():
                 following = next(iter(own))
                 del own[following]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from strandline.schemas.lanes import Lane
+
+# Lanes that were taken less long ago are not left over: whoever took them is about to say so.
+SETTLED_SECONDS = 1.0
 
 
 class ActiveLanes:
@@ -20,36 +25,43 @@ class ActiveLanes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lanes: set[Lane] = set()
-        self._claims = 0
+        self._lanes: Counter[Lane] = Counter()
+        self._claims: dict[object, float] = {}
         self._closed = False
         self._no_claims = threading.Condition(self._lock)
 
     @contextmanager
-    def enter(self, lane: Lane) -> Iterator[bool]:
-        """Mark a lane as being drained; yields False if another thread of this process is at it."""
+    def enter(self, lane: Lane, *, anyway: bool = False) -> Iterator[bool]:
+        """Mark a lane as being drained; yields False if another thread of this process is at it.
+
+        ``anyway``: the lane is held already, whoever else is still at it with an older lease.
+        """
         with self._lock:
-            entered = lane not in self._lanes
-            self._lanes.add(lane)
+            entered = anyway or lane not in self._lanes
+            self._lanes[lane] += entered
         try:
             yield entered
         finally:
             if entered:
                 with self._lock:
-                    self._lanes.discard(lane)
+                    self._lanes[lane] -= 1
+                    if not self._lanes[lane]:
+                        del self._lanes[lane]
 
     @contextmanager
     def claiming(self) -> Iterator[bool]:
         """Hold ``close`` up while a lane is being claimed; yields False once closed: then claim none."""
+        claim = object()
         with self._lock:
             admitted = not self._closed
-            self._claims += admitted
+            if admitted:
+                self._claims[claim] = time.monotonic()
         try:
             yield admitted
         finally:
             if admitted:
                 with self._lock:
-                    self._claims -= 1
+                    del self._claims[claim]
                     self._no_claims.notify_all()
 
     def close(self, timeout_seconds: float) -> bool:
@@ -64,9 +76,17 @@ class ActiveLanes:
             return list(self._lanes)
 
     def params(self) -> dict[str, Any]:
-        """The lanes as parallel arrays, for ``hand_back_lanes``."""
-        lanes = self.lanes()
+        """The lanes as parallel arrays, for ``hand_back_lanes``.
+
+        A turn names its lane only when the claim is made, so what was claimed since the oldest claim under
+        way began may be missing here.
+        """
+        with self._lock:
+            lanes = list(self._lanes)
+            oldest = min(self._claims.values(), default=None)
+        claiming_seconds = 0.0 if oldest is None else time.monotonic() - oldest
         return {
+            "older_than_seconds": SETTLED_SECONDS + claiming_seconds,
             "shard_keys": [lane.shard_key for lane in lanes],
             "scope_keys": [lane.scope_key for lane in lanes],
             "generation_ids": [lane.generation_id for lane in lanes],

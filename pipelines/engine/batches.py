@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.lease import Lease, LeaseTerms, lane_params
 from strandline.pipelines.engine.stage import Batch
+from strandline.pipelines.engine.turns import Turns
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.events import FlushEvent, decode_event
@@ -69,11 +70,11 @@ class Held:
         Raises:
             UndecodableEventError: an event in it is of a newer release.
         """
-        batch_id = self._rows[0][4]
+        batch_id = self._rows[0][5]
         if batch_id is None:
             return None
         made_at = self._new_batch.asked_at if batch_id == self._new_batch.batch_id else -math.inf
-        return Batch(self.lease.lane, batch_id, tuple(_decode(row[5:]) for row in self._rows), made_at)
+        return Batch(self.lease.lane, batch_id, tuple(_decode(row[6:]) for row in self._rows), made_at)
 
 
 def claim(
@@ -88,27 +89,74 @@ def claim(
         StrandlineError: the database failed; nothing has changed.
     """
     new_batch = _NewBatch(token_budget)
-    holder = {
+    rows = database.fetch("claim_lane", lane_params(lane) | _holder(worker_id, terms) | new_batch.params)
+    return Held(Lease(lane, worker_id, *rows[0][:5]), rows, new_batch) if rows else None
+
+
+def take_turn(
+    database: Database,
+    hint: Lane,
+    turns: Turns,
+    left_out: Sequence[int],
+    worker_id: UUID,
+    terms: LeaseTerms,
+    token_budget: int,
+) -> Held | None:
+    """Take the lane of the hint's stage whose turn it is, with its first batch, as ``claim`` does.
+
+    None where there is no work in the stage that could be taken.  ``left_out``: generations whose lanes are
+    passed over.
+
+    Raises:
+        StrandlineError: the database failed; nothing has changed.
+    """
+    new_batch = _NewBatch(token_budget)
+    round_ = turns.params(hint.stage) | {"left_out": list(left_out)}
+    rows = database.fetch(
+        "take_turn", lane_params(hint) | _holder(worker_id, terms) | new_batch.params | round_
+    )
+    turns.note(hint.stage, [(row[7], row[0]) for row in rows])
+    taken = [row for row in rows if row[3] is not None]
+    if not taken:
+        return None
+    shard_key, scope_key, generation_id = taken[0][:3]
+    lane = Lane(shard_key, scope_key, generation_id, hint.stage)
+    return Held(Lease(lane, worker_id, *taken[0][3:8]), [row[3:] for row in taken], new_batch)
+
+
+def _holder(worker_id: UUID, terms: LeaseTerms) -> dict[str, Any]:
+    return {
         "worker_id": worker_id,
         "dead_after_seconds": terms.dead_after_seconds,
         "deadline_seconds": terms.deadline_seconds,
     }
-    rows = database.fetch("claim_lane", lane_params(lane) | holder | new_batch.params)
-    return Held(Lease(lane, worker_id, *rows[0][:4]), rows, new_batch) if rows else None
 
 
-def renew(database: Database, lease: Lease, terms: LeaseTerms, token_budget: int) -> Held:
+def renew(
+    database: Database,
+    lease: Lease,
+    terms: LeaseTerms,
+    token_budget: int,
+    *,
+    gives_way: bool = False,
+    left_out: Sequence[int] = (),
+) -> Held | None:
     """The same lease, which has its whole deadline again, with the next batch.
+
+    With ``gives_way`` None where another owner waits for a turn: the lane is given back then.  ``left_out``:
+    generations whose lanes do not count as waiting.
 
     Raises:
         LeaseLostError: another worker has the lane by now, or a reset took it away.
     """
     new_batch = _NewBatch(token_budget)
-    deadline = {"deadline_seconds": terms.deadline_seconds}
-    rows = database.fetch("renew_lane", lease.params | deadline | new_batch.params)
+    way = {"gives_way": gives_way, "left_out": list(left_out), "namespace": lease.namespace}
+    rows = database.fetch(
+        "renew_lane", lease.params | _holder(lease.worker_id, terms) | way | new_batch.params
+    )
     if not rows:
         raise LeaseLostError(f"The lease on lane {lease.lane} was taken away between two batches.")
-    return Held(lease, rows, new_batch)
+    return None if rows[0][4] is None else Held(lease, rows, new_batch)
 
 
 def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:

@@ -12,17 +12,19 @@ import logging
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
 from strandline.pipelines.engine.active import ActiveLanes
-from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew
+from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew, take_turn
 from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.lease import Lease, LeaseTerms, hold, lane_params, release
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Sharing, Stage, Stages
+from strandline.pipelines.engine.turns import Turns
 from strandline.schemas.database import Database
 from strandline.schemas.errors import (
     BlockCodeError,
@@ -41,7 +43,7 @@ from strandline.schemas.shown_text import counted
 logger = logging.getLogger("strandline.engine")
 
 StopPoint = Literal["loaded", "called", "stored", "applying", "applied"]
-Outcome = Literal["drained", "taken", "postponed", "lost", "stopped", "unserved"]
+Outcome = Literal["drained", "gave_way", "taken", "postponed", "lost", "stopped", "unserved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,12 @@ class Engine:
 
     Attributes:
         ring: told of lanes that have work, once their transaction has committed.
+        ring_later: told of lanes that gave way; the thread that did so must not go on with them.
         active: the lanes that threads of this process drain.
         stopping: asked between batches; True means give the lane back and leave.
         reach: called at each stop point (tests kill or pause a process exactly there).
         prices: of the models whose calls the ledger puts a cost to.
+        turns: whom this process served last.
         admit: asked before each model call; what it raises puts the lane off.
     """
 
@@ -64,6 +68,8 @@ class Engine:
     retry: RetryPolicy
     batch_token_budget: int
     ring: Ring
+    ring_later: Ring = field(default=lambda _lanes: None)
+    turns: Turns = field(default_factory=Turns)
     active: ActiveLanes = field(default_factory=ActiveLanes)
     stopping: Callable[[], bool] = field(default=lambda: False)
     reach: Callable[[StopPoint], None] = field(default=lambda _point: None)
@@ -71,13 +77,21 @@ class Engine:
     admit: Callable[[Lane], None] = field(default=lambda _lane: None)
 
 
-def drain(engine: Engine, lane: Lane) -> Outcome:
-    """Drain one lane as far as it goes.
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """How a turn went, and which lane had it; None where nobody's work could be taken."""
+
+    lane: Lane | None
+    outcome: Outcome
+
+
+def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Outcome:
+    """Drain one lane as far as it goes, or with ``gives_way`` until another owner waits for a turn.
 
     The work of a generation that cannot be served here (``unserved``) is left to other workers.
     What befalls the work is decided here, per the error tree, and never raised.  A lane that is
-    released while it has work (that arrived meanwhile, or that a stopping worker leaves to others) is rung
-    for again, so that no wake-up is lost.
+    released while it has work (that arrived meanwhile, that a stopping worker leaves to others, or because
+    it gave way) is rung for again, so that no wake-up is lost.
 
     Raises:
         StrandlineError: not even the claim could be made; nothing has changed.
@@ -97,14 +111,73 @@ def drain(engine: Engine, lane: Lane) -> Outcome:
             held = claim(engine.database, lane, engine.worker_id, engine.terms, engine.batch_token_budget)
         if held is None:
             return "taken"
-        outcome = _drain_held(engine, held, stage)
-    # Looked at only now that a new hint for this lane would be heeded again.
-    if outcome in ("drained", "stopped") and _has_work(engine, lane):
-        engine.ring([lane])
+        outcome = _drain_held(engine, held, stage, gives_way=gives_way)
+    _ring_if_due(engine, lane, outcome)
     return outcome
 
 
-def _drain_held(engine: Engine, held: Held, stage: Stage[Any, Any]) -> Outcome:
+def drain_next(engine: Engine, hint: Lane) -> Turn:
+    """Drain the lane whose turn it is in the hint's stage, until another owner waits for one.
+
+    Where nobody waits, that is the lane that the hint names.  All else is as for ``drain``.
+
+    Raises:
+        StrandlineError: not even the claim could be made; nothing has changed.
+    """
+    stage = engine.stages.of(hint.generation_id, hint.stage)
+    if stage is None:
+        return Turn(None, "unserved")
+    if stage.wait_seconds() > 0:
+        return Turn(None, "postponed")
+    engine.turns.meet(hint.stage, hint.generation_id)
+    with ExitStack() as at_work:
+        with engine.active.claiming() as admitted:
+            if not admitted:
+                return Turn(None, "stopped")
+            held = take_turn(
+                engine.database,
+                hint,
+                engine.turns,
+                _left_out(engine, hint.stage),
+                engine.worker_id,
+                engine.terms,
+                engine.batch_token_budget,
+            )
+            if held is None:
+                return Turn(None, "taken")
+            lane = held.lease.lane
+            at_work.enter_context(engine.active.enter(lane, anyway=True))
+        engine.turns.meet(lane.stage, lane.generation_id)
+        its_stage = engine.stages.of(lane.generation_id, lane.stage)
+        if its_stage is None:
+            _return_untouched(engine, held.lease)
+            return Turn(lane, "unserved")
+        outcome = _drain_held(engine, held, its_stage, gives_way=True)
+    _ring_if_due(engine, lane, outcome)
+    return Turn(lane, outcome)
+
+
+def _left_out(engine: Engine, stage: str) -> list[int]:
+    """Generations that get no turn here: they cannot be served, or their provider is down."""
+    met = engine.turns.met(stage)
+    made = {generation_id: engine.stages.of(generation_id, stage) for generation_id in met}
+    return [number for number, here in made.items() if here is None or here.wait_seconds() > 0]
+
+
+def _return_untouched(engine: Engine, lease: Lease) -> None:
+    """Give back a lane that was taken for a generation which cannot be served here."""
+    release(engine.database, lease, postponements=lease.postponements, failures=lease.failures)
+
+
+def _ring_if_due(engine: Engine, lane: Lane, outcome: Outcome) -> None:
+    """Ring for a lane that was left with work; for when a new hint for it would be heeded again."""
+    if outcome == "gave_way":
+        engine.ring_later([lane])
+    elif outcome in ("drained", "stopped") and _has_work(engine, lane):
+        engine.ring([lane])
+
+
+def _drain_held(engine: Engine, held: Held, stage: Stage[Any, Any], *, gives_way: bool) -> Outcome:
     lease = held.lease
     try:
         while (batch := held.batch()) is not None:
@@ -113,7 +186,17 @@ def _drain_held(engine: Engine, held: Held, stage: Stage[Any, Any]) -> Outcome:
             lease = lease.after_a_batch()
             if engine.stopping():
                 break
-            held = renew(engine.database, lease, engine.terms, engine.batch_token_budget)
+            renewed = renew(
+                engine.database,
+                lease,
+                engine.terms,
+                engine.batch_token_budget,
+                gives_way=gives_way,
+                left_out=_left_out(engine, lease.lane.stage) if gives_way else (),
+            )
+            if renewed is None:
+                return "gave_way"
+            held = renewed
         if not release(engine.database, lease):
             return "lost"
     except LeaseLostError:

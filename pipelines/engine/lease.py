@@ -29,7 +29,7 @@ class Lease:
     """A lane held by a worker under an epoch.
 
     ``postponements``, ``failures`` and ``crashes`` count what befell the lane since it last got on: waits
-    of any reason, errors of its own, and workers that died.
+    of any reason, errors of its own, and workers that died.  ``namespace`` is whose work is done.
     """
 
     lane: Lane
@@ -38,6 +38,7 @@ class Lease:
     postponements: int = 0
     failures: int = 0
     crashes: int = 0
+    namespace: str = ""
 
     @property
     def params(self) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class Lease:
 
     def after_a_batch(self) -> Lease:
         """The same, with nothing held against it: the lane got on."""
-        return Lease(self.lane, self.worker_id, self.epoch)
+        return Lease(self.lane, self.worker_id, self.epoch, namespace=self.namespace)
 
 
 def lane_params(lane: Lane) -> dict[str, Any]:

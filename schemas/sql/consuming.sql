@@ -1,65 +1,26 @@
 -- What the engine runs to drain a lane.  Nothing here locks a row that a producer writes.
 
 -- name: claim_lane
--- Take a lane that has work and is free, or whose holder is dead or past its deadline, or that has no row yet;
--- and begin its first batch.
--- A lane whose holder is in the middle of a transaction is passed over, not waited for; one that somebody is
--- opening at this moment is waited for, and his.
--- In a derivation that is being filled, owners have their turn when all of theirs is due, so that an ordered
--- lane begins at the beginning; and facts are merged when all that was flushed before it was begun is extracted,
--- so that they are merged in the order in which things were said.
-WITH wanted AS MATERIALIZED (
-    SELECT FROM strandline.generation g
-    WHERE g.generation_id = %(generation_id)s AND g.state <> 'retired'
-        AND (g.backfilled_through IS NULL OR %(shard_key)s <= g.backfilled_through)
-        AND EXISTS (
-            SELECT FROM strandline.due d WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
-                AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s)
-        AND NOT (g.state = 'feeding' AND %(stage)s <> g.entry_stage AND EXISTS (
-            SELECT FROM strandline.due d WHERE d.shard_key = %(shard_key)s AND d.stage = g.entry_stage
-                AND d.generation_id = g.generation_id AND d.created_at < g.created_at))
-        -- An owner who is about to be switched: what serves waits until the other one has caught up.
-        AND NOT EXISTS (
-            SELECT FROM strandline.scope_generation s WHERE s.shard_key = %(shard_key)s
-                AND s.pipeline = g.pipeline AND s.generation_id = g.generation_id
-                AND s.held_until > clock_timestamp())
-), free AS (
-    SELECT l.holder FROM strandline.lane l
-    WHERE EXISTS (SELECT FROM wanted)
-        AND l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
-        AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s
-        AND l.next_attempt_at <= clock_timestamp()
-        AND (l.holder IS NULL OR l.deadline_at < clock_timestamp() OR NOT EXISTS (
-            SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-                AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)))
-    FOR UPDATE OF l SKIP LOCKED
-), taken AS (
-    UPDATE strandline.lane l SET
-        lease_epoch = l.lease_epoch + 1, holder = %(worker_id)s, leased_at = clock_timestamp(),
-        deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s),
-        crashes = l.crashes + (free.holder IS NOT NULL)::integer
-    FROM free
-    WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
-        AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s
-    RETURNING l.*
-), opened AS (
-    INSERT INTO strandline.lane (
-        shard_key, scope_key, generation_id, stage, lease_epoch, holder, leased_at, deadline_at)
-    SELECT %(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, 1, %(worker_id)s, clock_timestamp(),
-        clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
-    FROM wanted WHERE NOT EXISTS (
-        SELECT FROM strandline.lane l
-        WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s
-            AND l.generation_id = %(generation_id)s AND l.stage = %(stage)s)
-    ON CONFLICT DO NOTHING
-    RETURNING *
-), held AS (
-    SELECT * FROM taken UNION ALL SELECT * FROM opened
-)
-SELECT h.lease_epoch, h.postponements, h.failures, h.crashes, b.*
-FROM held h LEFT JOIN LATERAL strandline.begin_batch_v1(
-    h.shard_key, h.scope_key, h.generation_id, h.stage, h.lease_epoch, %(batch_id)s, %(token_budget)s,
+-- Take this lane, if it has work and can be had (claim_lane_v1), and begin its first batch.
+SELECT c.lease_epoch, c.postponements, c.failures, c.crashes, c.namespace, b.*
+FROM strandline.claim_lane_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(worker_id)s,
+    %(dead_after_seconds)s, %(deadline_seconds)s) AS c
+LEFT JOIN LATERAL strandline.begin_batch_v1(
+    %(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, c.lease_epoch, %(batch_id)s, %(token_budget)s,
     %(max_events)s) AS b ON true
+
+-- name: take_turn
+-- Take the lane of a stage whose turn it is (take_turn_v1), and begin its first batch.
+SELECT t.shard_key, t.scope_key, t.generation_id, t.lease_epoch, t.postponements, t.failures, t.crashes,
+    t.namespace, b.*
+FROM strandline.take_turn_v1(%(stage)s, %(precedences)s::smallint[], %(after)s, %(namespaces)s::text[], %(owners)s::uuid[],
+    %(left_out)s::integer[], %(shard_key)s, %(scope_key)s, %(generation_id)s, %(worker_id)s,
+    %(dead_after_seconds)s, %(deadline_seconds)s) AS t
+LEFT JOIN LATERAL (
+    SELECT f.* FROM strandline.begin_batch_v1(
+        t.shard_key, t.scope_key, t.generation_id, %(stage)s, t.lease_epoch, %(batch_id)s, %(token_budget)s,
+        %(max_events)s) AS f
+    WHERE t.lease_epoch IS NOT NULL) AS b ON true
 
 -- name: release_lane
 -- Give the lane back, with its next attempt postponed where something failed.
@@ -79,25 +40,43 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
 FOR UPDATE
 
 -- name: renew_lane
--- A batch is done: the next one is begun, with the whole deadline again, and what failed before no longer counts.
-WITH renewed AS (
+-- A batch is done, and what failed before no longer counts: the next one is begun, with the whole deadline again.
+-- Or, with gives_way, the lane is given back where another owner waits for a turn, or live work while it would go
+-- on with what was imported; then it has no holder.
+WITH next AS MATERIALIZED (
+    SELECT d.precedence FROM strandline.due d
+    WHERE %(gives_way)s AND d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
+        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
+    ORDER BY d.created_at LIMIT 1
+), waiting AS MATERIALIZED (
+    SELECT FROM next CROSS JOIN LATERAL strandline.next_lane_v1(%(stage)s,
+        (ARRAY[0, 1])[:next.precedence + 1]::smallint[], %(namespace)s, ARRAY[%(namespace)s::text],
+        ARRAY[%(shard_key)s::uuid], %(left_out)s::integer[], %(dead_after_seconds)s, 64) AS n
+    WHERE n.scope_key IS NOT NULL AND (n.shard_key <> %(shard_key)s OR n.precedence < next.precedence)
+), renewed AS (
     UPDATE strandline.lane l SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
-        deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
+        holder = CASE WHEN NOT EXISTS (SELECT FROM waiting) THEN l.holder END,
+        deadline_at = CASE WHEN NOT EXISTS (SELECT FROM waiting)
+            THEN clock_timestamp() + make_interval(secs => %(deadline_seconds)s) END
     WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generation_id = %(generation_id)s
         AND l.stage = %(stage)s AND l.lease_epoch = %(lease_epoch)s AND l.holder = %(worker_id)s
     RETURNING l.*
 )
-SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, b.*
-FROM renewed r LEFT JOIN LATERAL strandline.begin_batch_v1(
-    r.shard_key, r.scope_key, r.generation_id, r.stage, r.lease_epoch, %(batch_id)s, %(token_budget)s,
-    %(max_events)s) AS b ON true
+SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, CASE WHEN r.holder IS NOT NULL THEN %(namespace)s END,
+    b.*
+FROM renewed r LEFT JOIN LATERAL (
+    SELECT f.* FROM strandline.begin_batch_v1(
+        r.shard_key, r.scope_key, r.generation_id, r.stage, r.lease_epoch, %(batch_id)s, %(token_budget)s,
+        %(max_events)s) AS f
+    WHERE r.holder IS NOT NULL) AS b ON true
 
 -- name: hand_back_lanes
 -- Lanes that this worker holds by the table but drains no more: their release did not get through.
 -- One that somebody is just writing (a reset, say) is left for the next time, not waited for.
 WITH left_over AS (
     SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
-    WHERE l.holder = %(worker_id)s AND l.leased_at < clock_timestamp() - interval '1 second'
+    WHERE l.holder = %(worker_id)s
+        AND l.leased_at < clock_timestamp() - make_interval(secs => %(older_than_seconds)s)
         AND NOT EXISTS (
             SELECT FROM unnest(%(shard_keys)s::uuid[], %(scope_keys)s::uuid[], %(generation_ids)s::integer[],
                 %(stages)s::text[]) AS active (shard_key, scope_key, generation_id, stage)
@@ -254,9 +233,9 @@ ON CONFLICT DO NOTHING
 -- Make the events due in the pipeline's next stage, on the owner's lane.
 -- What is no live work is not rung for (ring_at: infinity); it is merged in the order of the flushes.
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-    scope_key, event_id, incarnation, tokens, created_at, ring_at)
+    scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
 SELECT e.shard_key, e.session_key, g.generation_id, %(next_stage)s, e.from_seq, e.through_seq,
-    %(scope_key)s, e.event_id, b.incarnation, %(tokens)s,
+    %(scope_key)s, e.event_id, b.incarnation, %(tokens)s, b.namespace, b.precedence,
     CASE WHEN v.generation_id IS NULL THEN e.created_at ELSE clock_timestamp() END,
     CASE WHEN v.generation_id IS NULL THEN 'infinity' ELSE clock_timestamp() + interval '2 seconds' END
 FROM strandline.flush_event e

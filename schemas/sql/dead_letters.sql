@@ -39,10 +39,9 @@ WITH letter AS (
         AND d.event_id = %(event_id)s AND d.dropped_at IS NULL
     RETURNING d.*
 ), placed AS (
-    SELECT l.*, e.tokens, e.created_at AS flushed_at, EXISTS (
-        SELECT FROM strandline.session s WHERE s.shard_key = l.shard_key
-            AND s.session_key = l.session_key AND s.incarnation = l.incarnation) AS current
+    SELECT l.*, e.tokens, e.created_at AS flushed_at, s.namespace, s.incarnation = l.incarnation AS current
     FROM letter l JOIN strandline.flush_event e ON e.shard_key = l.shard_key AND e.event_id = l.event_id
+    JOIN strandline.session s ON s.shard_key = l.shard_key AND s.session_key = l.session_key
 ), voided AS (
     UPDATE strandline.receipt r SET outcome = 'void', batch_id = NULL, applied_at = clock_timestamp()
     FROM placed p WHERE NOT p.current AND r.shard_key = p.shard_key AND r.event_id = p.event_id
@@ -53,13 +52,13 @@ WITH letter AS (
         AND r.generation_id = p.generation_id AND r.stage = p.stage
 ), again AS (
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-        scope_key, event_id, incarnation, tokens, created_at, ring_at)
+        scope_key, event_id, incarnation, tokens, namespace, created_at, ring_at)
     SELECT p.shard_key, p.session_key, p.generation_id, p.stage, p.from_seq, p.through_seq, p.scope_key,
         p.event_id, p.incarnation, CASE WHEN p.stage <> 'merge' THEN p.tokens ELSE coalesce((
             SELECT greatest(1, sum(length(c.text)) / 4) FROM strandline.fact_candidate c
             WHERE c.shard_key = p.shard_key AND c.generation_id = p.generation_id
                 AND c.event_id = p.event_id), 1) END,
-        p.flushed_at, clock_timestamp()
+        p.namespace, p.flushed_at, clock_timestamp()
     FROM placed p WHERE p.current
 )
 SELECT current FROM placed

@@ -56,7 +56,7 @@ WITH g AS (
     SELECT * FROM strandline.generation WHERE generation_id = %(generation_id)s
 ), missing AS MATERIALIZED (
     SELECT e.shard_key, e.session_key, e.from_seq, e.through_seq, e.event_id, e.tokens, e.created_at,
-        g.generation_id, g.entry_stage, s.incarnation, r.event_id IS NOT NULL AS was_void,
+        g.generation_id, g.entry_stage, s.incarnation, s.namespace, r.event_id IS NOT NULL AS was_void,
         CASE g.entry_scope WHEN 'owner' THEN e.shard_key ELSE e.session_key END AS scope_key,
         e.incarnation = s.incarnation OR EXISTS (
             SELECT FROM strandline.serving_v1(%(shard_key)s, ARRAY[g.pipeline]) v
@@ -89,9 +89,9 @@ WITH g AS (
     SELECT shard_key, event_id, generation_id, entry_stage, 'void' FROM taken WHERE NOT known
 ), made_due AS (
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-        scope_key, event_id, incarnation, tokens, created_at, ring_at)
+        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
     SELECT shard_key, session_key, generation_id, entry_stage, from_seq, through_seq, scope_key, event_id,
-        incarnation, tokens, created_at, 'infinity' FROM taken WHERE known
+        incarnation, tokens, namespace, 1, created_at, 'infinity' FROM taken WHERE known
 )
 SELECT count(*)::integer AS events, coalesce(sum(tokens), 0)::bigint AS tokens FROM taken
 

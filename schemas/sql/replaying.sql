@@ -178,10 +178,11 @@ WITH voided AS (
     WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
 )
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-    scope_key, event_id, incarnation, tokens, created_at, ring_at)
+    scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
 SELECT e.shard_key, e.session_key, %(generation_id)s, %(stage)s, e.from_seq, e.through_seq, %(scope_key)s,
-    e.event_id, e.incarnation, e.tokens, e.created_at, 'infinity'
+    e.event_id, e.incarnation, e.tokens, s.namespace, 1, e.created_at, 'infinity'
 FROM gone JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = gone.event_id
+JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
 RETURNING event_id
 
 -- name: unfold_from

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     Numeric,
+    SmallInteger,
     Table,
     Text,
     Uuid,
@@ -109,8 +110,20 @@ due = Table(
         server_default=text("clock_timestamp() + interval '2 seconds'"),
     ),
     Column("rings", Integer, nullable=False, server_default="0"),
+    # Turns go by these two: 0 is live, 1 was imported or is derived again.
+    Column("namespace", Text(collation="C"), nullable=False),
+    Column("precedence", SmallInteger, nullable=False, server_default="0"),
     Index("due_by_lane", "shard_key", "scope_key", "generation_id", "stage", "created_at"),
     Index("due_by_ring", "stage", "ring_at"),
+    Index(
+        "due_by_turn",
+        "stage",
+        "precedence",
+        "namespace",
+        "shard_key",
+        "created_at",
+        postgresql_where=text("ring_at < 'infinity'"),
+    ),
     Index(
         "due_unrung",
         "stage",

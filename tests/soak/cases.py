@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.soak import takeover
+from tests.soak import fairness, takeover
 from tests.soak.ground import Ground, Grounds
 from tests.soak.readings import Reading
 
@@ -28,7 +28,10 @@ class Case:
     short: bool = True
 
 
-CASES = (Case("takeover", takeover.run, 60),)
+CASES = (
+    Case("takeover", takeover.run, 60),
+    Case("fairness", fairness.run, 420, short=False),
+)
 
 
 @dataclass(slots=True)

@@ -215,6 +215,8 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.Column("rings", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("precedence", sa.SmallInteger(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint(
             "shard_key", "session_key", "generation_id", "stage", "from_seq", name=op.f("due_pkey")
         ),
@@ -230,6 +232,14 @@ def upgrade() -> None:
         schema=schema,
     )
     op.create_index("due_by_ring", "due", ["stage", "ring_at"], unique=False, schema=schema)
+    op.create_index(
+        "due_by_turn",
+        "due",
+        ["stage", "precedence", "namespace", "shard_key", "created_at"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("ring_at < 'infinity'"),
+    )
     op.create_index(
         "due_unrung",
         "due",
@@ -846,6 +856,9 @@ def upgrade() -> None:
         "search_v1",
         "due_in_lane_v1",
         "begin_batch_v1",
+        "claim_lane_v1",
+        "next_lane_v1",
+        "take_turn_v1",
         "forget_shared_v1",
     ):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))

@@ -29,6 +29,7 @@ LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
     fed text[];
+    tenant text;
 BEGIN
     IF p_lazily THEN
         PERFORM set_config('synchronous_commit', 'off', true);
@@ -48,7 +49,7 @@ BEGIN
             window_from = p_window_from, flushed_through = p_flushed_through,
             window_tokens = t.window_tokens - p_tokens_out, replan_at_tokens = 0
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
-        RETURNING t.pipelines INTO fed;
+        RETURNING t.pipelines, t.namespace INTO fed, tenant;
     INSERT INTO strandline.flush_event (
             shard_key, session_key, from_seq, through_seq, event_id, incarnation, cause,
             message_count, tokens, version)
@@ -58,10 +59,10 @@ BEGIN
             AS e (event_id, from_seq, through_seq, tokens, messages);
     INSERT INTO strandline.due (
             shard_key, session_key, generation_id, stage, from_seq, through_seq, scope_key, event_id,
-            incarnation, tokens, ring_at)
+            incarnation, tokens, namespace, precedence, ring_at)
         SELECT p_shard_key, p_session_key, g.generation_id, g.entry_stage, e.from_seq, e.through_seq,
             CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END,
-            e.event_id, p_incarnation, e.tokens,
+            e.event_id, p_incarnation, e.tokens, tenant, CASE p_cause WHEN 'import' THEN 1 ELSE 0 END,
             CASE WHEN v.generation_id IS NULL THEN 'infinity'
                 ELSE clock_timestamp() + interval '2 seconds' END
         FROM unnest(p_event_ids, p_from_seqs, p_through_seqs, p_tokens)

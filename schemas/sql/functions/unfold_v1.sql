@@ -27,9 +27,10 @@ LANGUAGE sql AS $function$
         RETURNING r.event_id
     )
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-        scope_key, event_id, incarnation, tokens, created_at, ring_at)
+        scope_key, event_id, incarnation, tokens, namespace, created_at, ring_at)
     SELECT e.shard_key, e.session_key, p_generation_id, p_stage, e.from_seq, e.through_seq, p_scope_key,
-        e.event_id, e.incarnation, e.tokens, e.created_at, clock_timestamp()
+        e.event_id, e.incarnation, e.tokens, s.namespace, e.created_at, clock_timestamp()
     FROM gone JOIN strandline.flush_event e ON e.shard_key = p_shard_key AND e.event_id = gone.event_id
+    JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
     RETURNING event_id
 $function$;

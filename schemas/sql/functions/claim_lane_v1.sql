@@ -1,0 +1,77 @@
+-- claim_lane_v1: take a lane that has work and is free, or whose holder is dead or past its deadline, or that has
+-- no row yet.
+--
+-- A lane whose holder is in the middle of a transaction is passed over, not waited for; one that another worker is
+-- opening at this moment is waited for, and that worker's.
+-- In a derivation that is being filled, owners have their turn when all of theirs is due, so that an ordered
+-- lane begins at the beginning; and facts are merged when all that was flushed before it was begun is extracted,
+-- so that they are merged in the order in which things were said.
+-- Returns the lease, with the namespace that the lane's work belongs to; no row where it cannot be had.
+CREATE FUNCTION strandline.claim_lane_v1(
+    p_shard_key uuid,
+    p_scope_key uuid,
+    p_generation_id integer,
+    p_stage text,
+    p_worker_id uuid,
+    p_dead_after_seconds double precision,
+    p_deadline_seconds double precision
+) RETURNS TABLE (
+    lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text)
+LANGUAGE plpgsql AS $function$
+#variable_conflict use_column
+DECLARE
+    wanted text;
+BEGIN
+    SELECT (
+        SELECT d.namespace FROM strandline.due d WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
+            AND d.generation_id = p_generation_id AND d.stage = p_stage LIMIT 1)
+    INTO wanted FROM strandline.generation g
+    WHERE g.generation_id = p_generation_id AND g.state <> 'retired'
+        AND (g.backfilled_through IS NULL OR p_shard_key <= g.backfilled_through)
+        AND NOT (g.state = 'feeding' AND p_stage <> g.entry_stage AND EXISTS (
+            SELECT FROM strandline.due d WHERE d.shard_key = p_shard_key AND d.stage = g.entry_stage
+                AND d.generation_id = g.generation_id AND d.created_at < g.created_at))
+        -- An owner who is about to be switched: what serves waits until the other one has caught up.
+        AND NOT EXISTS (
+            SELECT FROM strandline.scope_generation s WHERE s.shard_key = p_shard_key
+                AND s.pipeline = g.pipeline AND s.generation_id = g.generation_id
+                AND s.held_until > clock_timestamp());
+    IF wanted IS NULL THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH free AS (
+        SELECT l.holder FROM strandline.lane l
+        WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key
+            AND l.generation_id = p_generation_id AND l.stage = p_stage
+            AND l.next_attempt_at <= clock_timestamp()
+            AND (l.holder IS NULL OR l.deadline_at < clock_timestamp() OR NOT EXISTS (
+                SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
+                    AND w.heartbeat_at > clock_timestamp() - make_interval(secs => p_dead_after_seconds)))
+        FOR UPDATE OF l SKIP LOCKED
+    ), taken AS (
+        UPDATE strandline.lane l SET
+            lease_epoch = l.lease_epoch + 1, holder = p_worker_id, leased_at = clock_timestamp(),
+            deadline_at = clock_timestamp() + make_interval(secs => p_deadline_seconds),
+            crashes = l.crashes + (free.holder IS NOT NULL)::integer
+        FROM free
+        WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key
+            AND l.generation_id = p_generation_id AND l.stage = p_stage
+        RETURNING l.*
+    ), opened AS (
+        INSERT INTO strandline.lane (
+            shard_key, scope_key, generation_id, stage, lease_epoch, holder, leased_at, deadline_at)
+        SELECT p_shard_key, p_scope_key, p_generation_id, p_stage, 1, p_worker_id, clock_timestamp(),
+            clock_timestamp() + make_interval(secs => p_deadline_seconds)
+        WHERE NOT EXISTS (
+            SELECT FROM strandline.lane l
+            WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key
+                AND l.generation_id = p_generation_id AND l.stage = p_stage)
+        ON CONFLICT DO NOTHING
+        RETURNING *
+    ), held AS (
+        SELECT * FROM taken UNION ALL SELECT * FROM opened
+    )
+    SELECT h.lease_epoch, h.postponements, h.failures, h.crashes, wanted FROM held h;
+END
+$function$;

@@ -1,0 +1,87 @@
+-- next_lane_v1: whose turn it is in a stage: a lane with live work that nobody is at, of the namespace after the
+-- one that was served last, and in it of the owner after the one that was served last there.
+--
+-- Namespaces and owners go round, in the order of the index due_by_turn, which is entered where the round stands
+-- and never read as a whole; within an owner the oldest work comes first.  A namespace whose owner was not noted
+-- begins anywhere, so that workers rarely look at the same lanes.  What is of the first of
+-- p_precedences comes before all that is of the second (0: live; 1: imported, or derived again).
+-- Who looks for a turn locks the lane it is given until its transaction ends, and passes over those that others
+-- were given: nobody waits for anybody here.
+-- Returns the lane.  Without a scope_key: p_looks rows were looked at in vain, and the round goes on after this
+-- owner.  No row: the whole round found nothing.
+CREATE FUNCTION strandline.next_lane_v1(
+    p_stage text,
+    p_precedences smallint[],
+    p_after text,
+    p_namespaces text[],
+    p_owners uuid[],
+    p_left_out integer[],
+    p_dead_after_seconds double precision,
+    p_looks integer
+) RETURNS TABLE (namespace text, shard_key uuid, scope_key uuid, generation_id integer, precedence smallint)
+LANGUAGE plpgsql
+-- What is kept as a plan while little is due would sort it all.
+SET enable_sort TO off
+SET enable_bitmapscan TO off
+AS $function$
+#variable_conflict use_column
+DECLARE
+    lowest CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    highest CONSTANT uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+    rank smallint;
+    half integer;
+    reached text;
+    here text;
+    from_owner uuid;
+    owners_half integer;
+    looked integer := 0;
+    one record;
+BEGIN
+    FOREACH rank IN ARRAY p_precedences LOOP
+        FOR half IN 1..2 LOOP
+            reached := CASE half WHEN 1 THEN p_after ELSE '' END;
+            LOOP
+                SELECT d.namespace INTO here FROM strandline.due d
+                WHERE d.stage = p_stage AND d.precedence = rank AND d.ring_at < 'infinity'
+                    AND d.namespace > reached
+                ORDER BY d.namespace LIMIT 1;
+                EXIT WHEN here IS NULL OR (half = 2 AND here > p_after COLLATE "C");
+                reached := here;
+                from_owner := coalesce(p_owners[array_position(p_namespaces, here)], gen_random_uuid());
+                FOR owners_half IN 1..2 LOOP
+                    FOR one IN
+                        SELECT d.shard_key, d.scope_key, d.generation_id, d.generation_id <> ALL (p_left_out)
+                            AND NOT EXISTS (
+                                SELECT FROM strandline.lane l
+                                WHERE l.shard_key = d.shard_key AND l.scope_key = d.scope_key
+                                    AND l.generation_id = d.generation_id AND l.stage = d.stage
+                                    AND (l.next_attempt_at > clock_timestamp()
+                                        OR (l.deadline_at > clock_timestamp() AND EXISTS (
+                                            SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
+                                                AND w.heartbeat_at > clock_timestamp()
+                                                    - make_interval(secs => p_dead_after_seconds)))))
+                                AS is_free
+                        FROM strandline.due d
+                        WHERE d.stage = p_stage AND d.precedence = rank AND d.ring_at < 'infinity'
+                            AND d.namespace = here
+                            AND d.shard_key > CASE owners_half WHEN 1 THEN from_owner ELSE lowest END
+                            AND d.shard_key <= CASE owners_half WHEN 1 THEN highest ELSE from_owner END
+                        ORDER BY d.shard_key, d.created_at
+                    LOOP
+                        IF one.is_free AND pg_try_advisory_xact_lock(hashtextextended(
+                                one.scope_key::text || p_stage, one.generation_id)) THEN
+                            RETURN QUERY SELECT here, one.shard_key, one.scope_key, one.generation_id, rank;
+                            RETURN;
+                        END IF;
+                        looked := looked + 1;
+                        IF looked >= p_looks THEN
+                            RETURN QUERY SELECT here, one.shard_key, NULL::uuid, NULL::integer, rank;
+                            RETURN;
+                        END IF;
+                    END LOOP;
+                END LOOP;
+            END LOOP;
+        END LOOP;
+    END LOOP;
+END
+$function$;

@@ -1,0 +1,73 @@
+"""How long one tenant's single session waits behind another tenant's backlog."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+
+from strandline.schemas.identity import identify_session
+from tests.conftest import wait_until
+from tests.soak.ground import Ground
+from tests.soak.readings import Reading
+
+BACKLOG = 1_500
+MOST_TIMES_ALONE = 3.0
+MODEL_SECONDS = 0.25
+ALONE_TIMES = 5
+PATIENCE_SECONDS = 180.0
+
+# A merge's receipt is written in the transaction that makes the facts readable.
+MERGED = "SELECT FROM strandline.receipt WHERE shard_key = %s AND stage = 'merge'"
+
+
+def run(ground: Ground) -> Iterator[Reading]:
+    """The facts of a tenant with one session, beside 1,500 sessions of another, with 1 worker and with 3."""
+    model = ground.model()
+    model.behave(latency=MODEL_SECONDS)
+    environment = {
+        "OPENAI_BASE_URL": model.base_url,
+        "OPENAI_API_KEY": "key",
+        "STRANDLINE_EMBEDDING_BACKEND": "local",
+    }
+    for number, more in ((1, 1), (3, 2)):
+        for _ in range(more):
+            ground.worker(**environment)
+        alone = statistics.median(
+            _seconds_until_readable(ground, f"alone {number} {time_}") for time_ in range(ALONE_TIMES)
+        )
+        for session in range(BACKLOG):
+            _flush(ground, "bulk", f"{number} {session}")
+        left = len(ground.rows("SELECT DISTINCT session_key FROM strandline.due WHERE namespace = 'bulk'"))
+        behind = _seconds_until_readable(ground, f"behind {number}")
+        workers = "1 worker" if number == 1 else f"{number} workers"
+        yield Reading(
+            f"sessions of another tenant are due when the single one is flushed, {workers}",
+            left,
+            BACKLOG / 2,
+            "sessions",
+            at_least=True,
+        )
+        yield Reading(
+            f"facts are readable behind them, against what they take alone ({alone:.2f} s), {workers}",
+            behind / alone,
+            MOST_TIMES_ALONE,
+            "x",
+        )
+        wait_until(ground.nothing_due, timeout=PATIENCE_SECONDS, what="the end of the backlog")
+
+
+def _seconds_until_readable(ground: Ground, name: str) -> float:
+    _flush(ground, "single", name)
+    owner = identify_session("single", name, None).shard_key
+    began = time.monotonic()
+    wait_until(
+        lambda: bool(ground.rows(MERGED, owner)), timeout=PATIENCE_SECONDS, what=f"the facts of {name!r}"
+    )
+    return time.monotonic() - began
+
+
+def _flush(ground: Ground, namespace: str, session_id: str) -> None:
+    memory = ground.memory(session_id, namespace=namespace, broker_url=ground.broker_url)
+    memory.put({"role": "user", "content": f"My name is Ines and I live at harbour {session_id}."})
+    memory.flush(all=True)
