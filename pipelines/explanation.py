@@ -295,7 +295,8 @@ def _halted(trace: StageTrace) -> str:
     if trace.state == "due":
         waits = f"stage {trace.stage} has not done it yet"
         if trace.held:
-            return f"{waits}: a worker is at its lane now."
+            after = f", after an error ({trace.reason})" if trace.reason else ""
+            return f"{waits}: a worker is at its lane now{after}."
         if trace.reason:
             return f"{waits}: its lane waits after an error ({trace.reason})."
         return f"{waits}: no worker has taken it up."

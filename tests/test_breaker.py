@@ -16,6 +16,7 @@ from strandline.pipelines.models.breaker import MAX_PAUSE_SECONDS, Breaker
 from strandline.schemas.errors import (
     PermanentModelError,
     ProviderDownError,
+    ProviderSetupError,
     RateLimitError,
     TransientModelError,
 )
@@ -81,6 +82,32 @@ def test_a_failure_counts_without_a_probe_where_another_call_was_answered_meanwh
         fail_while_another_is_answered()
     assert caught.value.counts
     assert provider.probed == 0
+
+
+def test_a_refused_key_counts_nothing_though_another_call_was_answered_before_it() -> None:
+    """And those that are turned away are told why."""
+    provider = Provider()
+
+    def fail_while_another_is_answered() -> None:
+        with provider.breaker.guard():
+            assert provider.call() is None
+            provider.up = False
+            raise ProviderSetupError("the key was refused (401)")
+
+    with pytest.raises(ProviderSetupError) as caught:
+        fail_while_another_is_answered()
+    assert not caught.value.counts
+    assert provider.probed == 1
+    for _time in range(100):
+        error = provider.call()
+        assert isinstance(error, ProviderDownError)
+        assert str(error) == "down"
+    assert (provider.asked, provider.probed) == (1, 1)
+
+
+def test_a_refusal_that_a_probe_does_not_meet_is_the_input_s() -> None:
+    provider = Provider()
+    assert provider.counts(ProviderSetupError("refused (403)"))
 
 
 def test_an_outage_counts_nothing_and_is_left_alone_between_probes() -> None:

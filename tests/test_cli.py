@@ -216,7 +216,7 @@ def test_doctor_names_problems_and_exits_with_1(run: Run, empty_database_url: st
     )
     assert ended.code == 1
     problems = [line.split()[1] for line in ended.out.splitlines() if line.startswith("problem")]
-    assert problems == ["tables:", "broker:", "embedding"]
+    assert problems == ["tables:", "broker:", "text", "embedding"]
     assert "strandline migrate" in ended.out
     assert "s3cret" not in ended.out
     assert ESCAPE not in ended.out

@@ -104,6 +104,7 @@ def test_an_outage_postpones_and_counts_nothing(
                 "TransientModelError",
                 "RateLimitError",
                 "ProviderDownError",
+                "ProviderSetupError",
             )
             assert SECRET not in row["last_error"]
             wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 logger = logging.getLogger("strandline.workers")
 
@@ -36,7 +36,8 @@ class Condition:
             extra={"action": "hint_dropped", "reason": reason, "dropped_in_all": count},
         )
 
-    def as_json(self) -> str:
-        """All of it, for the worker's row."""
+    def as_json(self, reasons: Mapping[str, str]) -> str:
+        """All of it, for the worker's row; ``reasons`` why work waits, by ``generation/stage``."""
         with self._lock:
-            return json.dumps({"dropped_hints": self._dropped_hints})
+            condition = {"dropped_hints": self._dropped_hints, "reasons": dict(reasons)}
+            return json.dumps(condition, sort_keys=True)

@@ -68,7 +68,7 @@ class Consumer:
         self._stages = stages
         self._left_out: list[int] = []
         self.condition = Condition()
-        self._told = self.condition.as_json()
+        self._told = self.condition.as_json({})
         self._ring = ring
         self._stopping = threading.Event()
         self._following = Following(ring, stages, self._stopping.is_set)
@@ -224,7 +224,7 @@ class Consumer:
 
     def _tell_condition(self) -> None:
         """Write it into the worker's row where it has changed."""
-        condition = self.condition.as_json()
+        condition = self.condition.as_json(self.engine.troubles.current())
         if condition != self._told:
             self._database.fetch("tell_condition", {"worker_id": self.worker_id, "condition": condition})
             self._told = condition

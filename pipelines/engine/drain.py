@@ -24,6 +24,7 @@ from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.lease import Lease, LeaseTerms, hold, lane_params, release
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Sharing, Stage, Stages
+from strandline.pipelines.engine.troubles import Troubles
 from strandline.pipelines.engine.turns import Turns
 from strandline.schemas.database import Database
 from strandline.schemas.errors import (
@@ -58,6 +59,7 @@ class Engine:
         reach: called at each stop point (tests kill or pause a process exactly there).
         prices: of the models whose calls the ledger puts a cost to.
         turns: whom this process served last.
+        troubles: why the work of a stage waits for its provider.
         admit: asked before each model call; what it raises puts the lane off.
     """
 
@@ -74,6 +76,7 @@ class Engine:
     stopping: Callable[[], bool] = field(default=lambda: False)
     reach: Callable[[StopPoint], None] = field(default=lambda _point: None)
     prices: tuple[ModelPrice, ...] = ()
+    troubles: Troubles = field(default_factory=Troubles)
     admit: Callable[[Lane], None] = field(default=lambda _lane: None)
 
 
@@ -272,6 +275,7 @@ def _answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer
     began = time.monotonic()
     made = call.make()
     seconds = time.monotonic() - began
+    engine.troubles.settle(batch.lane)
     engine.reach("called")
     is_first = _store(engine, lease, batch, call.step, made, seconds)
     engine.reach("stored")
@@ -369,9 +373,13 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
         max(1, postponements),
         retry_after_seconds=error.retry_after_seconds if isinstance(error, TransientModelError) else None,
     )
+    reason = f"{type(error).__name__}: {error}"[:500] if is_ours else type(error).__name__
+    if isinstance(error, TransientModelError) and not counts:
+        engine.troubles.note(lease.lane, str(error), wait)
     logger.warning(
         "lane postponed",
-        extra={"action": "lane_postponed", "wait_seconds": round(wait, 2), **_where(lease.lane)},
+        extra={"action": "lane_postponed", "reason": reason, "wait_seconds": round(wait, 2)}
+        | _where(lease.lane),
     )
     try:
         release(
@@ -380,7 +388,7 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
             postponements=postponements,
             failures=lease.failures + counts,
             wait_seconds=wait,
-            error=f"{type(error).__name__}: {error}"[:500] if is_ours else type(error).__name__,
+            error=reason,
         )
     except DatabaseUnavailableError:
         return "lost"

@@ -6,7 +6,8 @@ fails must come to an end, though.  What tells the two apart is whether the prov
 that was answered since the failed one began, or else a probe, the least that can be asked for.
 
 Closed, calls pass.  A failure whose probe fails too opens it: nothing is asked until the next probe is
-due, after a growing, jittered wait; the first call by then probes, and closes it or waits again.
+due, after a growing, jittered wait; the first call by then probes, and closes it or waits again.  Why it is
+open is what a call that is turned away is told.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from contextlib import contextmanager
 from strandline.schemas.errors import (
     PermanentModelError,
     ProviderDownError,
+    ProviderSetupError,
     RateLimitError,
     TransientModelError,
 )
@@ -59,6 +61,7 @@ class Breaker:
         self._lock = threading.Lock()
         self._probing = threading.Lock()
         self._failed_probes = 0
+        self._reason = ""
         self._ask_at = self._answered_at = self._probed_at = float("-inf")
 
     def wait_seconds(self) -> float:
@@ -79,10 +82,14 @@ class Breaker:
         try:
             yield
         except RateLimitError as error:
-            self._pause(error.retry_after_seconds or 0.0)
+            self._pause(error)
+            raise
+        except ProviderSetupError as error:
+            # Calls that were answered before a key was withdrawn say nothing: only a probe does.
+            error.counts = self._answers_others(float("inf"), error)
             raise
         except TransientModelError as error:
-            error.counts = self._answers_others(began)
+            error.counts = self._answers_others(began, error)
             raise
         except PermanentModelError:
             self._note_answer()
@@ -99,16 +106,16 @@ class Breaker:
                 return
         if waiting or (is_down and not self._probe_succeeds(now)):
             raise ProviderDownError(
-                "The model server is down or asked for a pause; it will be asked again later.",
+                self._reason or "The model server asked for a pause; it will be asked again later.",
                 retry_after_seconds=self.wait_seconds(),
             )
 
-    def _answers_others(self, since: float) -> bool:
+    def _answers_others(self, since: float, error: TransientModelError) -> bool:
         with self._lock:
             if self._answered_at > since:
                 return True
         if self._probe is None:
-            self._note_failure()
+            self._note_failure(error)
             return False
         return self._probe_succeeds(self._clock())
 
@@ -125,7 +132,7 @@ class Breaker:
             if self._probe is not None:
                 self._probe()
         except TransientModelError as error:
-            self._note_failure(error.retry_after_seconds or 0.0)
+            self._note_failure(error)
         except PermanentModelError:
             self._note_answer()
         else:
@@ -134,24 +141,29 @@ class Breaker:
 
     def _note_answer(self) -> None:
         with self._lock:
-            was_down, self._failed_probes = self._failed_probes > 0, 0
+            was_down, self._failed_probes, self._reason = self._failed_probes > 0, 0, ""
             self._answered_at = self._clock()
             if was_down:
                 self._ask_at = self._answered_at
         if was_down:
             logger.info("provider answers again", extra={"action": "provider_up", "provider": self._name})
 
-    def _note_failure(self, asked_seconds: float = 0.0) -> None:
+    def _note_failure(self, error: TransientModelError) -> None:
         with self._lock:
             self._failed_probes += 1
+            self._reason = str(error)
             failures = self._failed_probes
             wait = min(self._longest_wait, self._first_wait * 2.0 ** min(failures - 1, 30))
             wait *= random.uniform(0.75, 1.0)  # noqa: S311
-            self._ask_at = self._clock() + max(wait, min(asked_seconds, MAX_PAUSE_SECONDS))
+            self._ask_at = self._clock() + max(wait, min(error.retry_after_seconds or 0.0, MAX_PAUSE_SECONDS))
         if failures == 1:
-            logger.warning("provider is down", extra={"action": "provider_down", "provider": self._name})
+            logger.warning(
+                "provider is down",
+                extra={"action": "provider_down", "provider": self._name, "reason": str(error)},
+            )
 
-    def _pause(self, asked_seconds: float) -> None:
-        until = self._clock() + min(asked_seconds, MAX_PAUSE_SECONDS)
+    def _pause(self, error: RateLimitError) -> None:
+        until = self._clock() + min(error.retry_after_seconds or 0.0, MAX_PAUSE_SECONDS)
         with self._lock:
+            self._reason = str(error)
             self._ask_at = max(self._ask_at, until)

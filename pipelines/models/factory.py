@@ -18,11 +18,13 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.settings import Settings
 
+TextPurpose = Literal["facts", "summary"]
+
 
 def build_text_model(
     settings: Settings,
     *,
-    purpose: Literal["facts", "summary"],
+    purpose: TextPurpose,
     prompts: Mapping[TaskName, str] | None = None,
 ) -> TextModel:
     """The text model for facts (extract and merge) or summaries: a server's, or the local stand-in.
@@ -36,6 +38,22 @@ def build_text_model(
         return LocalTextModel()
     model = _backend("openai_compatible").text_model_from(settings, purpose=purpose, prompts=prompts)
     return GuardedTextModel(model, _breaker(settings, model.model, model.probe))
+
+
+def probe_text_model(settings: Settings, *, purpose: TextPurpose) -> None:
+    """Ask the configured text model for one word; the local stand-in needs no asking.
+
+    Raises:
+        ModelError: it does not answer; the sentence says why, and which setting to look at.
+        ConfigurationError: as for ``build_text_model``.
+    """
+    if settings.text_model_kind == "local":
+        return
+    model = _backend("openai_compatible").text_model_from(settings, purpose=purpose)
+    try:
+        model.probe()
+    finally:
+        model.close()
 
 
 def build_embedder(settings: Settings) -> Embedder:

@@ -53,9 +53,13 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 
 -- name: explain_stages
 -- What became of an event, stage by stage, in each generation of the session's pipelines.
+-- A lane that was not tried since its provider refuses everything has no error of its own: workers say why.
 SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r.outcome, r.applied_at,
     r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, d.created_at AS due_since,
-    dl.reason, dl.dropped_at, l.last_error, l.failures, l.postponements,
+    dl.reason, dl.dropped_at, coalesce(l.last_error, (
+        SELECT w.condition -> 'reasons' ->> (g.generation_id || '/' || stages.stage)
+        FROM strandline.worker w WHERE w.heartbeat_at > clock_timestamp() - interval '1 minute'
+        ORDER BY 1 LIMIT 1)) AS error, l.failures, l.postponements,
     l.holder IS NOT NULL AS held, l.next_attempt_at
 FROM strandline.flush_event e
 JOIN strandline.generation g ON g.pipeline = ANY (%(pipelines)s::text[])

@@ -13,7 +13,12 @@ from strandline.cli.models_used import models_used
 from strandline.cli.reports import CheckReport
 from strandline.cli.terminal import masked
 from strandline.pipelines.models.contract import Embedder
-from strandline.pipelines.models.factory import build_embedder, build_text_model
+from strandline.pipelines.models.factory import (
+    TextPurpose,
+    build_embedder,
+    build_text_model,
+    probe_text_model,
+)
 from strandline.schemas.errors import ModelError, StrandlineError
 from strandline.schemas.settings import Settings
 from strandline.schemas.tokens import count_default
@@ -36,21 +41,20 @@ def check_host(settings: Settings) -> Iterator[CheckReport]:
 
 
 def check_models(settings: Settings, *, call: bool) -> Iterator[CheckReport]:
-    """Which models are configured, and whether the embedding model answers."""
+    """Which models are configured, and whether they answer: each text model one word, if it may be asked."""
     used = models_used(settings)
-    try:
-        build_text_model(settings, purpose="facts")
-    except StrandlineError as error:
-        yield CheckReport(name="text model", result="problem", found=str(error))
-    else:
-        stand_in = " (local stand-in)" if used.text_is_local else f" at {_host(settings)}"
-        advice = "set OPENAI_API_KEY or OPENAI_BASE_URL for a real model" if used.text_is_local else None
+    if used.text_is_local:
         yield CheckReport(
             name="text model",
-            result="warning" if used.text_is_local else "ok",
-            found=used.text + stand_in,
-            advice=advice,
+            result="warning",
+            found=f"{used.text} (local stand-in)",
+            advice="set OPENAI_API_KEY or OPENAI_BASE_URL for a real model",
         )
+    elif settings.facts_model == settings.summary_model:
+        yield _text_model(settings, "facts", "text model", call=call)
+    else:
+        yield _text_model(settings, "facts", "text model of facts", call=call)
+        yield _text_model(settings, "summary", "text model of summaries", call=call)
     try:
         embedder = build_embedder(settings)
     except StrandlineError as error:
@@ -101,6 +105,25 @@ def _home(home: Path) -> CheckReport:
         found=f"{home} cannot be written",
         advice="set STRANDLINE_HOME to a directory of your own",
     )
+
+
+def _text_model(settings: Settings, purpose: TextPurpose, name: str, *, call: bool) -> CheckReport:
+    started = time.perf_counter()
+    model = settings.facts_model if purpose == "facts" else settings.summary_model
+    where = f"{model} at {_host(settings)}"
+    try:
+        if call:
+            probe_text_model(settings, purpose=purpose)
+        else:
+            build_text_model(settings, purpose=purpose)
+    except ModelError as error:
+        # The sentence says what to do.
+        return CheckReport(name=name, result="problem", found=f"{where} does not answer. {error}")
+    except StrandlineError as error:
+        return CheckReport(name=name, result="problem", found=str(error))
+    milliseconds = (time.perf_counter() - started) * 1000
+    said = f"answered in {milliseconds:.0f} ms" if call else "not called"
+    return CheckReport(name=name, result="ok", found=f"{where}, {said}")
 
 
 def _embedding(embedder: Embedder) -> CheckReport:

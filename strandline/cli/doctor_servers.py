@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -198,6 +199,7 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
         # Without tables there is nothing to look at; the check of the tables says so.
         return
     yield _workers(rows)
+    yield from _waiting(rows)
     for pipeline, differing in settings_differing(generations, settings).items():
         yield CheckReport(
             name=f"generation of {pipeline}",
@@ -223,6 +225,18 @@ def _workers(rows: list[tuple[Any, ...]]) -> CheckReport:
         found=", ".join(f"{row[2]} on {row[1]}" for row in rows),
         advice=f"no worker serves {', '.join(unserved)}" if unserved else None,
     )
+
+
+def _waiting(rows: list[tuple[Any, ...]]) -> Iterator[CheckReport]:
+    """Why live workers let the work of a stage wait."""
+    said: dict[str, str] = {}
+    for row in rows:
+        said |= json.loads(row[8]).get("reasons", {})
+    for key, reason in sorted(said.items()):
+        generation, stage = key.split("/", 1)
+        yield CheckReport(
+            name=f"work of {stage}", result="problem", found=f"waits in generation {generation}. {reason}"
+        )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

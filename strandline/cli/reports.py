@@ -14,13 +14,17 @@ class Report(BaseModel):
 
 
 class StageReport(Report):
-    """One stage of a pipeline; ``lag_seconds`` is the age of its oldest due work, 0 without any."""
+    """One stage of a pipeline; ``lag_seconds`` is the age of its oldest due work, 0 without any.
+
+    ``reason``: why that work waits, as a live worker says; null where none knows a reason.
+    """
 
     name: str
     due: int
     leased: int
     dead: int
     lag_seconds: float
+    reason: str | None
 
 
 class PipelineReport(Report):

@@ -72,7 +72,7 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
     used = {row[0] for row in database.fetch("used_pipelines", {})}
     differing = settings_differing(serving(database), settings)
     pipelines = [
-        _pipeline(row, used, _served(row[1], live), differing)
+        _pipeline(row, used, _served(row[1], live), differing, _reasons(row[1], live))
         for row in database.fetch("status_pipelines", dead_after)
     ]
     sessions, messages, events, facts, chunks, calls = database.fetch("status_totals", {})[0]
@@ -97,6 +97,15 @@ def _served(generation: int, live: list[tuple[Any, ...]]) -> set[str]:
     return {stage for worker in live if generation not in worker[7] for stage in worker[4]}
 
 
+def _reasons(generation: int, live: list[tuple[Any, ...]]) -> dict[str, str]:
+    """Why work of this generation waits, by stage, as live workers say."""
+    said: dict[str, str] = {}
+    for worker in live:
+        said |= json.loads(worker[8]).get("reasons", {})
+    prefix = f"{generation}/"
+    return {key.removeprefix(prefix): reason for key, reason in said.items() if key.startswith(prefix)}
+
+
 def _calls(by_model: list[dict[str, Any]]) -> CallsReport:
     costs = [item["cost_usd"] for item in by_model if item["cost_usd"] is not None]
     return CallsReport(
@@ -109,12 +118,16 @@ def _calls(by_model: list[dict[str, Any]]) -> CallsReport:
 
 
 def _pipeline(
-    row: tuple[Any, ...], used: set[str], served: set[str], differing: Mapping[str, list[str]]
+    row: tuple[Any, ...],
+    used: set[str],
+    served: set[str],
+    differing: Mapping[str, list[str]],
+    reasons: Mapping[str, str],
 ) -> PipelineReport:
     name, generation, state, entry_stage, _config, *counts = row
     due, leased, dead = ({item["stage"]: item for item in json.loads(text)} for text in counts)
     names = list(dict.fromkeys([*PIPELINE_STAGES.get(name, (entry_stage,)), *due, *leased, *dead]))
-    stages = [_stage(stage, due, leased, dead) for stage in names]
+    stages = [_stage(stage, due, leased, dead, reasons.get(stage)) for stage in names]
     return PipelineReport(
         name=name,
         generation=generation,
@@ -135,6 +148,7 @@ def _stage(
     due: Mapping[str, Mapping[str, Any]],
     leased: Mapping[str, Mapping[str, Any]],
     dead: Mapping[str, Mapping[str, Any]],
+    reason: str | None,
 ) -> StageReport:
     return StageReport(
         name=name,
@@ -142,6 +156,7 @@ def _stage(
         leased=leased.get(name, {}).get("leased", 0),
         dead=dead.get(name, {}).get("dead", 0),
         lag_seconds=round(max(0.0, float(due.get(name, {}).get("lag_seconds", 0.0))), 3),
+        reason=reason if name in due else None,
     )
 
 
@@ -253,6 +268,12 @@ def _warnings(report: StatusReport) -> list[str]:
         if name in {pipeline.name for pipeline in report.pipelines}
         else f"{name} is not registered: sessions name it, and no worker has brought it yet"
         for name in report.unserved
+    ]
+    lines += [
+        f"{stage.name} waits: {stage.reason}"
+        for pipeline in report.pipelines
+        for stage in pipeline.stages
+        if stage.reason
     ]
     lines += [
         f"{pipeline.name} goes on as it was made; the settings differ ({'; '.join(pipeline.differences)}):"

@@ -10,6 +10,7 @@ from celery.signals import worker_ready
 
 from strandline.assembly import stage_names
 from strandline.cli.interrupts import ends_as_interrupts
+from strandline.cli.logs import log_to_stderr
 from strandline.cli.options import settings_from, target_options
 from strandline.cli.targets import running_servers
 from strandline.cli.terminal import say
@@ -55,6 +56,8 @@ def command(
     back to other workers, and the exit code is 0. A second signal hands back at once; the exit code is then
     128 and the signal's number.
     """
+    # Before Celery, which takes it as it is: its own format prints no fields.
+    log_to_stderr(log_level.upper())
     settings = settings_from(database_url, broker_url, schema)
     stages = _stages(queues, settings)
     with ends_as_interrupts(), running_servers(settings, only_looking=False) as servers:
