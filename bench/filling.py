@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from bench.ground import MESSAGE_TOKENS, Ground
+from bench.ground import MESSAGE_BYTES, MESSAGE_TOKENS, Ground
 from strandline import Memory
 from strandline.pipelines.lexemes import lexemes, to_tsvector_text
 from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
@@ -21,23 +21,25 @@ from strandline.schemas.identity import DEFAULT_NAMESPACE, SessionIdentity, iden
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 COPY_MESSAGES = """
-COPY strandline.message (shard_key, session_key, incarnation, role, tokens, digest, metadata, calls, answers,
-    created_at, seq, id, envelope) FROM STDIN
+COPY strandline.message (shard_key, session_key, incarnation, role, tokens, bytes, digest, metadata, calls,
+    answers, created_at, seq, id, envelope) FROM STDIN
 """
 COPY_OWNERS = "COPY strandline.session_owner (shard_key, namespace, session_id, owner_key) FROM STDIN"
 # What a put of the same settings has written; only the keys differ.
 COPY_SESSIONS = """
-COPY strandline.session (shard_key, session_key, session_id, namespace, next_seq, window_tokens, token_limit,
-    flush_at_tokens, token_flush_size, idle_seconds, watched_until, tokenizer, pipelines) FROM STDIN
+COPY strandline.session (shard_key, session_key, session_id, namespace, next_seq, window_tokens,
+    window_messages, window_bytes, token_limit, flush_at_tokens, token_flush_size, max_window_messages,
+    max_window_bytes, idle_seconds, watched_until, tokenizer, pipelines) FROM STDIN
 """
 POLICY = """
-SELECT namespace, next_seq, window_tokens, token_limit, flush_at_tokens, token_flush_size, idle_seconds,
-    watched_until, tokenizer, pipelines
+SELECT namespace, next_seq, window_tokens, window_messages, window_bytes, token_limit, flush_at_tokens,
+    token_flush_size, max_window_messages, max_window_bytes, idle_seconds, watched_until, tokenizer, pipelines
 FROM strandline.session WHERE session_key = %s
 """
 MOVE_MARKS = """
 UPDATE strandline.session SET window_from = %(below)s + 1, flushed_through = %(below)s,
-    next_seq = %(last)s + 1, window_tokens = (%(last)s - %(below)s) * %(tokens)s
+    next_seq = %(last)s + 1, window_tokens = (%(last)s - %(below)s) * %(tokens)s,
+    window_messages = %(last)s - %(below)s, window_bytes = (%(last)s - %(below)s) * %(bytes)s
 WHERE session_key = %(session_key)s
 """
 COPY_FACTS = """
@@ -73,7 +75,7 @@ def history(ground: Ground, memory: Memory, *, below: int, window: int, texts: S
         ).fetchall()
         # As COPY reads it: written for a million rows, so nothing is done twice.
         start = "\t".join([str(shard_key), str(identity.session_key), str(incarnation), "user"])
-        start += f"\t{MESSAGE_TOKENS}\t\\\\x00\t\\N\t\\N\t\\N\t{LONG_AGO}"
+        start += f"\t{MESSAGE_TOKENS}\t{MESSAGE_BYTES}\t\\\\x00\t\\N\t\\N\t\\N\t{LONG_AGO}"
         spoken = islice(_envelopes(said, ground), last - 1)
         lines = (f"{start}\t{seq}\t{seq:032x}\t{envelope}\n" for seq, envelope in enumerate(spoken, start=2))
         _copy_text(connection, COPY_MESSAGES, lines)
@@ -83,6 +85,7 @@ def history(ground: Ground, memory: Memory, *, below: int, window: int, texts: S
                 "below": below,
                 "last": last,
                 "tokens": MESSAGE_TOKENS,
+                "bytes": MESSAGE_BYTES,
                 "session_key": identity.session_key,
             },
         )
@@ -155,7 +158,10 @@ def _first_messages(
     (envelope,) = islice(_envelopes((piece["content"] for piece in ground.pieces), ground), 1)
     for one in identities:
         keys = f"{one.shard_key}\t{one.session_key}\t{incarnations[one.session_key]}"
-        yield (f"{keys}\tuser\t{MESSAGE_TOKENS}\t\\\\x00\t\\N\t\\N\t\\N\t{LONG_AGO}\t1\tfirst\t{envelope}\n")
+        yield (
+            f"{keys}\tuser\t{MESSAGE_TOKENS}\t{MESSAGE_BYTES}\t\\\\x00\t\\N\t\\N\t\\N\t{LONG_AGO}\t1\tfirst"
+            f"\t{envelope}\n"
+        )
 
 
 def _envelopes(said: Iterable[str], ground: Ground) -> Iterator[str]:

@@ -32,6 +32,7 @@ from strandline.schemas.tokens import count_default
 Given = dict[str, Any]
 
 MESSAGE_TOKENS = 40
+MESSAGE_BYTES = 200
 _TEMPLATE = "bench_template"
 _numbers = count(1)
 

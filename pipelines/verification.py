@@ -54,6 +54,8 @@ SENTENCES: Mapping[str, str] = {
     "message_missing": "Messages {from_seq} to {through_seq} of {session} are missing from the log.",
     "message_stray": "Message {from_seq} of {session} lies outside its session's log.",
     "window_tokens_wrong": "{session} counts {found} tokens in its window; its messages have {expected}.",
+    "window_messages_wrong": "{session} counts {found} messages in its window; it has {expected}.",
+    "window_bytes_wrong": "{session} counts {found} bytes in its window; its messages have {expected}.",
     "pinned_tokens_wrong": "{session} counts {found} tokens in its head; its messages have {expected}.",
     "marks_out_of_order": (
         "The marks of {session} contradict each other (flushed through {found}, next {expected})."

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from strandline.pipelines.blocks import BaseMemoryBlock, CountText
 from strandline.pipelines.rendering import Renderer, Section
 from strandline.producers.block_code import attempt
 from strandline.producers.context import Omission
+from strandline.producers.parted_calls import parted_calls
 from strandline.producers.recent_counts import recent_counts
 from strandline.schemas.messages import Message
 from strandline.schemas.shown_text import counted
-from strandline.schemas.tokens import PART_TOKENS, count_message
+from strandline.schemas.tokens import PART_TOKENS, count_parts
+
+_PARTED = "The blocks have taken in the other part of its tool call already."
 
 # What the memory is set apart by from the message that it is inserted into.
 SEPARATOR = "\n\n"
@@ -37,7 +41,7 @@ class Contribution:
     parts: tuple[Mapping[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tail:
     """Flushed messages that some block does not cover yet.
 
@@ -48,6 +52,13 @@ class Tail:
 
     messages: Sequence[Message] = ()
     ranges: Sequence[tuple[int, int]] = ()
+
+    @cached_property
+    def parted(self) -> frozenset[int]:
+        """The numbers of messages that cannot be shown: a part of their tool call is not in the tail."""
+        return (
+            parted_calls(self.messages, {first for first, _ in self.ranges}) if self.ranges else frozenset()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,7 @@ class Measure:
         """Tokens of the memory as inserted, and of the content parts by their estimates."""
         text = self.rendered(contributions)
         parts = [part for c in contributions for part in c.parts]
-        estimates = count_message(Message("user", parts), self.count_text, self.part_tokens) if parts else 0
+        estimates = count_parts(parts, self.count_text, self.part_tokens)
         return estimates + (recent_counts.count(self.count_text, text + SEPARATOR) if text else 0)
 
 
@@ -119,26 +130,24 @@ def reserved_tail(
 def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:
     """The longest end of the tail within ``room`` tokens that begins where a conversation can be cut.
 
-    That is before a user message, or at the beginning of an event (which was cut so by the flush), and
-    never between a tool call and its result.
+    That is before a user message, or at the beginning of an event, and never between a tool call and its
+    result; where the other of the two is not in the tail, it is left out.
     """
     starts = {first for first, _ in tail.ranges}
     answers: set[str] = set()
-    used, begin = 0, len(tail.messages)
-    for index in range(len(tail.messages) - 1, -1, -1):
-        message = tail.messages[index]
+    messages = [message for message in tail.messages if message.seq not in tail.parted]
+    used, begin = 0, len(messages)
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
         used += message.tokens or 0
         if used > room:
             break
         if message.tool_call_id is not None:
             answers.add(message.tool_call_id)
         answers.difference_update(str(call.get("id")) for call in message.tool_calls or ())
-        if message.seq in starts:
-            answers.clear()
+        if not answers and (message.seq in starts or message.role == "user"):
             begin = index
-        elif message.role == "user" and not answers:
-            begin = index
-    return tuple(tail.messages[begin:])
+    return tuple(messages[begin:])
 
 
 def _shrunk(
@@ -224,13 +233,22 @@ def _omitted_tail(tail: Tail, shown: Sequence[Message]) -> list[Omission]:
             gaps[-1] = (gaps[-1][0], max(end, gaps[-1][1]))
         else:
             gaps.append((first, end))
-    everything_read = len(shown) == len(tail.messages)
+    everything_read = len(shown) == len(tail.messages) - len(tail.parted)
     reason = (
         "More messages wait for the workers than one read takes in."
         if everything_read
         else "Messages that the workers have not taken in yet do not fit the token limit."
     )
-    return [Omission("tail", "tail", reason, first, last) for first, last in gaps]
+    gaps += [(seq, seq) for seq in sorted(tail.parted) if first_shown is not None and seq > first_shown]
+    return [
+        Omission("tail", "tail", _PARTED if _is_parted(tail, gap) else reason, gap[0], gap[1]) for gap in gaps
+    ]
+
+
+def _is_parted(tail: Tail, gap: tuple[int, int]) -> bool:
+    """Whether all that lies in the gap are parts of calls."""
+    inside = [message.seq for message in tail.messages if gap[0] <= (message.seq or 0) <= gap[1]]
+    return bool(inside) and tail.parted.issuperset(inside)
 
 
 def _tokens(messages: Iterable[Message]) -> int:

@@ -86,6 +86,7 @@ def _rows(request: Append) -> Iterator[Row]:
             message.id,
             message.role,
             tokens,
+            message.size,
             message.digest,
             message.envelope,
             message.metadata,

@@ -50,6 +50,7 @@ from strandline.schemas.tokens import PART_TOKENS, is_loaded
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000
+MAX_TAIL_BYTES = 16_000_000
 
 HISTORY_PAGE = 1_000
 
@@ -208,6 +209,7 @@ def _parameters(request: ReadRequest, pipelines: tuple[str, ...]) -> dict[str, o
         "pipelines": list(pipelines),
         "max_facts": max_facts_of(request.blocks) or 0,
         "tail_rows": MAX_TAIL_MESSAGES,
+        "tail_bytes": MAX_TAIL_BYTES,
     }
 
 

@@ -5,16 +5,22 @@ never before the first message that must stay.  A cut before a user message is p
 window begins with a whole turn; a single turn that is too large is cut inside, before an assistant
 message, as long as no call is open there.  (LlamaIndex documents the first rule; without the second a
 long agent turn grows without bound.)
+
+What one event delivers is bounded apart from that: a piece of the log that is too large for one event is
+recorded as several, cut where the conversation can be cut if that is possible, else also between a call
+and its result.  The window itself is never cut there.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from strandline.schemas.messages import Role
+
+UNBOUNDED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,32 @@ class Entry:
     tokens: int
     calls: tuple[str, ...] = ()
     answers: str | None = None
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a piece of the log is, or may be."""
+
+    tokens: int = UNBOUNDED
+    messages: int = UNBOUNDED
+    bytes: int = UNBOUNDED
+
+    def holds(self, other: Size) -> bool:
+        return other.tokens <= self.tokens and other.messages <= self.messages and other.bytes <= self.bytes
+
+    def is_reached_by(self, other: Size) -> bool:
+        """Whether the other is as large in one respect at least."""
+        return other.tokens >= self.tokens or other.messages >= self.messages or other.bytes >= self.bytes
+
+
+# What one event holds at most, unless a single message is larger.  Tokens: twice what a worker gives a model
+# at once by default, so with its instructions it fits any context of 32,000.  Messages and bytes: what a
+# worker loads at a time, and 64 such events may be one batch.
+EVENT_BOUND = Size(tokens=16_000, messages=500, bytes=1_000_000)
+
+# A step of a flush is at least this part of what a window may hold by messages or bytes.
+_SHARE_OF_WINDOW = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,76 +74,115 @@ class Range:
 class FlushPlan:
     """What a flush does to the marks, and the events that it records, oldest first.
 
-    ``tokens_out`` is what leaves the window (0 for an idle flush, which moves only ``flushed_through``).
+    ``tokens_out``, ``messages_out`` and ``bytes_out`` are what leaves the window (0 for an idle flush, which
+    moves only ``flushed_through``).
     """
 
     window_from: int
     flushed_through: int
     tokens_out: int
     events: tuple[Range, ...]
+    messages_out: int = 0
+    bytes_out: int = 0
 
 
 def plan_threshold(
-    entries: Sequence[Entry], *, flushed_through: int, pinned_tokens: int, mark: int, flush_size: int
+    entries: Sequence[Entry],
+    *,
+    flushed_through: int,
+    pinned_tokens: int,
+    mark: int,
+    flush_size: int,
+    max_messages: int = UNBOUNDED,
+    max_bytes: int = UNBOUNDED,
+    event_bound: Size = EVENT_BOUND,
 ) -> FlushPlan | None:
-    """Flush the oldest messages until the window is under ``mark``; None if nothing can leave.
+    """Flush the oldest messages until the window is within all its marks; None if nothing can leave.
 
-    ``entries`` is the whole window in order.  Each step takes at least ``flush_size`` tokens where a
-    cut allows it; whatever follows the last possible cut stays, however large it is.
+    ``entries`` is the whole window in order.  The marks are ``mark`` tokens, the pinned head's included, and
+    ``max_messages`` and ``max_bytes`` of the window.  Each step takes at least ``flush_size`` tokens, or a
+    fourth of the messages or bytes that the window may hold, where a cut allows it; whatever follows the
+    last possible cut stays, however large it is.
     """
-    sums = [0, *accumulate(entry.tokens for entry in entries)]
-    cuts = _Cuts(entries)
+    window = _Window(entries)
+    limit = Size(mark - pinned_tokens, max_messages, max_bytes)
+    step = Size(flush_size, max(1, max_messages // _SHARE_OF_WINDOW), max(1, max_bytes // _SHARE_OF_WINDOW))
     ends: list[int] = []
     start = 0
-    while pinned_tokens + sums[-1] - sums[start] > mark:
-        end = _next_cut(cuts, sums, start, flush_size)
+    while not limit.holds(window.size(start, len(entries))):
+        end = window.next_cut(start, step)
         if end is None:
             break
         ends.append(end)
         start = end
-    return _plan(entries, sums, ends, flushed_through) if ends else None
+    return _plan(window, ends, flushed_through, _bound(event_bound, flush_size)) if ends else None
 
 
 def plan_manual(
-    entries: Sequence[Entry], *, flushed_through: int, flush_size: int, everything: bool
+    entries: Sequence[Entry],
+    *,
+    flushed_through: int,
+    flush_size: int,
+    everything: bool,
+    event_bound: Size = EVENT_BOUND,
 ) -> FlushPlan | None:
     """Flush all but the last turn (or all, if ``everything``), in events of about ``flush_size`` tokens."""
-    sums = [0, *accumulate(entry.tokens for entry in entries)]
-    cuts = _Cuts(entries)
+    window = _Window(entries)
     if everything:
-        stop = max(cuts.all_before(len(entries) + 1), default=0)
+        stop = max(window.all_before(len(entries) + 1), default=0)
     else:
         # The last turn's beginning is no cut if a result that came late lies behind it.
-        stop = max(cuts.whole_turns(0), default=0)
-    ends = _fill(cuts, sums, 0, stop, flush_size)
-    return _plan(entries, sums, ends, flushed_through) if ends else None
+        stop = max(window.whole_turns(0), default=0)
+    ends = window.fill(0, stop, flush_size)
+    return _plan(window, ends, flushed_through, _bound(event_bound, flush_size)) if ends else None
 
 
 def plan_idle(
-    entries: Sequence[Entry], *, window_from: int, flushed_through: int, flush_size: int
+    entries: Sequence[Entry],
+    *,
+    window_from: int,
+    flushed_through: int,
+    flush_size: int,
+    event_bound: Size = EVENT_BOUND,
 ) -> FlushPlan | None:
     """Deliver what the window holds and leave it there, up to the last place where no call is open."""
-    sums = [0, *accumulate(entry.tokens for entry in entries)]
-    cuts = _Cuts(entries)
-    begin = sum(1 for entry in entries if entry.seq <= flushed_through)
-    stop = max((end for end in cuts.all_before(len(entries) + 1) if end > begin), default=0)
-    events = _ranges(entries, sums, begin, _fill(cuts, sums, begin, stop, flush_size), flushed_through)
+    window = _Window(entries)
+    begin = window.delivered(flushed_through)
+    stop = max((end for end in window.all_before(len(entries) + 1) if end > begin), default=0)
+    ends = window.fill(begin, stop, flush_size)
+    events = _ranges(window, begin, ends, flushed_through, _bound(event_bound, flush_size))
     if not events:
         return None
     return FlushPlan(window_from, events[-1].through_seq, 0, tuple(events))
 
 
-class _Cuts:
-    """The places between entries where the conversation may be cut.
+def _bound(event_bound: Size, flush_size: int) -> Size:
+    """An event takes at least the flush size, so that may ask for larger ones."""
+    return replace(event_bound, tokens=max(event_bound.tokens, 2 * flush_size))
+
+
+class _Window:
+    """A window's messages: their sizes, and the places between them where the conversation may be cut.
 
     A cut at ``i`` separates ``entries[:i]`` from ``entries[i:]``.
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        self._entries = entries
+        self.entries = entries
+        self._tokens = [0, *accumulate(entry.tokens for entry in entries)]
+        self._bytes = [0, *accumulate(entry.bytes for entry in entries)]
         self._forbidden = _inside_calls(entries)
         users = [index for index, entry in enumerate(entries) if entry.role == "user"]
         self.last_turn = users[-1] if users else 0
+
+    def size(self, start: int, end: int) -> Size:
+        return Size(
+            self._tokens[end] - self._tokens[start], end - start, self._bytes[end] - self._bytes[start]
+        )
+
+    def delivered(self, flushed_through: int) -> int:
+        """How many of the messages, which are the first, were delivered before."""
+        return bisect_right(self.entries, flushed_through, key=lambda entry: entry.seq)
 
     def allows(self, at: int) -> bool:
         return not self._forbidden[at]
@@ -121,21 +192,57 @@ class _Cuts:
         return (
             at
             for at in range(after + 1, self.last_turn + 1)
-            if self._entries[at].role == "user" and self.allows(at)
+            if self.entries[at].role == "user" and self.allows(at)
         )
 
     def inside_turn(self, after: int) -> Iterable[int]:
         """Cuts before an assistant message that does not directly follow its user's message."""
         return (
             at
-            for at in range(after + 1, len(self._entries))
-            if self._entries[at].role == "assistant"
-            and self._entries[at - 1].role in ("assistant", "tool")
+            for at in range(after + 1, len(self.entries))
+            if self.entries[at].role == "assistant"
+            and self.entries[at - 1].role in ("assistant", "tool")
             and self.allows(at)
         )
 
     def all_before(self, limit: int) -> Iterable[int]:
-        return (at for at in range(1, min(limit, len(self._entries) + 1)) if self.allows(at))
+        return (at for at in range(1, min(limit, len(self.entries) + 1)) if self.allows(at))
+
+    def next_cut(self, start: int, step: Size) -> int | None:
+        """The first cut that takes a whole step; the last one there is if none does."""
+        for candidates in (self.whole_turns(start), self.inside_turn(start)):
+            last: int | None = None
+            for at in candidates:
+                if step.is_reached_by(self.size(start, at)):
+                    return at
+                last = at
+            if last is not None:
+                return last
+        return None
+
+    def fill(self, start: int, stop: int, flush_size: int) -> list[int]:
+        """Cuts from ``start`` to ``stop``, each piece about ``flush_size`` tokens, the last one the rest."""
+        ends: list[int] = []
+        for at in self.all_before(stop):
+            if at > start and self.size(ends[-1] if ends else start, at).tokens >= flush_size:
+                ends.append(at)
+        if stop > start and (not ends or ends[-1] < stop):
+            ends.append(stop)
+        return ends
+
+    def pieces(self, begin: int, end: int, bound: Size) -> Iterable[int]:
+        """Where a piece is cut further so that each part is within ``bound``, or a message alone."""
+        while not bound.holds(self.size(begin, end)) and end - begin > 1:
+            most = max(begin + 1, self._furthest(begin, bound))
+            begin = next((at for at in range(most, begin, -1) if self.allows(at)), most)
+            yield begin
+        yield end
+
+    def _furthest(self, begin: int, bound: Size) -> int:
+        """The last place up to which everything from ``begin`` is within ``bound``."""
+        by_tokens = bisect_right(self._tokens, self._tokens[begin] + bound.tokens) - 1
+        by_bytes = bisect_right(self._bytes, self._bytes[begin] + bound.bytes) - 1
+        return min(by_tokens, by_bytes, begin + bound.messages)
 
 
 def _inside_calls(entries: Sequence[Entry]) -> list[bool]:
@@ -173,50 +280,33 @@ def _next_user(entries: Sequence[Entry]) -> list[int]:
     return following
 
 
-def _next_cut(cuts: _Cuts, sums: Sequence[int], start: int, flush_size: int) -> int | None:
-    for candidates in (cuts.whole_turns(start), cuts.inside_turn(start)):
-        last: int | None = None
-        for at in candidates:
-            if sums[at] - sums[start] >= flush_size:
-                return at
-            last = at
-        if last is not None:
-            return last
-    return None
-
-
-def _fill(cuts: _Cuts, sums: Sequence[int], start: int, stop: int, flush_size: int) -> list[int]:
-    """Cuts from ``start`` to ``stop``, each piece about ``flush_size`` tokens, the last one what is left."""
-    ends: list[int] = []
-    for at in cuts.all_before(stop):
-        if at > start and sums[at] - sums[ends[-1] if ends else start] >= flush_size:
-            ends.append(at)
-    if stop > start and (not ends or ends[-1] < stop):
-        ends.append(stop)
-    return ends
-
-
-def _plan(
-    entries: Sequence[Entry], sums: Sequence[int], ends: Sequence[int], flushed_through: int
-) -> FlushPlan:
-    window_from = entries[ends[-1] - 1].seq + 1
-    begin = sum(1 for entry in entries if entry.seq <= flushed_through)
-    events = _ranges(entries, sums, begin, [end for end in ends if end > begin], flushed_through)
+def _plan(window: _Window, ends: Sequence[int], flushed_through: int, bound: Size) -> FlushPlan:
+    window_from = window.entries[ends[-1] - 1].seq + 1
+    begin = window.delivered(flushed_through)
+    events = _ranges(window, begin, [end for end in ends if end > begin], flushed_through, bound)
+    out = window.size(0, ends[-1])
     return FlushPlan(
         window_from=window_from,
         flushed_through=max(flushed_through, window_from - 1),
-        tokens_out=sums[ends[-1]],
+        tokens_out=out.tokens,
         events=tuple(events),
+        messages_out=out.messages,
+        bytes_out=out.bytes,
     )
 
 
 def _ranges(
-    entries: Sequence[Entry], sums: Sequence[int], begin: int, ends: Sequence[int], flushed_through: int
+    window: _Window, begin: int, ends: Sequence[int], flushed_through: int, bound: Size
 ) -> list[Range]:
-    """One range per end, each beginning where the one before it ended: popped numbers lie inside one."""
+    """The ranges that end at ``ends``, in pieces within ``bound``.
+
+    Each begins where the one before it ended: popped numbers lie inside one.
+    """
     ranges = []
-    for end in ends:
-        through_seq = entries[end - 1].seq
-        ranges.append(Range(flushed_through + 1, through_seq, sums[end] - sums[begin], end - begin))
-        begin, flushed_through = end, through_seq
+    for stop in ends:
+        for end in window.pieces(begin, stop, bound):
+            through_seq = window.entries[end - 1].seq
+            size = window.size(begin, end)
+            ranges.append(Range(flushed_through + 1, through_seq, size.tokens, size.messages))
+            begin, flushed_through = end, through_seq
     return ranges

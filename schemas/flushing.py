@@ -33,9 +33,22 @@ class Marks:
     window_tokens: int
     flush_at_tokens: int
     token_flush_size: int
+    window_messages: int
+    window_bytes: int
+    max_window_messages: int
+    max_window_bytes: int
     idle_for_seconds: float
     idle_seconds: int | None
     watched: bool | None
+
+    @property
+    def is_crossed(self) -> bool:
+        """Whether the window holds more than it may, by tokens, messages or bytes."""
+        return (
+            self.pinned_tokens + self.window_tokens > self.flush_at_tokens
+            or self.window_messages > self.max_window_messages
+            or self.window_bytes > self.max_window_bytes
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +62,7 @@ class Flushed:
 def flush_over_mark(shard_key: UUID, session_key: UUID) -> Operation[Flushed | None]:
     """Flush a session that crossed its mark; None if it need not, cannot, or another was first."""
     marks, entries = yield from read_window(shard_key, session_key)
-    if marks is None or marks.pinned_tokens + marks.window_tokens <= marks.flush_at_tokens:
+    if marks is None or not marks.is_crossed:
         return None
     return (yield from _flush_threshold(shard_key, session_key, marks, entries))
 
@@ -85,6 +98,8 @@ def _flush_threshold(
         pinned_tokens=marks.pinned_tokens,
         mark=marks.flush_at_tokens,
         flush_size=marks.token_flush_size,
+        max_messages=marks.max_window_messages,
+        max_bytes=marks.max_window_bytes,
     )
     if plan is None:
         yield Fetch("postpone_planning", _postponement(shard_key, session_key, marks))
@@ -140,8 +155,8 @@ def _parse_window(window: str) -> tuple[Marks, list[Entry]]:
     seen: dict[str, Any] = json.loads(window)
     seen["marks"]["incarnation"] = UUID(seen["marks"]["incarnation"])
     entries = [
-        Entry(seq, role, tokens, tuple(calls or ()), answers)
-        for seq, role, tokens, calls, answers in seen["entries"]
+        Entry(seq, role, tokens, tuple(calls or ()), answers, size)
+        for seq, role, tokens, calls, answers, size in seen["entries"]
     ]
     return Marks(**seen["marks"]), entries
 
@@ -167,6 +182,8 @@ def _apply(
             "window_from": plan.window_from,
             "flushed_through": plan.flushed_through,
             "tokens_out": plan.tokens_out,
+            "messages_out": plan.messages_out,
+            "bytes_out": plan.bytes_out,
             "cause": cause,
             "event_ids": event_ids,
             "from_seqs": [event.from_seq for event in plan.events],

@@ -19,6 +19,9 @@ DEFAULT_TOKEN_LIMIT = 30_000
 DEFAULT_HISTORY_RATIO = 0.7
 DEFAULT_FLUSH_SIZE = 3_000
 DEFAULT_IDLE_SECONDS = 600
+# What tokens do not bound: a prompt of many megabytes, and the messages that each flush is planned with.
+DEFAULT_WINDOW_MESSAGES = 2_000
+DEFAULT_WINDOW_BYTES = 16_000_000
 FLUSH_SIZE_REPAIR_RATIO = 0.7
 MAX_INTEGER = 2**31 - 1
 
@@ -35,6 +38,8 @@ class Policy:
         tokenizer: its name, for other processes to see.
         pipelines: the pipelines that its flush events feed; empty: messages are only archived.
         shared_scope: with which scope of its namespace its flushed messages are shared; None: with none.
+        max_window_messages: the second mark; a put that lifts the window above so many messages flushes.
+        max_window_bytes: the third mark, in bytes as stored.
         max_facts: with more live facts of the owner than this, workers condense them; None: it has no say.
     """
 
@@ -46,6 +51,8 @@ class Policy:
     pipelines: tuple[str, ...]
     max_facts: int | None = None
     shared_scope: str | None = None
+    max_window_messages: int = DEFAULT_WINDOW_MESSAGES
+    max_window_bytes: int = DEFAULT_WINDOW_BYTES
 
 
 def make_policy(
@@ -58,6 +65,8 @@ def make_policy(
     pipelines: tuple[str, ...],
     max_facts: int | None = None,
     shared_scope: str | None = None,
+    max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
+    max_window_bytes: int = DEFAULT_WINDOW_BYTES,
 ) -> Policy:
     """Check the limits and derive the mark.
 
@@ -70,6 +79,8 @@ def make_policy(
     """
     _check_positive("token_limit", token_limit)
     _check_positive("token_flush_size", token_flush_size)
+    _check_positive("max_window_messages", max_window_messages)
+    _check_positive("max_window_bytes", max_window_bytes)
     if idle_seconds is not None:
         _check_positive("idle_seconds", idle_seconds)
     if max_facts is not None:
@@ -89,6 +100,8 @@ def make_policy(
         pipelines=pipelines,
         max_facts=max_facts,
         shared_scope=None if shared_scope is None else check_name("shared_scope", shared_scope),
+        max_window_messages=max_window_messages,
+        max_window_bytes=max_window_bytes,
     )
 
 

@@ -40,12 +40,15 @@ class PutLimits:
 class PreparedMessage:
     """A checked message in the form a put sends: texts and digests, ready for Postgres.
 
+    ``size`` is in bytes: of what is stored as JSON, metadata included.
+
     (Not frozen, as other values are: with so many fields that takes a microsecond of each put.)
     """
 
     id: str
     role: Role
     digest: bytes
+    size: int
     envelope: str
     metadata: str | None
     created_at: datetime | None
@@ -73,10 +76,12 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
     message_id = random_id() if message.id is None else check_name(f"{where}.id", message.id)
     metadata = _encode_metadata(message, where, limits.max_metadata_bytes)
     _check_time(f"{where}.created_at", message.created_at)
+    digest, size = _digest(message.role, envelope, metadata)
     return PreparedMessage(
         id=message_id,
         role=message.role,
-        digest=_digest(message.role, envelope, metadata),
+        digest=digest,
+        size=size,
         envelope=envelope,
         metadata=metadata,
         created_at=message.created_at,
@@ -222,11 +227,12 @@ def _checked(where: str, name: str, value: Mapping[str, Any], text: str, max_byt
     return text
 
 
-def _digest(role: str, envelope: str, metadata: str | None) -> bytes:
-    """Of the three texts, each behind its length."""
+def _digest(role: str, envelope: str, metadata: str | None) -> tuple[bytes, int]:
+    """Of the three texts, each behind its length; and the bytes of those that may be long."""
     who, what, beside = role.encode(), envelope.encode(), (metadata or "").encode()
     lengths = len(who).to_bytes(4, "big"), len(what).to_bytes(4, "big"), len(beside).to_bytes(4, "big")
-    return blake2b(b"".join((lengths[0], who, lengths[1], what, lengths[2], beside)), digest_size=16).digest()
+    whole = b"".join((lengths[0], who, lengths[1], what, lengths[2], beside))
+    return blake2b(whole, digest_size=16).digest(), len(what) + len(beside)
 
 
 def _check_time(path: str, value: datetime | None) -> None:

@@ -20,6 +20,7 @@ def _record(one: Mapping[str, Any]) -> str:
     return (
         f'{{"shard_key":"{key_text(one["shard_key"])}","session_key":"{key_text(one["session_key"])}",'
         f'"id":{quoted(one["id"])},"role":"{one["role"]}","tokens":{one["tokens"]},'
+        f'"bytes":{one["bytes"]},'
         f'"digest":"\\\\x{one["digest"].hex()}","envelope":{one["envelope"]}{"".join(_rarer(one))}}}'
     )
 

@@ -16,7 +16,7 @@ import tiktoken
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
-from strandline.schemas.messages import Message
+from strandline.schemas.messages import Message, plain
 from strandline.schemas.shown_text import quote
 
 Tokenizer = Callable[[str], Sequence[Any] | int]
@@ -26,6 +26,13 @@ DEFAULT_ENCODING = "o200k_base"
 # tiktoken's regex engine overflows its stack on very long runs (a million spaces), and long runs cost
 # more than linear time; in slices neither happens, at the price of one token or so per slice.
 SLICE_CHARACTERS = 20_000
+
+# A message costs about as much beside its text, for its role and what sets it apart; so no number of empty
+# ones is free.
+MIN_MESSAGE_TOKENS = 4
+
+# Of JSON that is longer the rest is reckoned by its length: what is counted so is seldom read as text.
+COUNTED_JSON_CHARACTERS = 20_000
 
 # What a part that is not text costs where the provider's own count is unknown (LlamaIndex's figures).
 KIND_TOKENS: Mapping[str, int] = {"image": 256, "audio": 256, "video": 256, "document": 2048}
@@ -46,17 +53,39 @@ _KINDS: Mapping[str, str] = {
 # The same by the part's type.
 PART_TOKENS: Mapping[str, int] = {part: KIND_TOKENS[kind] for part, kind in _KINDS.items()}
 
+_TEXT_KEYS = ("text", "thinking")
+
 _encodings: dict[str, tiktoken.Encoding] = {}
 
 
 def count_message(
     message: Message, count_text: Callable[[str], int], part_tokens: Mapping[str, int] = PART_TOKENS
 ) -> int:
-    """Tokens of one message: its texts by ``count_text``, parts that are no text by ``part_tokens``."""
+    """Tokens of one message, at least ``MIN_MESSAGE_TOKENS``.
+
+    Its texts count by ``count_text``, images and other parts that are no text by ``part_tokens``; whatever
+    else it holds (a part of an unknown type, an object that a provider added) by its JSON.
+    """
     if isinstance(message.content, str) and not (message.name or message.tool_calls or message.extra):
-        return count_text(message.content) if message.content else 0  # as with most messages
+        texts = count_text(message.content) if message.content else 0  # as with most messages
+        return max(MIN_MESSAGE_TOKENS, texts)
+    return max(MIN_MESSAGE_TOKENS, _count(message, count_text, part_tokens))
+
+
+def count_parts(
+    parts: Sequence[Mapping[str, Any]],
+    count_text: Callable[[str], int],
+    part_tokens: Mapping[str, int] = PART_TOKENS,
+) -> int:
+    """Tokens of content parts that become part of a message."""
+    return _count(Message("user", parts), count_text, part_tokens)
+
+
+def _count(message: Message, count_text: Callable[[str], int], part_tokens: Mapping[str, int]) -> int:
     texts = sum(count_text(text) for text in _texts(message) if text)
-    return texts + sum(part_tokens.get(part["type"], 0) for part in _parts(message))
+    estimates = sum(part_tokens.get(part["type"], 0) for part in _parts(message))
+    values = sum(_count_json(value, count_text) for value in _values(message, part_tokens))
+    return texts + estimates + values
 
 
 def part_estimates(given: Mapping[str, int] | None) -> Mapping[str, int]:
@@ -144,7 +173,7 @@ def _texts(message: Message) -> Iterator[str]:
     if isinstance(message.content, str):
         yield message.content
     for part in _parts(message):
-        for key in ("text", "thinking"):
+        for key in _TEXT_KEYS:
             if isinstance(part.get(key), str):
                 yield part[key]
     if message.name:
@@ -154,9 +183,34 @@ def _texts(message: Message) -> Iterator[str]:
         if isinstance(function, Mapping):
             yield str(function.get("name") or "")
             arguments = function.get("arguments") or ""
-            yield arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+            yield arguments if isinstance(arguments, str) else _to_json(arguments)
+        elif call:
+            yield _to_json(call)
     # What a provider adds (reasoning, a refusal) is given back to it, so it counts as well.
     yield from (text for text in message.extra.values() if isinstance(text, str))
+
+
+def _values(message: Message, part_tokens: Mapping[str, int]) -> Iterator[object]:
+    """What is neither text nor a part of a known kind."""
+    yield from (value for value in message.extra.values() if not isinstance(value, (str, type(None))))
+    for part in _parts(message):
+        if part["type"] not in part_tokens and part["type"] not in _TEXT_KEYS:
+            yield _beside_texts(part)
+
+
+def _beside_texts(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part without what counts as text."""
+    return {key: value for key, value in part.items() if not (key in _TEXT_KEYS and isinstance(value, str))}
+
+
+def _count_json(value: object, count_text: Callable[[str], int]) -> int:
+    text = _to_json(value)
+    counted = count_text(text[:COUNTED_JSON_CHARACTERS])
+    return -(-counted * len(text) // min(len(text), COUNTED_JSON_CHARACTERS))
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(plain(value), ensure_ascii=False, default=str)
 
 
 def _is_list(result: Sized) -> bool:

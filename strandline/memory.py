@@ -22,6 +22,8 @@ from strandline.schemas.policy import (
     DEFAULT_HISTORY_RATIO,
     DEFAULT_IDLE_SECONDS,
     DEFAULT_TOKEN_LIMIT,
+    DEFAULT_WINDOW_BYTES,
+    DEFAULT_WINDOW_MESSAGES,
     make_policy,
 )
 from strandline.schemas.shown_text import quote
@@ -51,6 +53,8 @@ class Memory(SessionMemory):
         token_limit: int = DEFAULT_TOKEN_LIMIT,
         chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
         token_flush_size: int = DEFAULT_FLUSH_SIZE,
+        max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
+        max_window_bytes: int = DEFAULT_WINDOW_BYTES,
         memory_blocks: Sequence[BlockSource] | None = None,
         insert_method: str | InsertMethod = InsertMethod.SYSTEM,
         tokenizer_fn: Tokenizer | None = None,
@@ -74,6 +78,8 @@ class Memory(SessionMemory):
             token_limit: tokens that a read may fill, long-term memory included.
             chat_history_token_ratio: share of them for the short-term window; above it a put flushes.
             token_flush_size: tokens that leave, at least, in one flush event.
+            max_window_messages: messages that the window holds; with more a put flushes the oldest.
+            max_window_bytes: the same in bytes as stored, metadata included; default: 16 MB.
             memory_blocks: what long-term memory contributes: memory blocks, custom blocks, or names of
                 either; None: facts, summary and vectors; an empty list: none, flushed messages are only
                 archived.
@@ -105,6 +111,8 @@ class Memory(SessionMemory):
             token_limit=token_limit,
             chat_history_token_ratio=chat_history_token_ratio,
             token_flush_size=token_flush_size,
+            max_window_messages=max_window_messages,
+            max_window_bytes=max_window_bytes,
             idle_seconds=idle_seconds,
             tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
             pipelines=pipelines_of(blocks),

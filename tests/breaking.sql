@@ -6,13 +6,19 @@
 DELETE FROM strandline.message WHERE session_key = {session} AND seq IN (3, 4)
 
 -- name: message_stray
-INSERT INTO strandline.message (shard_key, session_key, seq, incarnation, id, role, tokens, digest,
+INSERT INTO strandline.message (shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest,
     envelope, created_at)
-SELECT shard_key, session_key, 999, incarnation, 'stray', role, tokens, digest, envelope, created_at
+SELECT shard_key, session_key, 999, incarnation, 'stray', role, tokens, bytes, digest, envelope, created_at
 FROM strandline.message WHERE session_key = {session} LIMIT 1
 
 -- name: window_tokens_wrong
 UPDATE strandline.session SET window_tokens = window_tokens + 1
+
+-- name: window_messages_wrong
+UPDATE strandline.session SET window_messages = window_messages + 1
+
+-- name: window_bytes_wrong
+UPDATE strandline.session SET window_bytes = window_bytes + 1
 
 -- name: pinned_tokens_wrong
 UPDATE strandline.session SET pinned_tokens = pinned_tokens + 1

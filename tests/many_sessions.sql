@@ -2,13 +2,14 @@
 
 -- name: sessions
 INSERT INTO strandline.session (shard_key, session_key, next_seq, window_from, flushed_through,
-    window_tokens, token_limit, flush_at_tokens, token_flush_size, namespace, session_id, tokenizer,
-    pipelines) SELECT md5('o' || n)::uuid, md5('s' || n)::uuid, 501, 476, 475, 500, 3000, 2000, 500, 'many',
+    window_tokens, window_messages, window_bytes, token_limit, flush_at_tokens, token_flush_size,
+    max_window_messages, max_window_bytes, namespace, session_id, tokenizer,
+    pipelines) SELECT md5('o' || n)::uuid, md5('s' || n)::uuid, 501, 476, 475, 500, 25, 2250, 3000, 2000, 500, 2000, 16000000, 'many',
     's' || n, 'o200k_base', '{facts,summary,vectors}' FROM generate_series(1, {sessions}) AS n
 
 -- name: messages
-INSERT INTO strandline.message (shard_key, session_key, seq, incarnation, id, role, tokens, digest,
-    envelope, created_at) SELECT shard_key, session_key, seq, incarnation, 'm' || seq, 'user', 20, '\x00',
+INSERT INTO strandline.message (shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest,
+    envelope, created_at) SELECT shard_key, session_key, seq, incarnation, 'm' || seq, 'user', 20, 90, '\x00',
     '{"content": "what somebody said that is about as long as most of what people say in a chat"}', now()
     FROM strandline.session, generate_series(1, 500) AS seq WHERE namespace = 'many'
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.schemas.flush_plan import Entry, FlushPlan, plan_idle, plan_manual, plan_threshold
+from strandline.schemas.flush_plan import (
+    EVENT_BOUND,
+    Entry,
+    FlushPlan,
+    Size,
+    plan_idle,
+    plan_manual,
+    plan_threshold,
+)
 from strandline.schemas.messages import Role
 
 CALL_IDS = ("a", "b", "call_1")
@@ -23,9 +31,10 @@ class Said:
     tokens: int
     calls: tuple[str, ...] = ()
     answers: str | None = None
+    bytes: int = 0
 
     def at(self, seq: int) -> Entry:
-        return Entry(seq, self.role, self.tokens, self.calls, self.answers)
+        return Entry(seq, self.role, self.tokens, self.calls, self.answers, self.bytes)
 
 
 def _said() -> st.SearchStrategy[Said]:
@@ -108,6 +117,7 @@ def test_threshold_obeys_every_rule(
         pinned_tokens=pinned_tokens,
         mark=mark,
         flush_size=flush_size,
+        event_bound=Size(),
     )
     left = remaining(entries, plan)
     cuts = legal_cuts(entries)
@@ -120,6 +130,8 @@ def test_threshold_obeys_every_rule(
     assert plan.window_from - FIRST_SEQ in cuts
     assert left, "something always remains"
     assert plan.tokens_out == tokens(entries) - tokens(left) == sum(event.tokens for event in plan.events)
+    assert plan.messages_out == len(entries) - len(left) == sum(event.messages for event in plan.events)
+    assert plan.bytes_out == sum(entry.bytes for entry in entries) - sum(entry.bytes for entry in left)
     check_events(entries, plan, flushed_through)
     assert plan.flushed_through == plan.window_from - 1
     if sufficient:
@@ -137,7 +149,13 @@ def test_threshold_obeys_every_rule(
 @given(ENTRIES, st.integers(1, 80), st.booleans())
 @settings(max_examples=300, deadline=None)
 def test_manual_takes_all_but_the_last_turn(entries: list[Entry], flush_size: int, everything: bool) -> None:
-    plan = plan_manual(entries, flushed_through=FIRST_SEQ - 1, flush_size=flush_size, everything=everything)
+    plan = plan_manual(
+        entries,
+        flushed_through=FIRST_SEQ - 1,
+        flush_size=flush_size,
+        everything=everything,
+        event_bound=Size(),
+    )
     if everything:
         cuts = [at for at in range(1, len(entries) + 1) if not parts_a_call(entries, at)]
     else:
@@ -166,6 +184,97 @@ def test_idle_delivers_and_leaves_the_window_alone(
         assert plan.tokens_out == 0
         assert plan.flushed_through == FIRST_SEQ + deliverable[-1] - 1
         check_events(entries, plan, flushed_through)
+
+
+SIZED = st.lists(
+    st.builds(lambda said, size: replace(said, bytes=size), SAID, st.integers(0, 50)), max_size=40
+)
+BOUNDS = st.builds(Size, st.integers(1, 200), st.integers(1, 8), st.integers(1, 120))
+
+
+@given(SIZED.map(conversation), st.integers(1, 12), st.integers(1, 300), st.integers(1, 80))
+@settings(max_examples=300, deadline=None)
+def test_the_window_is_bounded_by_messages_and_bytes_too(
+    entries: list[Entry], max_messages: int, max_bytes: int, flush_size: int
+) -> None:
+    plan = plan_threshold(
+        entries,
+        flushed_through=FIRST_SEQ - 1,
+        pinned_tokens=0,
+        mark=10**9,
+        flush_size=flush_size,
+        max_messages=max_messages,
+        max_bytes=max_bytes,
+    )
+
+    def is_within(left: Sequence[Entry]) -> bool:
+        return len(left) <= max_messages and sum(entry.bytes for entry in left) <= max_bytes
+
+    cuts = legal_cuts(entries)
+    assert (plan is not None) == (not is_within(entries) and bool(cuts))
+    if plan is not None:
+        left = remaining(entries, plan)
+        assert plan.window_from - FIRST_SEQ in cuts
+        if any(is_within(entries[at:]) for at in cuts):
+            assert is_within(left)
+        else:
+            assert plan.window_from - FIRST_SEQ == cuts[-1]
+
+
+def bounded(size: Size, bound: Size) -> bool:
+    return size.tokens <= bound.tokens and size.messages <= bound.messages and size.bytes <= bound.bytes
+
+
+def size_of(entries: Sequence[Entry]) -> Size:
+    return Size(tokens(entries), len(entries), sum(entry.bytes for entry in entries))
+
+
+@given(SIZED.map(conversation), BOUNDS, st.integers(1, 80), st.sampled_from(["mark", "all", "idle"]))
+@settings(max_examples=600, deadline=None)
+def test_an_event_is_within_its_bounds_and_the_window_is_cut_as_without_them(
+    entries: list[Entry], bound: Size, flush_size: int, cause: str
+) -> None:
+    def planned(event_bound: Size) -> FlushPlan | None:
+        common = {"flushed_through": FIRST_SEQ - 1, "flush_size": flush_size}
+        if cause == "mark":
+            return plan_threshold(entries, pinned_tokens=0, mark=60, event_bound=event_bound, **common)
+        if cause == "all":
+            return plan_manual(entries, everything=True, event_bound=event_bound, **common)
+        return plan_idle(entries, window_from=FIRST_SEQ, event_bound=event_bound, **common)
+
+    plan, whole = planned(bound), planned(Size())
+    assert (plan is None) == (whole is None)
+    if plan is None or whole is None:
+        return
+    check_events(entries, plan, FIRST_SEQ - 1)
+    assert replace(plan, events=()) == replace(whole, events=()), "marks and counters move as without bounds"
+    assert {event.through_seq for event in whole.events} <= {event.through_seq for event in plan.events}
+    bound = replace(bound, tokens=max(bound.tokens, 2 * flush_size))
+    whole_ends = {event.through_seq for event in whole.events}
+    for event in plan.events:
+        begin, end = event.from_seq - FIRST_SEQ, event.through_seq + 1 - FIRST_SEQ
+        assert bounded(size_of(entries[begin:end]), bound) or event.messages == 1
+        if event.through_seq in whole_ends:
+            continue
+        further = [at for at in range(begin + 1, len(entries)) if bounded(size_of(entries[begin:at]), bound)]
+        if parts_a_call(entries, end):
+            assert all(parts_a_call(entries, at) for at in further), (
+                "between a call and its result only at need"
+            )
+            assert end == max(further, default=begin + 1), "as much as one event may hold"
+        else:
+            assert not [at for at in further if at > end and not parts_a_call(entries, at)]
+
+
+def test_a_turn_of_huge_results_is_several_events() -> None:
+    calls = tuple(f"c{number}" for number in range(4))
+    said = [Said("user", 10), Said("assistant", 20, calls)]
+    said += [Said("tool", 450_000, (), call, 960_000) for call in calls]
+    said += [Said("assistant", 5), Said("user", 5)]
+    found = plan(conversation(said), mark=21_000, flush_size=3_000)
+    assert found is not None
+    assert [event.messages for event in found.events] == [1, 1, 1, 1, 1, 1, 1]
+    assert all(event.tokens <= EVENT_BOUND.tokens or event.messages == 1 for event in found.events)
 
 
 @dataclass

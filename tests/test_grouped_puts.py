@@ -89,7 +89,15 @@ class Log:
 
 def put_of(key: UUID, message_id: str) -> Put:
     unset = dict.fromkeys(("metadata", "created_at", "calls", "answers"))
-    one = {"role": "user", "tokens": 1, "digest": b"", "envelope": "{}", "id": message_id, **unset}
+    one = {
+        "role": "user",
+        "tokens": 1,
+        "bytes": 2,
+        "digest": b"",
+        "envelope": "{}",
+        "id": message_id,
+        **unset,
+    }
     return Put(
         one | {"shard_key": key, "session_key": key}, lambda: {"session_key": key, "ids": [message_id]}
     )

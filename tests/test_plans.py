@@ -27,12 +27,13 @@ UPDATE owner SET shard_key = %(shard_key)s, session_key = %(session_key)s WHERE 
 INSERT INTO strandline.session_owner (shard_key, namespace, session_id, owner_key)
     SELECT session_key, 'default', 's' || n, shard_key FROM owner;
 INSERT INTO strandline.session (shard_key, session_key, incarnation, next_seq, token_limit, flush_at_tokens,
-        token_flush_size, namespace, session_id, tokenizer, pipelines, window_from, flushed_through)
-    SELECT shard_key, session_key, incarnation, 51, 3000, 2100, 300, 'default', 's' || n, 'o200k_base',
-        '{facts,summary,vectors}', 41, 40 FROM owner;
-INSERT INTO strandline.message (shard_key, session_key, seq, incarnation, id, role, tokens, digest,
+        token_flush_size, max_window_messages, max_window_bytes, namespace, session_id, tokenizer, pipelines,
+        window_from, flushed_through)
+    SELECT shard_key, session_key, incarnation, 51, 3000, 2100, 300, 2000, 16000000, 'default', 's' || n,
+        'o200k_base', '{facts,summary,vectors}', 41, 40 FROM owner;
+INSERT INTO strandline.message (shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest,
         envelope, created_at)
-    SELECT shard_key, session_key, seq, incarnation, 'm' || seq, 'user', 10, '\\x00', '{"c": "x"}', now()
+    SELECT shard_key, session_key, seq, incarnation, 'm' || seq, 'user', 10, 12, '\\x00', '{"c": "x"}', now()
     FROM owner, generate_series(1, 50) AS seq;
 INSERT INTO strandline.flush_event (shard_key, session_key, from_seq, through_seq, event_id, incarnation,
         cause, message_count, tokens, version)
@@ -144,7 +145,8 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             return facts | {"lexemes": ["fact"], "fingerprints": [b"x"], "limit": 60}
         case "read":
             known = {"known_from": 1, "known_through": 41, "known_id": "x"}
-            blocks = {"pipelines": ["facts", "summary", "vectors"], "tail_rows": 100, "max_facts": 50}
+            blocks = {"pipelines": ["facts", "summary", "vectors"], "tail_rows": 100, "tail_bytes": 10**6}
+            blocks |= {"max_facts": 50}
             return lane | blocks | known
         case "put_one":
             unset = dict.fromkeys(("metadata", "created_at", "calls", "answers"))
@@ -152,6 +154,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
                 "id": "new",
                 "role": "user",
                 "tokens": 10,
+                "bytes": 12,
                 "digest": b"x",
                 "envelope": '{"content": "x"}',
             }

@@ -15,8 +15,10 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import MessageExplanation
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS
+from strandline.pipelines.verification import verify
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
+from strandline.schemas.flush_plan import EVENT_BOUND
 from strandline.schemas.lanes import STAGES, Lane
 from strandline.schemas.messages import Message
 from strandline.schemas.settings import load_settings
@@ -159,7 +161,12 @@ def test_a_turn_of_four_huge_results_goes_through_all_pipelines(
     strict = Database.connect(replace(options, idle_in_transaction_timeout=SECONDS_IN_TRANSACTION))
     memory = make_memory("s", user_id="maren")
     memory.put_messages(large_turn(4))
-    memory.flush(all=True)
+    memory.put({"role": "user", "content": "Thank you."})
+    events = rows_of(
+        database_url, "SELECT from_seq, through_seq, tokens, cause FROM strandline.flush_event ORDER BY 1"
+    )
+    assert [event[:2] for event in events] == [(seq, seq) for seq in range(1, 7)]
+    assert all(tokens > EVENT_BOUND.tokens for seq, _, tokens, _ in events if 3 <= seq <= 6)
     worker = HandWorker(strict, prepare_stages(strict, settings))
     attempts = 0
     while not nothing_due(database_url):
@@ -167,11 +174,12 @@ def test_a_turn_of_four_huge_results_goes_through_all_pipelines(
         rows_of(database_url, "UPDATE strandline.lane SET next_attempt_at = clock_timestamp() RETURNING 1")
         attempts += 1
         assert attempts < 15, "tried for ever"
+    assert verify(strict).violations == ()
     strict.close()
-    outcomes = rows_of(database_url, "SELECT DISTINCT stage, outcome FROM strandline.receipt ORDER BY 1")
-    assert outcomes == [(stage, "applied") for stage in sorted(STAGES)]
-    ((pieces,),) = rows_of(
-        database_url,
-        "SELECT max(n) FROM (SELECT count(*) AS n FROM strandline.chunk GROUP BY session_key, from_seq) AS c",
+    receipts = rows_of(
+        database_url, "SELECT stage, outcome, count(*) FROM strandline.receipt GROUP BY 1, 2 ORDER BY 1"
     )
-    assert 1 < pieces <= 2 * MAX_INDEXED_CHARACTERS / MAX_PIECE_CHARACTERS
+    assert receipts == [(stage, "applied", len(events)) for stage in sorted(STAGES)]
+    pieces = rows_of(database_url, "SELECT count(*) FROM strandline.chunk GROUP BY from_seq")
+    assert max(pieces)[0] <= 2 * MAX_INDEXED_CHARACTERS / MAX_PIECE_CHARACTERS
+    assert [message.role for message in memory.get()][-1] == "user"

@@ -139,6 +139,8 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
         "window_from": 3,
         "flushed_through": 2,
         "tokens_out": seen.window_tokens,
+        "messages_out": len(entries),
+        "bytes_out": seen.window_bytes,
         "cause": "manual",
         "event_ids": [uuid4()],
         "from_seqs": [1],

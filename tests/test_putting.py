@@ -17,7 +17,7 @@ import pytest
 
 from strandline import ConfigurationError, DatabaseTimeoutError, DatabaseUnavailableError, Memory, Message
 from strandline.schemas.identity import identify_session
-from strandline.schemas.tokens import count_default
+from strandline.schemas.tokens import MIN_MESSAGE_TOKENS, count_default
 from tests.conftest import rows_of, wait_until
 
 MakeMemory = Callable[..., Memory]
@@ -88,7 +88,8 @@ def test_tokens_are_counted_once_and_stored(make_memory: MakeMemory) -> None:
     memory.put(user("The tide leaves a line."))
     memory.put_messages([assistant("It does."), user("日本語 🌊")])
     assert [message.tokens for message in memory.get_all()] == [
-        count_default(text) for text in ("The tide leaves a line.", "It does.", "日本語 🌊")
+        max(MIN_MESSAGE_TOKENS, count_default(text))
+        for text in ("The tide leaves a line.", "It does.", "日本語 🌊")
     ]
     words = make_memory(memory_blocks=[], tokenizer_fn=str.split)
     words.put(user("four words are here"))

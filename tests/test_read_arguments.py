@@ -122,19 +122,19 @@ def test_a_query_is_text_a_message_or_a_dict_and_so_are_messages(
 
 
 def test_the_callers_own_tokens_are_kept_free(make_memory: MakeMemory) -> None:
-    memory = make_memory("s", token_limit=40, memory_blocks=[], tokenizer_fn=words)
+    memory = make_memory("s", token_limit=80, memory_blocks=[], tokenizer_fn=words)
     memory.put({"role": "system", "content": "be brief now please"})
     for number in range(5):
         memory.put_messages(
             [user(f"question {number}"), {"role": "assistant", "content": f"answer {number}"}]
         )
-    assert len(memory.get(initial_token_count=16)) == 11
-    context = memory.get(initial_token_count=24)
+    assert len(memory.get(initial_token_count=36)) == 11
+    context = memory.get(initial_token_count=52)
     assert [message.seq for message in context] == [1, 6, 7, 8, 9, 10, 11]
-    assert (context.tokens, context.over_budget) == (16, False)
+    assert (context.tokens, context.over_budget) == (28, False)
     (omitted,) = context.omitted
     assert (omitted.kind, omitted.from_seq, omitted.through_seq) == ("window", 2, 5)
-    tight = memory.get(initial_token_count=39)
+    tight = memory.get(initial_token_count=79)
     assert [message.seq for message in tight] == [1, 10, 11], "the last turn stays"
     assert tight.over_budget
     assert len(memory.get()) == 11, "it is a matter of one read"

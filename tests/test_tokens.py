@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 from strandline import Message
 from strandline.schemas.tokens import (
+    COUNTED_JSON_CHARACTERS,
+    MIN_MESSAGE_TOKENS,
     PART_TOKENS,
     SLICE_CHARACTERS,
     count_default,
@@ -59,6 +62,52 @@ def test_a_message_costs_its_content_name_and_calls() -> None:
     assert count_message(message, count_default) == sum(count_default(part) for part in parts)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("user", ""),
+        Message("user", []),
+        Message("user", "Hi"),
+        Message("assistant", None, extra={"refusal": ""}),
+        Message("user", [{"type": "text", "text": ""}]),
+    ],
+)
+def test_no_message_is_free(message: Message) -> None:
+    assert count_message(message, count_default) == MIN_MESSAGE_TOKENS
+    assert count_message(message, lambda _text: 0) == MIN_MESSAGE_TOKENS
+
+
+JSON = st.recursive(
+    st.text(max_size=5) | st.integers() | st.booleans() | st.none(),
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(max_size=5), inside, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=5), JSON, min_size=1, max_size=3), st.integers(0, 3))
+def test_what_no_rule_knows_counts_by_its_json(value: dict[str, Any], times: int) -> None:
+    """An unknown part, an object that a provider added, a legacy function call, a call of another type."""
+    size = max(MIN_MESSAGE_TOKENS, len(json.dumps(value, ensure_ascii=False)))
+    part = {"type": "unheard_of", "value": value}
+    assert count_message(Message("user", [part] * times), len) >= times * size
+    assert count_message(Message("assistant", None, extra={"function_call": value}), len) == size
+    call = {"id": "c", "type": "custom", "custom": value}
+    assert count_message(Message("assistant", None, tool_calls=[call]), len) > size
+
+
+def test_json_counts_by_its_length_where_it_is_long() -> None:
+    blob = {"blob": "ab " * 300_000}
+    seen: list[int] = []
+
+    def count(text: str) -> int:
+        seen.append(len(text))
+        return len(text) // 3
+
+    tokens = count_message(Message("user", [{"type": "unheard_of", **blob}]), count)
+    assert abs(tokens - 300_000) < 3_000
+    assert sum(seen) <= COUNTED_JSON_CHARACTERS
+
+
 def test_parts_that_are_no_text_cost_their_estimate() -> None:
     parts: list[dict[str, Any]] = [
         {"type": "text", "text": "What is this?"},
@@ -67,6 +116,7 @@ def test_parts_that_are_no_text_cost_their_estimate() -> None:
         {"type": "unheard_of"},
     ]
     expected = count_default("What is this?") + PART_TOKENS["image_url"] + PART_TOKENS["file"]
+    expected += count_default('{"type": "unheard_of"}')
     assert count_message(Message("user", parts), count_default) == expected
 
 

@@ -2,24 +2,27 @@
 
 -- name: put_one
 -- Accept one message where that needs no thought: the session is there, the message is no part of its head,
--- does not cross its mark, and no watch has to be planned.  No row: nothing was done, and put_v1 decides.  So
+-- crosses none of its marks, and no watch has to be planned.  No row: nothing was done, and put_v1 decides.  So
 -- it does where the id was used before: the unique index refuses it then, which undoes all of this.
 WITH moved AS (
     UPDATE strandline.session t SET
         next_seq = t.next_seq + 1, window_tokens = t.window_tokens + %(tokens)s::integer,
+        window_messages = t.window_messages + 1, window_bytes = t.window_bytes + %(bytes)s::integer,
         replan_at_tokens = CASE WHEN %(role)s::text IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
         last_put_at = clock_timestamp()
     WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
         AND NOT (t.next_seq = t.pinned_through + 1 AND %(role)s::text IN ('system', 'developer'))
         AND t.pinned_tokens + t.window_tokens + %(tokens)s::integer <= t.flush_at_tokens
+        AND t.window_messages < t.max_window_messages
+        AND t.window_bytes + %(bytes)s::integer <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
     RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at
 )
 INSERT INTO strandline.message (
-    shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata, calls, answers,
-    created_at)
+    shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
+    answers, created_at)
 SELECT %(shard_key)s, %(session_key)s, n.seq, n.incarnation, %(id)s::text, %(role)s::text,
-    %(tokens)s::integer, %(digest)s::bytea, %(envelope)s::json, %(metadata)s::json, %(calls)s::json,
+    %(tokens)s::integer, %(bytes)s::integer, %(digest)s::bytea, %(envelope)s::json, %(metadata)s::json, %(calls)s::json,
     %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at)
 FROM moved n
 RETURNING seq
@@ -33,25 +36,27 @@ RETURNING seq
 WITH held AS (
     SELECT g.*, t.next_seq, t.incarnation
     FROM json_to_recordset(%(messages)s::json) AS g (
-        shard_key uuid, session_key uuid, id text, role text, tokens integer, digest bytea, envelope json,
-        metadata json, created_at timestamptz, calls json, answers text)
+        shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
+        envelope json, metadata json, created_at timestamptz, calls json, answers text)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     WHERE NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
         AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
+        AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (
-        shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata, calls,
+        shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
         answers, created_at)
-    SELECT h.shard_key, h.session_key, h.next_seq, h.incarnation, h.id, h.role, h.tokens, h.digest,
+    SELECT h.shard_key, h.session_key, h.next_seq, h.incarnation, h.id, h.role, h.tokens, h.bytes, h.digest,
         h.envelope, h.metadata, h.calls, h.answers, coalesce(h.created_at, clock_timestamp())
     FROM held h
     ON CONFLICT (shard_key, incarnation, id) DO NOTHING
-    RETURNING shard_key, session_key, seq, role, tokens
+    RETURNING shard_key, session_key, seq, role, tokens, bytes
 ), moved AS (
     UPDATE strandline.session t SET
         next_seq = t.next_seq + 1, window_tokens = t.window_tokens + n.tokens,
+        window_messages = t.window_messages + 1, window_bytes = t.window_bytes + n.bytes,
         replan_at_tokens = CASE WHEN n.role IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
         last_put_at = clock_timestamp()
     FROM stored n WHERE t.shard_key = n.shard_key AND t.session_key = n.session_key
@@ -62,8 +67,8 @@ SELECT session_key::text, seq FROM stored
 -- Accept messages: one round trip.
 SELECT status, detail, seqs, to_flush FROM strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, %(ids)s::text[], %(roles)s::text[],
-    %(tokens)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[], %(metadata)s::text[],
-    %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[])
+    %(tokens)s::integer[], %(bytes)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[],
+    %(metadata)s::text[], %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[])
 
 -- name: claim_session
 -- Write the directory entry of a new session, or find whose it is already.
@@ -89,7 +94,7 @@ SELECT strandline.window_v1(%(shard_key)s, %(session_key)s)
 -- Move the marks and record the events, if nothing changed since the plan.
 SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(old_window_from)s, %(old_flushed_through)s,
-    %(window_from)s, %(flushed_through)s, %(tokens_out)s, %(cause)s, %(event_ids)s::uuid[],
+    %(window_from)s, %(flushed_through)s, %(tokens_out)s, %(messages_out)s, %(bytes_out)s, %(cause)s, %(event_ids)s::uuid[],
     %(from_seqs)s::bigint[], %(through_seqs)s::bigint[], %(tokens)s::bigint[], %(messages)s::integer[],
     %(version)s::smallint, %(lazily)s::boolean)
 
@@ -101,7 +106,7 @@ WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND incarnatio
 
 -- name: read
 -- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
--- newest first and cut off by count, part 2 the pinned head and the window, without what is known of it.
+-- newest first and cut off by count and bytes, part 2 the pinned head and the window, without what is known of it.
 WITH s AS (
     SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s
 ), g AS (
@@ -121,11 +126,14 @@ WITH s AS (
     FROM pending p, s WHERE p.from_seq < s.window_from
 ), tail AS (
     -- Per gap: as a plain join, a generic plan reads the whole log even where there is no gap.
-    SELECT t.* FROM gap CROSS JOIN LATERAL (
-        SELECT m.* FROM strandline.message m
-        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-            AND m.seq BETWEEN gap.from_seq AND gap.through_seq
-        ORDER BY m.seq DESC LIMIT %(tail_rows)s) AS t
+    SELECT * FROM (
+        SELECT t.*, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes FROM gap CROSS JOIN LATERAL (
+            SELECT m.* FROM strandline.message m
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+                AND m.seq BETWEEN gap.from_seq AND gap.through_seq
+            ORDER BY m.seq DESC LIMIT %(tail_rows)s) AS t
+        ) AS t
+    WHERE t.taken_bytes <= %(tail_bytes)s
     ORDER BY t.seq DESC LIMIT %(tail_rows)s
 ), known AS (
     -- What the process has read before, if it is still so (producers/window_cache.py).

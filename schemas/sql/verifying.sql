@@ -63,7 +63,7 @@ CROSS JOIN (
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS l
 
 -- name: verify_log
--- Marks in order, no message missing between them but those popped, and token counts that are the messages' sums.
+-- Marks in order, no message missing between them but those popped, and counters that are the messages' sums.
 WITH s AS (
     SELECT x.* FROM strandline.session x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
@@ -72,6 +72,8 @@ WITH s AS (
         count(*) FILTER (WHERE m.seq >= s.log_start_seq AND m.seq < s.next_seq
             AND m.incarnation = s.incarnation) AS present,
         sum(m.tokens) FILTER (WHERE m.seq >= s.window_from AND m.seq < s.next_seq) AS window_tokens,
+        count(*) FILTER (WHERE m.seq >= s.window_from AND m.seq < s.next_seq) AS window_messages,
+        sum(m.bytes) FILTER (WHERE m.seq >= s.window_from AND m.seq < s.next_seq) AS window_bytes,
         sum(m.tokens) FILTER (WHERE m.seq BETWEEN s.log_start_seq AND s.pinned_through) AS pinned_tokens
     FROM strandline.message m JOIN s ON s.shard_key = m.shard_key AND s.session_key = m.session_key
     GROUP BY m.shard_key, m.session_key
@@ -82,6 +84,7 @@ WITH s AS (
     GROUP BY p.shard_key, p.session_key
 ), marked AS (
     SELECT s.*, coalesce(m.present, 0) + coalesce(t.popped, 0) AS present, coalesce(m.window_tokens, 0) AS window_sum,
+        coalesce(m.window_messages, 0) AS window_count, coalesce(m.window_bytes, 0) AS window_size,
         coalesce(m.pinned_tokens, 0) AS pinned_sum
     FROM s LEFT JOIN summed m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
     LEFT JOIN taken t ON t.shard_key = s.shard_key AND t.session_key = s.session_key
@@ -110,6 +113,8 @@ UNION ALL
 SELECT k.kind, json_build_object('session_key', m.session_key, 'found', k.found, 'expected', k.expected)::text
 FROM marked m CROSS JOIN LATERAL (VALUES
     ('window_tokens_wrong', m.window_tokens <> m.window_sum, m.window_tokens, m.window_sum),
+    ('window_messages_wrong', m.window_messages <> m.window_count, m.window_messages, m.window_count),
+    ('window_bytes_wrong', m.window_bytes <> m.window_size, m.window_bytes, m.window_size),
     ('pinned_tokens_wrong', m.pinned_tokens <> m.pinned_sum, m.pinned_tokens, m.pinned_sum),
     ('marks_out_of_order', NOT (m.log_start_seq >= 1 AND m.pinned_through >= m.log_start_seq - 1
         AND m.window_from > m.pinned_through AND m.flushed_through >= m.pinned_through

@@ -26,6 +26,8 @@ from strandline.schemas.policy import (
     DEFAULT_HISTORY_RATIO,
     DEFAULT_IDLE_SECONDS,
     DEFAULT_TOKEN_LIMIT,
+    DEFAULT_WINDOW_BYTES,
+    DEFAULT_WINDOW_MESSAGES,
 )
 
 __all__ = ["StrandlineMemory"]
@@ -44,6 +46,8 @@ class StrandlineMemory(ChatMemory):
     token_limit: int = DEFAULT_TOKEN_LIMIT
     chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO
     token_flush_size: int = DEFAULT_FLUSH_SIZE
+    max_window_messages: int = DEFAULT_WINDOW_MESSAGES
+    max_window_bytes: int = DEFAULT_WINDOW_BYTES
     insert_method: str = "system"
     idle_seconds: int | None = DEFAULT_IDLE_SECONDS
     shared_scope: str | None = None
@@ -69,6 +73,8 @@ class StrandlineMemory(ChatMemory):
         token_limit: int | None = None,
         chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
         token_flush_size: int = DEFAULT_FLUSH_SIZE,
+        max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
+        max_window_bytes: int = DEFAULT_WINDOW_BYTES,
         memory_blocks: Sequence[Any] | None = None,
         insert_method: Any = "system",
         idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
@@ -107,6 +113,8 @@ class StrandlineMemory(ChatMemory):
             "token_limit": token_limit or _room_of(llm),
             "chat_history_token_ratio": chat_history_token_ratio,
             "token_flush_size": token_flush_size,
+            "max_window_messages": max_window_messages,
+            "max_window_bytes": max_window_bytes,
             "insert_method": str(getattr(insert_method, "value", insert_method)),
             "idle_seconds": idle_seconds,
             "shared_scope": shared_scope,
@@ -147,6 +155,8 @@ class StrandlineMemory(ChatMemory):
                 token_limit=self.token_limit,
                 chat_history_token_ratio=self.chat_history_token_ratio,
                 token_flush_size=self.token_flush_size,
+                max_window_messages=self.max_window_messages,
+                max_window_bytes=self.max_window_bytes,
                 insert_method=self.insert_method,
                 idle_seconds=self.idle_seconds,
                 shared_scope=self.shared_scope,

@@ -608,6 +608,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("role", sa.Text(), nullable=False),
         sa.Column("tokens", sa.Integer(), nullable=False),
+        sa.Column("bytes", sa.Integer(), nullable=False),
         sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.Column("envelope", sa.JSON(), nullable=False),
         sa.Column("metadata", postgresql.JSON(astext_type=sa.Text()), nullable=True),
@@ -696,10 +697,14 @@ def upgrade() -> None:
         sa.Column("flushed_through", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("pinned_tokens", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("window_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("window_messages", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("window_bytes", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("replan_at_tokens", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("token_limit", sa.Integer(), nullable=False),
         sa.Column("flush_at_tokens", sa.Integer(), nullable=False),
         sa.Column("token_flush_size", sa.Integer(), nullable=False),
+        sa.Column("max_window_messages", sa.Integer(), nullable=False),
+        sa.Column("max_window_bytes", sa.Integer(), nullable=False),
         sa.Column("idle_seconds", sa.Integer(), nullable=True),
         sa.Column(
             "last_put_at",
@@ -727,7 +732,10 @@ def upgrade() -> None:
             "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through AND flushed_through >= pinned_through AND window_from <= flushed_through + 1 AND flushed_through < next_seq",
             name=op.f("session_marks_check"),
         ),
-        sa.CheckConstraint("window_tokens >= 0 AND pinned_tokens >= 0", name=op.f("session_tokens_check")),
+        sa.CheckConstraint(
+            "window_tokens >= 0 AND pinned_tokens >= 0 AND window_messages >= 0 AND window_bytes >= 0",
+            name=op.f("session_counters_check"),
+        ),
         sa.CheckConstraint(
             "(shared_scope IS NULL) = (shared_key IS NULL)", name=op.f("session_shared_check")
         ),

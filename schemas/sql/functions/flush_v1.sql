@@ -16,6 +16,8 @@ CREATE FUNCTION strandline.flush_v1(
     p_window_from bigint,
     p_flushed_through bigint,
     p_tokens_out bigint,
+    p_messages_out integer,
+    p_bytes_out bigint,
     p_cause text,
     p_event_ids uuid[],
     p_from_seqs bigint[],
@@ -47,7 +49,9 @@ BEGIN
     END IF;
     UPDATE strandline.session t SET
             window_from = p_window_from, flushed_through = p_flushed_through,
-            window_tokens = t.window_tokens - p_tokens_out, replan_at_tokens = 0
+            window_tokens = t.window_tokens - p_tokens_out,
+            window_messages = t.window_messages - p_messages_out,
+            window_bytes = t.window_bytes - p_bytes_out, replan_at_tokens = 0
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
         RETURNING t.pipelines, t.namespace INTO fed, tenant;
     INSERT INTO strandline.flush_event (

@@ -12,6 +12,7 @@ DECLARE
     s strandline.session%ROWTYPE;
     newest bigint;
     freed integer;
+    freed_bytes integer;
 BEGIN
     SELECT * INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -20,7 +21,7 @@ BEGIN
           AND p.seq = p_seq AND p.pop_id = p_pop_id) THEN
         RETURN 'ok';
     END IF;
-    SELECT m.seq, m.tokens INTO newest, freed FROM strandline.message m
+    SELECT m.seq, m.tokens, m.bytes INTO newest, freed, freed_bytes FROM strandline.message m
         WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq >= s.log_start_seq
         ORDER BY m.seq DESC LIMIT 1;
     IF newest IS DISTINCT FROM p_seq THEN
@@ -36,6 +37,8 @@ BEGIN
         VALUES (p_shard_key, p_session_key, newest, p_pop_id);
     IF newest > s.pinned_through THEN
         s.window_tokens := s.window_tokens - freed;
+        s.window_messages := s.window_messages - 1;
+        s.window_bytes := s.window_bytes - freed_bytes;
     ELSE
         s.pinned_tokens := s.pinned_tokens - freed;
     END IF;
@@ -48,7 +51,8 @@ BEGIN
         s.window_from := s.next_seq;
     END IF;
     UPDATE strandline.session t SET
-            window_tokens = s.window_tokens, pinned_tokens = s.pinned_tokens, replan_at_tokens = 0,
+            window_tokens = s.window_tokens, window_messages = s.window_messages,
+            window_bytes = s.window_bytes, pinned_tokens = s.pinned_tokens, replan_at_tokens = 0,
             pinned_through = s.pinned_through, flushed_through = s.flushed_through,
             window_from = s.window_from
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;

@@ -7,7 +7,8 @@
 -- status: 'ok'; 'unclaimed' (no such session yet, and p_claimed is false); 'conflict' (detail is the
 -- id that was used with other content); 'unknown_pipeline' (detail names what is not registered).
 -- Whatever is not 'ok' has stored nothing.
--- to_flush: what the flush is planned from (window_v1) when the put crossed the session's mark, else NULL.
+-- to_flush: what the flush is planned from (window_v1) when the put crossed one of the session's marks (tokens,
+-- messages, bytes), else NULL.
 CREATE FUNCTION strandline.put_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -16,6 +17,7 @@ CREATE FUNCTION strandline.put_v1(
     p_ids text[],
     p_roles text[],
     p_tokens integer[],
+    p_bytes integer[],
     p_digests bytea[],
     p_envelopes text[],
     p_metadata text[],
@@ -33,7 +35,9 @@ DECLARE
     crossed boolean;
     head integer := 0;
     head_tokens bigint := 0;
+    head_bytes bigint := 0;
     all_tokens bigint;
+    all_bytes bigint;
 BEGIN
     SELECT * INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -55,14 +59,15 @@ BEGIN
         END IF;
         INSERT INTO strandline.session (
             shard_key, session_key, namespace, session_id, user_id, token_limit, flush_at_tokens,
-            token_flush_size, idle_seconds, tokenizer, pipelines, max_facts, shared_scope, shared_key)
+            token_flush_size, max_window_messages, max_window_bytes, idle_seconds, tokenizer, pipelines,
+            max_facts, shared_scope, shared_key)
         SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
-            n.flush_at_tokens, n.token_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts,
-            n.shared_scope, n.shared_key
+            n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes, n.idle_seconds,
+            n.tokenizer, n.pipelines, n.max_facts, n.shared_scope, n.shared_key
         FROM jsonb_to_record(p_session) AS n (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
-            token_flush_size integer, idle_seconds integer, tokenizer text, pipelines text[],
-            max_facts integer, shared_scope text, shared_key uuid)
+            token_flush_size integer, max_window_messages integer, max_window_bytes integer,
+            idle_seconds integer, tokenizer text, pipelines text[], max_facts integer, shared_scope text, shared_key uuid)
         ON CONFLICT DO NOTHING;
         SELECT * INTO s FROM strandline.session t
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -81,18 +86,20 @@ BEGIN
             RETURN;
         END IF;
         INSERT INTO strandline.message (
-            shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata,
+            shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata,
             calls, answers, created_at)
         VALUES (
             p_shard_key, p_session_key, s.next_seq, s.incarnation, p_ids[1], p_roles[1], p_tokens[1],
-            p_digests[1], p_envelopes[1]::json, p_metadata[1]::json, p_calls[1]::json, p_answers[1],
+            p_bytes[1], p_digests[1], p_envelopes[1]::json, p_metadata[1]::json, p_calls[1]::json, p_answers[1],
             coalesce(p_created_at[1], accepted_at));
         seqs := ARRAY[s.next_seq];
         added := 1;
         all_tokens := p_tokens[1];
+        all_bytes := p_bytes[1];
         IF s.next_seq = s.pinned_through + 1 AND p_roles[1] IN ('system', 'developer') THEN
             head := 1;
             head_tokens := all_tokens;
+            head_bytes := all_bytes;
         END IF;
     ELSE
         SELECT array_agg(m.seq ORDER BY given.place), count(m.seq),
@@ -114,15 +121,16 @@ BEGIN
 
         WITH fresh AS (
             SELECT given.*, s.next_seq - 1 + row_number() OVER (ORDER BY given.place) AS seq
-            FROM unnest(seqs, p_ids, p_roles, p_tokens, p_digests, p_envelopes, p_metadata, p_created_at,
-                        p_calls, p_answers) WITH ORDINALITY
-                AS given (had, id, role, tokens, digest, envelope, metadata, created_at, calls, answers, place)
+            FROM unnest(seqs, p_ids, p_roles, p_tokens, p_bytes, p_digests, p_envelopes, p_metadata,
+                        p_created_at, p_calls, p_answers) WITH ORDINALITY
+                AS given (had, id, role, tokens, bytes, digest, envelope, metadata, created_at, calls, answers,
+                    place)
             WHERE given.had IS NULL
         ), stored AS (
             INSERT INTO strandline.message (
-                shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope, metadata,
+                shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata,
                 calls, answers, created_at)
-            SELECT p_shard_key, p_session_key, f.seq, s.incarnation, f.id, f.role, f.tokens, f.digest,
+            SELECT p_shard_key, p_session_key, f.seq, s.incarnation, f.id, f.role, f.tokens, f.bytes, f.digest,
                 f.envelope::json, f.metadata::json, f.calls::json, f.answers,
                 coalesce(f.created_at, accepted_at)
             FROM fresh f
@@ -131,19 +139,23 @@ BEGIN
             FROM unnest(seqs) WITH ORDINALITY AS given (had, place) LEFT JOIN fresh f USING (place)
         ), opening AS (
             -- Only a session that so far holds nothing but its head can have that head grow.
-            SELECT count(*) AS messages, coalesce(sum(f.tokens), 0) AS tokens FROM fresh f
+            SELECT count(*) AS messages, coalesce(sum(f.tokens), 0) AS tokens,
+                coalesce(sum(f.bytes), 0) AS bytes FROM fresh f
             WHERE s.next_seq = s.pinned_through + 1
               AND NOT EXISTS (
                 SELECT FROM fresh e WHERE e.seq <= f.seq AND e.role NOT IN ('system', 'developer'))
         )
         SELECT (SELECT array_agg(p.seq ORDER BY p.place) FROM placed p),
-               (SELECT sum(f.tokens) FROM fresh f), o.messages, o.tokens
-            INTO seqs, all_tokens, head, head_tokens
+               (SELECT sum(f.tokens) FROM fresh f), (SELECT sum(f.bytes) FROM fresh f), o.messages, o.tokens,
+               o.bytes
+            INTO seqs, all_tokens, all_bytes, head, head_tokens, head_bytes
             FROM opening o;
     END IF;
 
     s.next_seq := s.next_seq + added;
     s.window_tokens := s.window_tokens + all_tokens - head_tokens;
+    s.window_messages := s.window_messages + added - head;
+    s.window_bytes := s.window_bytes + all_bytes - head_bytes;
     IF head > 0 THEN
         s.pinned_through := s.pinned_through + head;
         s.pinned_tokens := s.pinned_tokens + head_tokens;
@@ -154,7 +166,10 @@ BEGIN
     IF p_roles && ARRAY['user', 'tool'] THEN
         s.replan_at_tokens := 0;
     END IF;
-    crossed := s.pinned_tokens + s.window_tokens > greatest(s.flush_at_tokens, s.replan_at_tokens - 1);
+    -- Each message counts some tokens, so what cannot be flushed is planned again in time by tokens alone.
+    crossed := s.pinned_tokens + s.window_tokens >= s.replan_at_tokens
+        AND (s.pinned_tokens + s.window_tokens > s.flush_at_tokens
+            OR s.window_messages > s.max_window_messages OR s.window_bytes > s.max_window_bytes);
 
     IF s.idle_seconds IS NOT NULL AND (s.watched_until IS NULL OR s.watched_until < accepted_at) THEN
         s.watched_until := accepted_at + make_interval(secs => s.idle_seconds);
@@ -169,8 +184,8 @@ BEGIN
             VALUES (p_shard_key, p_session_key, 'overdue', s.overdue_at);
     END IF;
     UPDATE strandline.session t SET
-            next_seq = s.next_seq, window_tokens = s.window_tokens, pinned_through = s.pinned_through,
-            pinned_tokens = s.pinned_tokens, window_from = s.window_from,
+            next_seq = s.next_seq, window_tokens = s.window_tokens, window_messages = s.window_messages,
+            window_bytes = s.window_bytes, pinned_through = s.pinned_through, pinned_tokens = s.pinned_tokens, window_from = s.window_from,
             flushed_through = s.flushed_through, replan_at_tokens = s.replan_at_tokens,
             watched_until = s.watched_until, overdue_at = s.overdue_at, last_put_at = accepted_at
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;

@@ -1,5 +1,5 @@
 -- window_v1: what a flush is planned from, as JSON: the session's marks and policy, and of each message of
--- its window [seq, role, tokens, calls, answers], oldest first.  All from one snapshot; NULL if there is no
+-- its window [seq, role, tokens, calls, answers, bytes], oldest first.  All from one snapshot; NULL if there is no
 -- such session.  A put that crosses the mark returns it, so that planning needs no round trip of its own.
 CREATE FUNCTION strandline.window_v1(p_shard_key uuid, p_session_key uuid) RETURNS text
 LANGUAGE sql VOLATILE AS $function$
@@ -9,11 +9,13 @@ LANGUAGE sql VOLATILE AS $function$
             'flushed_through', s.flushed_through, 'pinned_tokens', s.pinned_tokens,
             'window_tokens', s.window_tokens, 'flush_at_tokens', s.flush_at_tokens,
             'token_flush_size', s.token_flush_size,
+            'window_messages', s.window_messages, 'window_bytes', s.window_bytes,
+            'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
             'idle_for_seconds', extract(epoch FROM clock_timestamp() - s.last_put_at),
             'idle_seconds', s.idle_seconds, 'watched', s.watched_until > clock_timestamp()),
         'entries', (
             SELECT coalesce(json_agg(
-                json_build_array(m.seq, m.role, m.tokens, m.calls, m.answers) ORDER BY m.seq), '[]')
+                json_build_array(m.seq, m.role, m.tokens, m.calls, m.answers, m.bytes) ORDER BY m.seq), '[]')
             FROM strandline.message m
             WHERE m.shard_key = s.shard_key AND m.session_key = s.session_key
               AND m.seq >= s.window_from AND m.seq < s.next_seq)

@@ -1,0 +1,54 @@
+"""Calls and results that one of two events delivered: of a tail, what cannot be shown without the other.
+
+A flush may record a turn that is too large for one event as several, cut between a call and its results.
+While the pipelines have taken in one of them and not the other, the tail holds half a call, which a
+provider refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from strandline.schemas.messages import Message
+
+
+def parted_calls(messages: Sequence[Message], starts: Collection[int]) -> frozenset[int]:
+    """The numbers of those messages of a tail, which is in order, that belong to a call in part.
+
+    Args:
+        starts: where events begin.
+    """
+    return frozenset(seq for run in _runs(messages, starts) for seq in _parted(run))
+
+
+def _runs(messages: Sequence[Message], starts: Collection[int]) -> Iterator[Sequence[Message]]:
+    """The pieces between which other events were delivered; a number that was popped parts nothing."""
+    begin = 0
+    for index in range(1, len(messages)):
+        seq, before = messages[index].seq or 0, messages[index - 1].seq or 0
+        if seq != before + 1 and seq in starts:
+            yield messages[begin:index]
+            begin = index
+    if messages:
+        yield messages[begin:]
+
+
+def _parted(run: Sequence[Message]) -> Iterator[int]:
+    """Results whose call came before, and calls whose results come after, with what they have here."""
+    opened: dict[str, int] = {}
+    results: dict[int, list[int]] = {}
+    last_user = max((message.seq or 0 for message in run if message.role == "user"), default=0)
+    for message in run:
+        seq = message.seq or 0
+        for call in message.tool_calls or ():
+            opened[str(call.get("id"))] = seq
+            results.setdefault(seq, [])
+        if message.tool_call_id is not None:
+            caller = opened.pop(message.tool_call_id, None)
+            if caller is None:
+                yield seq
+            else:
+                results[caller].append(seq)
+    # A later user message ends the wait for a result that never came.
+    for caller in {seq for seq in opened.values() if seq > last_user}:
+        yield from (caller, *results[caller])

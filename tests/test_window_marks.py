@@ -1,0 +1,183 @@
+"""What bounds a window beside tokens: no message is free, and there are marks for messages and bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline import ConfigurationError, Memory
+from strandline.pipelines.verification import verify
+from strandline.producers.reading import MAX_TAIL_BYTES
+from strandline.schemas.database import Database
+from strandline.schemas.policy import DEFAULT_WINDOW_BYTES, DEFAULT_WINDOW_MESSAGES
+from strandline.schemas.tokens import MIN_MESSAGE_TOKENS
+from tests.conftest import rows_of
+
+MakeMemory = Callable[..., Memory]
+
+UNBOUNDED = 10**9
+
+
+def counters(url: str) -> tuple[int, int]:
+    ((messages, size),) = rows_of(url, "SELECT window_messages, window_bytes FROM strandline.session")
+    return messages, size
+
+
+def blob(number: int, size: int) -> dict[str, Any]:
+    """A message that counts hardly any tokens: an image, of which only the estimate counts."""
+    url = f"data:image/png;base64,{number:08d}" + "A" * size
+    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+
+
+def one_by_one(memory: Memory, messages: list[dict[str, Any]]) -> None:
+    for message in messages:
+        memory.put(message)
+
+
+def together(memory: Memory, messages: list[dict[str, Any]]) -> None:
+    memory.put_messages(messages)
+
+
+def async_one_by_one(memory: Memory, messages: list[dict[str, Any]]) -> None:
+    async def put_all() -> None:
+        for message in messages:
+            await memory.aput(message)
+
+    asyncio.run(put_all())
+
+
+WAYS = pytest.mark.parametrize("put", [one_by_one, together, async_one_by_one])
+
+
+@pytest.mark.parametrize("content", ["", [], [{"type": "text", "text": ""}], "a"])
+def test_a_window_of_empty_messages_is_flushed(content: object, make_memory: MakeMemory) -> None:
+    memory = make_memory("s", token_limit=1_000, token_flush_size=100, memory_blocks=[])
+    memory.put_messages([{"role": "user", "content": content}] * 500)
+    context = memory.get()
+    assert len(context) <= 700 // MIN_MESSAGE_TOKENS
+    assert context.tokens == MIN_MESSAGE_TOKENS * len(context)
+    assert len(memory.get_all()) == 500
+
+
+def test_parts_that_nobody_knows_are_within_the_limit(make_memory: MakeMemory) -> None:
+    memory = make_memory("s", token_limit=5_000, token_flush_size=500, memory_blocks=[])
+    for number in range(60):
+        part = {"type": "unheard_of", "blob": f"{number} some words " * 1_000}
+        memory.put({"role": "user", "content": [part]})
+    context = memory.get()
+    assert len(context) == 1, "a message that is over the mark alone"
+    assert 4_000 < context.tokens <= 5_000
+
+
+@WAYS
+def test_a_put_that_crosses_the_mark_by_messages_flushes_the_oldest(
+    put: Callable[[Memory, list[dict[str, Any]]], None],
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+) -> None:
+    memory = make_memory("s", max_window_messages=12, memory_blocks=[])
+    put(memory, [{"role": "user", "content": f"{n}"} for n in range(12)])
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
+    put(memory, [{"role": "user", "content": "one more"}])
+    events = rows_of(database_url, "SELECT from_seq, through_seq, cause FROM strandline.flush_event")
+    assert events == [(1, 3, "threshold")], "a fourth of what the window may hold"
+    assert counters(database_url)[0] == 10 == len(memory.get())
+    put(memory, [{"role": "user", "content": f"and {n}"} for n in range(40)])
+    assert 9 <= len(memory.get()) <= 12
+    assert verify(database).violations == ()
+
+
+@WAYS
+def test_a_put_that_crosses_the_mark_by_bytes_flushes_the_oldest(
+    put: Callable[[Memory, list[dict[str, Any]]], None],
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+) -> None:
+    memory = make_memory(
+        "s", token_limit=UNBOUNDED, max_window_bytes=100_000, memory_blocks=[], part_tokens={"image": 0}
+    )
+    put(memory, [blob(number, 10_000) for number in range(50)])
+    shown = memory.get().to_openai()
+    assert 6 <= len(shown) <= 9
+    assert counters(database_url)[1] <= 100_000
+    assert rows_of(database_url, "SELECT max(message_count) FROM strandline.flush_event")[0][0] <= 4
+    assert verify(database).violations == ()
+
+
+def test_puts_that_share_a_statement_keep_to_each_session_s_marks(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memories = [make_memory(f"s{n}", max_window_messages=4, memory_blocks=[]) for n in range(8)]
+
+    async def put_all() -> None:
+        for number in range(20):
+            message = {"role": "user", "content": f"{number}"}
+            await asyncio.gather(*(memory.aput(message) for memory in memories))
+
+    asyncio.run(put_all())
+    counts = rows_of(database_url, "SELECT window_messages, next_seq FROM strandline.session")
+    assert counts == [(4, 21)] * 8
+    assert verify(database).violations == ()
+
+
+def test_counters_follow_pops_resets_idle_and_manual_flushes(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    memory.put_messages([{"role": "system", "content": "head"}, {"role": "user", "content": "ü", "id": "u"}])
+    size = len('{"content":"ü"}'.encode())
+    assert counters(database_url) == (1, size)
+    memory.put({"role": "user", "content": "more", "metadata": {"a": 1}})
+    assert counters(database_url) == (2, size + len('{"content":"more"}') + len('{"a":1}'))
+    memory.pop()
+    assert counters(database_url) == (1, size)
+    memory.put({"role": "assistant", "content": "x"})
+    assert verify(database).violations == ()
+    memory.put({"role": "user", "content": "last"})
+    memory.flush()
+    assert counters(database_url) == (1, len('{"content":"last"}'))
+    assert verify(database).violations == ()
+    memory.reset()
+    assert counters(database_url) == (0, 0)
+    assert verify(database).violations == ()
+
+
+def test_the_marks_of_the_first_put_hold(make_memory: MakeMemory, database_url: str) -> None:
+    make_memory("s", max_window_messages=5, max_window_bytes=5_000, memory_blocks=[]).put(
+        {"role": "user", "content": "first"}
+    )
+    other = make_memory("s", memory_blocks=[])
+    for number in range(20):
+        other.put({"role": "user", "content": f"{number}"})
+    assert len(other.get()) <= 5
+    stored = rows_of(database_url, "SELECT max_window_messages, max_window_bytes FROM strandline.session")
+    assert stored == [(5, 5_000)]
+    make_memory("t", memory_blocks=[]).put({"role": "user", "content": "x"})
+    newest = "SELECT max_window_messages, max_window_bytes FROM strandline.session WHERE session_id = 't'"
+    assert rows_of(database_url, newest) == [(DEFAULT_WINDOW_MESSAGES, DEFAULT_WINDOW_BYTES)]
+
+
+@pytest.mark.parametrize("name", ["max_window_messages", "max_window_bytes"])
+@pytest.mark.parametrize("value", [0, -1, 2**31, 1.5, True, "5"])
+def test_a_mark_is_a_whole_number_above_0(name: str, value: object, make_memory: MakeMemory) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        make_memory("s", **{name: value})
+
+
+def test_a_read_takes_in_so_many_bytes_of_the_tail(make_memory: MakeMemory) -> None:
+    """Messages that no worker has taken in yet, and that count hardly any tokens."""
+    memory = make_memory("s", token_limit=UNBOUNDED, memory_blocks=["summary"], part_tokens={"image": 0})
+    size, number = 900_000, MAX_TAIL_BYTES // 900_000 + 4
+    for at in range(number):
+        memory.put(blob(at, size))
+    memory.flush(all=True)
+    context = memory.get()
+    assert number - 6 <= len(context) <= MAX_TAIL_BYTES // size
+    (omitted,) = context.omitted
+    assert (omitted.kind, omitted.from_seq, omitted.through_seq) == ("tail", 1, number - len(context))
+    assert "than one read takes in" in omitted.reason
