@@ -16,6 +16,7 @@ from typing import Any
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.identity import check_name
 from strandline.schemas.messages import OWN_KEYS, ROLES, Message, Role, plain
+from strandline.schemas.nesting import check_nesting
 from strandline.schemas.random_ids import random_id
 from strandline.schemas.shown_text import quote
 from strandline.schemas.text import check_texts_within
@@ -155,6 +156,7 @@ def _check_tool_fields(message: Message, where: str) -> None:
         if not isinstance(call, Mapping):
             raise InvalidMessageError(path, "must be an object with 'id', 'type' and 'function'")
         check_name(f"{path}.id", call.get("id"))
+        _check_call(call, path)
     if message.role == "tool":
         if message.tool_call_id is None:
             raise InvalidMessageError(
@@ -165,6 +167,22 @@ def _check_tool_fields(message: Message, where: str) -> None:
         raise InvalidMessageError(
             f"{where}.tool_call_id", f"belongs to tool messages, not to role {quote(message.role)}"
         )
+
+
+def _check_call(call: Mapping[str, Any], path: str) -> None:
+    """A call says what it calls: a function by its name, or in the form that another type of call has."""
+    kind = call.get("type", "function")
+    if not isinstance(kind, str):
+        raise InvalidMessageError(f"{path}.type", f"must be a string, not {type(kind).__name__}")
+    if kind != "function" and isinstance(call.get(kind), Mapping):
+        return
+    function = call.get("function")
+    if not isinstance(function, Mapping):
+        raise InvalidMessageError(
+            f"{path}.function", "is missing; give an object with 'name' and 'arguments'"
+        )
+    if not isinstance(function.get("name"), str):
+        raise InvalidMessageError(f"{path}.function.name", "is missing; give the function's name as text")
 
 
 def _envelope(message: Message) -> dict[str, Any]:
@@ -194,6 +212,11 @@ def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None
 
 def _encode(where: str, name: str, given: Mapping[str, Any], max_bytes: int) -> str:
     """JSON text of ``given``, checked as ``_checked`` does."""
+    if name == "content":
+        for key, item in given.items():
+            check_nesting(f"{where}.{key}", item)
+    else:
+        check_nesting(f"{where}.{name}", given)
     try:
         value = plain(given)
         text = _ENCODER.encode(value)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline import InvalidMessageError, Memory, Message
+from strandline.schemas.nesting import MAX_NESTING
 from strandline.schemas.tables import metadata
 from tests.conftest import rows_of
 
@@ -87,7 +88,11 @@ BAD: list[tuple[object, str, str]] = [
     (user(content=[{"text": "hello"}]), "content[0]", "'type'"),
     (user(content=[{"type": "text"}]), "content[0].text", "must be a string"),
     (user(content=[{"type": "text", "text": "x", "at": object()}]), "content", "JSON"),
-    (user(content=[{"type": "x", "a": nested(100_000)}]), "content", "JSON"),
+    (user(content=[{"type": "x", "a": nested(100_000)}]), "content[0].a.a.a", "64 levels"),
+    (user(content=[{"type": "x", "a": nested(400)}]), "content[0].a.a.a", "64 levels"),
+    (user(content=[{"type": "text", "text": "x", "b": [nested(100)]}]), "content[0].b[0].a", "64 levels"),
+    (user(reasoning=nested(400)), "extra.reasoning.a.a.a", "64 levels"),
+    (with_arguments(nested(400)), "tool_calls[0].function.arguments.a", "64 levels"),
     (user(content="x" * 1_000_001), "content", "STRANDLINE_MAX_CONTENT_BYTES"),
     # Names and ids.
     (user(name=7), "name", "not int"),
@@ -103,8 +108,9 @@ BAD: list[tuple[object, str, str]] = [
     (user(metadata={"k": {1, 2}}), "metadata", "JSON"),
     (user(metadata={1: "x"}), "metadata", "not a string"),
     (user(metadata={"k": {None: "x"}}), "metadata", "not a string"),
-    (user(metadata={"k": nested(100_000)}), "metadata", "JSON"),
-    (user(metadata=circular()), "metadata", "JSON"),
+    (user(metadata={"k": nested(400)}), "metadata.k.a.a.a", "64 levels"),
+    (user(metadata={"k": nested(100_000)}), "metadata.k.a.a.a", "64 levels"),
+    (user(metadata=circular()), "metadata.me.me.me.me", "64 levels"),
     (user(metadata={"k": 10**5_000}), "metadata", "JSON"),
     (user(metadata={"k": "x" * 20_000}), "metadata", "STRANDLINE_MAX_METADATA_BYTES"),
     (user(metadata=[1]), "metadata", "not list"),
@@ -120,6 +126,11 @@ BAD: list[tuple[object, str, str]] = [
     ({"role": "assistant", "content": "x", "tool_calls": "call"}, "tool_calls", "not str"),
     ({"role": "assistant", "content": "x", "tool_calls": ["c"]}, "tool_calls[0]", "must be an object"),
     (calling(id=None), "tool_calls[0].id", "not NoneType"),
+    (calling(function=None), "tool_calls[0].function", "is missing"),
+    (calling(function="f"), "tool_calls[0].function", "is missing"),
+    (calling(function={"arguments": "{}"}), "tool_calls[0].function.name", "is missing"),
+    (calling(type=5), "tool_calls[0].type", "not int"),
+    (calling(type="custom", function=None), "tool_calls[0].function", "is missing"),
     # Times.
     (user(created_at="2026-01-01T12:00:00"), "created_at", "time zone"),
     (user(created_at=datetime(2026, 1, 1)), "created_at", "time zone"),  # noqa: DTZ001
@@ -320,3 +331,19 @@ def test_everything_a_message_holds_comes_back(make_memory: MakeMemory) -> None:
             assert message.id == given_.id or given_.id is None
             assert message.created_at == given_.created_at or given_.created_at is None
             assert message.to_openai() == given_.to_openai()
+
+
+@pytest.mark.parametrize("levels", [1, 10, MAX_NESTING - 3])
+def test_what_is_nested_within_the_limit_is_read_back(levels: int, make_memory: MakeMemory) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    deep = nested(levels - 1)
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": deep}}
+    custom = {"id": "d", "type": "custom", "custom": {"name": "g", "input": "x"}}
+    memory.put(
+        {"role": "user", "content": [{"type": "x", "a": deep}], "metadata": {"k": deep}, "more": [deep]}
+    )
+    memory.put({"role": "assistant", "content": None, "tool_calls": [call, custom]})
+    first, second = memory.get().to_openai()
+    assert first == {"role": "user", "content": [{"type": "x", "a": deep}], "more": [deep]}
+    assert second["tool_calls"] == [call, custom]
+    assert memory.get_all()[0].metadata == {"k": deep}

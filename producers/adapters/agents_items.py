@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
 from strandline.schemas.messages import Content, Message, Role
+from strandline.schemas.nesting import check_nesting
 
 LIBRARY = "openai_agents"
 Item = dict[str, Any]
@@ -75,6 +76,7 @@ def _call(item: Mapping[str, Any]) -> Message | None:
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
         left = _rest(item, "type", "call_id", "name", "arguments")
         return _kept(_calling(call_id, function), left)
+    check_nesting("item", item)
     arguments = json.dumps(_rest(item, "type", "call_id"), ensure_ascii=False, default=str)
     return _kept(_calling(call_id, {"name": kind, "arguments": arguments}), {}, kind=kind)
 

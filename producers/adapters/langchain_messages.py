@@ -26,6 +26,7 @@ from langchain_core.messages.utils import message_chunk_to_message
 from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.messages import Content, Message, Role
+from strandline.schemas.nesting import check_nesting
 
 LIBRARY = "langchain"
 
@@ -191,6 +192,7 @@ def _places_of_texts(content: Sequence[object]) -> list[int]:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    check_nesting("tool_calls.args", call["args"])
     arguments = json.dumps(call["args"], ensure_ascii=False, sort_keys=True, default=str)
     return {
         "id": call.get("id") or NO_ID,
@@ -215,6 +217,6 @@ def _arguments(text: object) -> dict[str, Any]:
         return dict(text)
     try:
         parsed = json.loads(str(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     return parsed if isinstance(parsed, dict) else {"arguments": text}

@@ -24,6 +24,7 @@ from llama_index.core.base.llms.types import (
 from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
 from strandline.producers.adapters.llamaindex_blocks import block_of, part_of
 from strandline.schemas.messages import Content, Message, Role
+from strandline.schemas.nesting import check_nesting
 
 LIBRARY = "llama_index"
 
@@ -175,6 +176,7 @@ def _call(call_id: object, name: str, arguments: object) -> dict[str, Any]:
     if isinstance(arguments, str):
         text = arguments
     else:
+        check_nesting("tool_calls.arguments", arguments)
         # Sorted, as the log keeps objects: so the text is the same whichever way they have gone.
         text = json.dumps(arguments, ensure_ascii=False, sort_keys=True, default=str)
     return {
@@ -199,7 +201,7 @@ def _arguments(text: object) -> dict[str, Any] | str:
         return text
     try:
         parsed = json.loads(str(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return str(text)
     return parsed if isinstance(parsed, dict) else str(text)
 
