@@ -1,10 +1,13 @@
-"""What the tables share: one metadata, names for every constraint, and two kinds of column."""
+"""What the tables share: one metadata, names for every constraint, and three kinds of column."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from sqlalchemy import Column, DateTime, MetaData, Uuid, func
 
 SCHEMA = "strandline"
+KEEPS_NO_STATISTICS = "keeps_no_statistics"
 
 metadata = MetaData(
     schema=SCHEMA,
@@ -20,6 +23,14 @@ metadata = MetaData(
 def key(name: str) -> Column[object]:
     """A part of the primary key that is one of the 128-bit keys."""
     return Column(name, Uuid, primary_key=True)
+
+
+def said(name: str, kind: Any, *arguments: Any, **options: Any) -> Column[Any]:
+    """A column of what users said or chose as a name, or of what follows from it.
+
+    Postgres keeps no statistics of it: they are samples of the values, and outlive the rows.
+    """
+    return Column(name, kind, *arguments, info={KEEPS_NO_STATISTICS: True}, **options)
 
 
 def moment(name: str, *, nullable: bool = False, default: bool = False) -> Column[object]:

@@ -19,15 +19,15 @@ from sqlalchemy import (
 )
 
 from strandline.schemas.messages import ROLES
-from strandline.schemas.tables.base import key, metadata, moment
+from strandline.schemas.tables.base import key, metadata, moment, said
 
 session_owner = Table(
     "session_owner",
     metadata,
     key("shard_key"),
     Column("namespace", Text, nullable=False),
-    Column("session_id", Text, nullable=False),
-    Column("user_id", Text),
+    said("session_id", Text, nullable=False),
+    said("user_id", Text),
     Column("owner_key", Uuid, nullable=False),
     moment("created_at", default=True),
     Index("session_owner_by_name", "namespace", "session_id"),
@@ -62,12 +62,12 @@ session = Table(
     moment("overdue_at", nullable=True),
     moment("created_at", default=True),
     Column("namespace", Text, nullable=False),
-    Column("session_id", Text, nullable=False),
-    Column("user_id", Text),
+    said("session_id", Text, nullable=False),
+    said("user_id", Text),
     Column("tokenizer", Text, nullable=False),
     Column("pipelines", ARRAY(Text), nullable=False),
     Column("max_facts", Integer),
-    Column("shared_scope", Text),
+    said("shared_scope", Text),
     Column("shared_key", Uuid),
     CheckConstraint(
         "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through"
@@ -91,15 +91,15 @@ message = Table(
     key("session_key"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("incarnation", Uuid, nullable=False),
-    Column("id", Text, nullable=False),
+    said("id", Text, nullable=False),
     Column("role", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("bytes", Integer, nullable=False),
-    Column("digest", LargeBinary, nullable=False),
-    Column("envelope", JSON, nullable=False),
-    Column("metadata", JSON),
-    Column("calls", JSON),
-    Column("answers", Text),
+    said("digest", LargeBinary, nullable=False),
+    said("envelope", JSON, nullable=False),
+    said("metadata", JSON),
+    said("calls", JSON),
+    said("answers", Text),
     moment("created_at"),
     Index("message_by_id", "shard_key", "incarnation", "id", unique=True),
     CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="role"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import JSON, BigInteger, Column, Integer, Table, Text, Uuid
 
-from strandline.schemas.tables.base import key, metadata, moment
+from strandline.schemas.tables.base import key, metadata, moment, said
 
 shared_session = Table(
     "shared_session",
@@ -13,7 +13,7 @@ shared_session = Table(
     key("session_key"),
     key("incarnation"),
     Column("owner_key", Uuid, nullable=False),
-    Column("session_id", Text),
+    said("session_id", Text),
     moment("created_at", default=True),
     moment("gone_at", nullable=True),
     comment="Lives of sessions that share with a scope; what is gone was forgotten and is never shared again",
@@ -26,11 +26,11 @@ shared_message = Table(
     key("session_key"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("incarnation", Uuid, nullable=False),
-    Column("id", Text, nullable=False),
+    said("id", Text, nullable=False),
     Column("role", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
-    Column("envelope", JSON, nullable=False),
-    Column("metadata", JSON),
+    said("envelope", JSON, nullable=False),
+    said("metadata", JSON),
     moment("created_at"),
     comment="Copies of what sessions flushed that share with a scope, as its searches show them",
 )

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import key, metadata, moment
+from strandline.schemas.tables.base import key, metadata, moment, said
 
 generation = Table(
     "generation",
@@ -67,7 +67,7 @@ replay = Table(
     Column("kind", Text, nullable=False),
     Column("pipeline", Text, nullable=False),
     Column("generation_id", Integer, nullable=False),
-    Column("selection", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    said("selection", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     Column("state", Text, nullable=False, server_default="running"),
     Column("held", Boolean, nullable=False, server_default=text("false")),
     Column("position", Uuid),
@@ -200,7 +200,7 @@ answer = Table(
     Column("step", Text, primary_key=True),
     Column("model", Text, nullable=False),
     Column("prompt_hash", Text, nullable=False),
-    Column("body", LargeBinary, nullable=False),
+    said("body", LargeBinary, nullable=False),
     moment("created_at", default=True),
     comment="A model's raw answer, stored before it is applied; what is applied is always the stored one",
 )

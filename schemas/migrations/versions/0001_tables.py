@@ -14,6 +14,35 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+# What users said or chose as a name, and what follows from it: of these Postgres keeps no statistics, which
+# are samples of the values and outlive the rows.
+WITHOUT_STATISTICS = {
+    "answer": ("body",),
+    "block_state": ("state",),
+    "chunk": ("lexemes", "embedding", "code"),
+    "fact": (
+        "text",
+        "fingerprint",
+        "lexemes",
+        "topics",
+        "said_by",
+        "about_date",
+        "input",
+        "agent_id",
+        "team_id",
+        "feedback",
+    ),
+    "fact_candidate": ("text", "topics", "said_by", "about_date"),
+    "fact_event": ("payload", "traces", "actor"),
+    "fact_revision": ("text", "fingerprint", "lexemes", "own_text", "own_fingerprint", "own_lexemes"),
+    "message": ("id", "digest", "envelope", "metadata", "calls", "answers"),
+    "replay": ("selection",),
+    "session": ("session_id", "user_id", "shared_scope"),
+    "session_owner": ("session_id", "user_id"),
+    "shared_message": ("id", "envelope", "metadata"),
+    "shared_session": ("session_id",),
+}
+
 
 def upgrade() -> None:
     schema = context.config.attributes["schema"]
@@ -849,6 +878,11 @@ def upgrade() -> None:
     # A vector is read whole in a scan: out of line it would cost a second look-up per row (measured, 3x).
     op.execute(in_schema("ALTER TABLE strandline.chunk ALTER COLUMN embedding SET STORAGE PLAIN", schema))
     op.execute(in_schema("ALTER TABLE strandline.chunk ALTER COLUMN code SET STORAGE MAIN", schema))
+    for table, columns in WITHOUT_STATISTICS.items():
+        changes = ", ".join(f"ALTER COLUMN {column} SET STATISTICS 0" for column in columns)
+        op.execute(in_schema(f"ALTER TABLE strandline.{table} {changes}", schema))
+    # The hashes of words that this index is over.
+    op.execute(in_schema("ALTER INDEX strandline.chunk_terms ALTER COLUMN 1 SET STATISTICS 0", schema))
     for name in (
         "window_v1",
         "put_v1",
