@@ -73,7 +73,7 @@ def read_snapshot(rows: Sequence[Row], known: KnownWindow = NOTHING_KNOWN) -> Sn
     part_two = bisect_left(rows, _WINDOW_PART, key=lambda row: row[0])
     window_at = bisect_left(rows, window_from, lo=part_two, key=lambda row: row[1])
     window = (known if header.get("known") else NOTHING_KNOWN).moved(
-        window_from, [row[1:] for row in rows[window_at:]]
+        window_from, [row[1:] for row in rows[window_at:]], header.get("seal") or ""
     )
     pinned = read_rows([row[1:] for row in rows[part_two:window_at]])
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]

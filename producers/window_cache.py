@@ -1,9 +1,13 @@
 """Windows that this process has read before, so that the next read of one fetches only what is new.
 
 Messages never change, so what can become wrong of a window is only where it begins and ends.  A read sends
-what it knows; the statement looks, in its own snapshot, whether the last message known still stands there
-under its number and id, and if so gives only those after it.  Since messages are taken out newest first
-(``pop``) and no number is used twice, all others known then stand there as well.
+what it knows; the statement looks, in its own snapshot, whether the last message known is still there under
+its number and with its seal, and if so gives only those after it.  Since messages are taken out newest first
+(``pop``) and no number is used twice, all others known are then there as well.
+
+The seal is of the row: the session's life, id, digest and time of the message, and the transaction that
+wrote it.  A database that was restored from a dump, or a standby that took over without the last messages,
+has other rows, also where ids, numbers and texts repeat.
 """
 
 from __future__ import annotations
@@ -34,27 +38,30 @@ class KnownWindow:
         seqs: their numbers.
         entries: each as a value that can be given to anybody, or as the row to make it from.
         tokens: of all of them.
-        last_id: the id of the last one.
+        seal: of the last one, as the statement ``read`` makes it.
         size: about how many bytes of memory they take.
     """
 
     seqs: tuple[int, ...] = ()
     entries: tuple[Message | Row, ...] = ()
     tokens: int = 0
-    last_id: str = ""
+    seal: str = ""
     size: int = 0
 
     @property
     def params(self) -> dict[str, Any]:
         """What the statement ``read`` is told of it."""
         first, last = (self.seqs[0], self.seqs[-1]) if self.seqs else (None, None)
-        return {"known_from": first, "known_through": last, "known_id": self.last_id}
+        return {"known_from": first, "known_through": last, "known_seal": self.seal}
 
     def messages(self) -> list[Message]:
         return [one if isinstance(one, Message) else read_rows([one])[0] for one in self.entries]
 
-    def moved(self, window_from: int, rows: Sequence[Row]) -> KnownWindow:
-        """The window as it is now: from ``window_from`` on, with the rows that came behind."""
+    def moved(self, window_from: int, rows: Sequence[Row], seal: str) -> KnownWindow:
+        """The window as it is now: from ``window_from`` on, with the rows that came behind.
+
+        ``seal`` is of its last message now; empty where it has none.
+        """
         if not rows and self.seqs and self.seqs[0] >= window_from:
             return self
         begin = bisect_left(self.seqs, window_from)
@@ -64,7 +71,7 @@ class KnownWindow:
             seqs=(*self.seqs[begin:], *[row[0] for row in rows]),
             entries=(*self.entries[begin:], *new),
             tokens=self.tokens - sum(map(_tokens, gone)) + sum([row[3] for row in rows]),
-            last_id=rows[-1][1] if rows else self.last_id if begin < len(self.seqs) else "",
+            seal=seal,
             size=self.size - sum(map(_size, gone)) + sum(map(_size, new)),
         )
 

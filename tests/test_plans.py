@@ -144,7 +144,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             facts = session_lane(connection, "facts")
             return facts | {"lexemes": ["fact"], "fingerprints": [b"x"], "limit": 60}
         case "read":
-            known = {"known_from": 1, "known_through": 41, "known_id": "x"}
+            known = {"known_from": 1, "known_through": 41, "known_seal": "x"}
             blocks = {"pipelines": ["facts", "summary", "vectors"], "tail_rows": 100, "tail_bytes": 10**6}
             blocks |= {"max_facts": 50}
             return lane | blocks | known

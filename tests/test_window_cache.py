@@ -7,6 +7,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -148,6 +149,33 @@ def test_a_standby_that_had_not_heard_of_the_last_messages_takes_over(
     assert [message.text for message in memory.get()] == ["one", "zwei", "drei", "vier"]
 
 
+@pytest.mark.parametrize("changed", [(1, 2, 3), (2, 3), (2,), (3,)], ids=str)
+def test_after_a_restore_a_read_shows_what_the_database_has(
+    make_memory: MakeMemory, database_url: str, changed: tuple[int, ...]
+) -> None:
+    """Numbers, ids and times of the messages repeat, and what was put after the dump is other text."""
+    memory = make_memory(memory_blocks=[])
+    said = datetime(2026, 3, 1, tzinfo=UTC)
+    for seq, text in enumerate(("one", "two", "three"), 1):
+        memory.put({"id": f"m{seq}", "role": "user", "content": text, "created_at": said})
+    assert [message.text for message in memory.get()] == ["one", "two", "three"]
+    with psycopg.connect(database_url) as connection:
+        connection.execute("CREATE TEMP TABLE dump ON COMMIT DROP AS SELECT * FROM strandline.message")
+        connection.execute(
+            "UPDATE dump SET envelope = json_build_object('content', 'other ' || (envelope->>'content'))"
+            " WHERE seq = ANY (%s)",
+            (list(changed),),
+        )
+        connection.execute("TRUNCATE strandline.message")
+        connection.execute("INSERT INTO strandline.message SELECT * FROM dump ORDER BY seq")
+    expected = [
+        f"{'other ' if seq in changed else ''}{text}" for seq, text in enumerate(("one", "two", "three"), 1)
+    ]
+    assert [message.text for message in memory.get()] == expected
+    memory.put({"role": "user", "content": "four"})
+    assert [message.text for message in memory.get()] == [*expected, "four"]
+
+
 def test_nobody_is_given_what_another_can_change(make_memory: MakeMemory) -> None:
     memory = make_memory(memory_blocks=[])
     parts = [{"type": "text", "text": "a part"}]
@@ -183,14 +211,14 @@ def row(seq: int, size: int = 0) -> tuple[Any, ...]:
 
 def test_a_cache_keeps_what_was_read_last_within_its_bound() -> None:
     sessions = [(UUID(int=0), UUID(int=number)) for number in range(5)]
-    window = NOTHING_KNOWN.moved(1, [row(1, 1_000)])
+    window = NOTHING_KNOWN.moved(1, [row(1, 1_000)], "seal")
     cache = WindowCache(3 * window.size)
     for session in sessions[:3]:
         cache.keep(session, window)
     cache.known(sessions[0])
     cache.keep(sessions[3], window)
     assert [cache.known(session) is window for session in sessions] == [True, False, True, True, False]
-    too_large = NOTHING_KNOWN.moved(1, [row(seq, 1_000) for seq in range(1, 9)])
+    too_large = NOTHING_KNOWN.moved(1, [row(seq, 1_000) for seq in range(1, 9)], "seal")
     cache.keep(sessions[0], too_large)
     assert cache.known(sessions[0]) is NOTHING_KNOWN
     cache.keep(sessions[2], NOTHING_KNOWN)
@@ -198,9 +226,9 @@ def test_a_cache_keeps_what_was_read_last_within_its_bound() -> None:
 
 
 def test_a_window_moves_over_what_is_known() -> None:
-    window = NOTHING_KNOWN.moved(1, [row(1), row(2), row(4)])
-    assert window.moved(1, []) is window
-    later = window.moved(2, [row(5)])
-    assert (later.seqs, later.tokens, later.last_id) == ((2, 4, 5), 9, "id5")
-    assert later.params == {"known_from": 2, "known_through": 5, "known_id": "id5"}
-    assert later.moved(9, []) == KnownWindow()
+    window = NOTHING_KNOWN.moved(1, [row(1), row(2), row(4)], "of 4")
+    assert window.moved(1, [], "of 4") is window
+    later = window.moved(2, [row(5)], "of 5")
+    assert (later.seqs, later.tokens, later.seal) == ((2, 4, 5), 9, "of 5")
+    assert later.params == {"known_from": 2, "known_through": 5, "known_seal": "of 5"}
+    assert later.moved(9, [], "") == KnownWindow()

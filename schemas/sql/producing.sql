@@ -136,12 +136,14 @@ WITH s AS (
     WHERE t.taken_bytes <= %(tail_bytes)s
     ORDER BY t.seq DESC LIMIT %(tail_rows)s
 ), known AS (
-    -- What the process has read before, if it is still so (producers/window_cache.py).
+    -- What the process has read before, if it is still so (producers/window_cache.py): the last message bears the
+    -- same seal, so it is the same row of the same table, and no other of these words.
     SELECT %(known_through)s::bigint AS through_seq FROM s
     WHERE s.window_from >= %(known_from)s::bigint AND EXISTS (
         SELECT FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-            AND m.seq = %(known_through)s::bigint AND m.id = %(known_id)s::text)
+            AND m.seq = %(known_through)s::bigint
+            AND md5((m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) = %(known_seal)s::text)
 ), head AS (
     SELECT json_build_object(
         'window_from', s.window_from, 'flushed_through', s.flushed_through,
@@ -156,6 +158,12 @@ SELECT 0 AS part, 0::bigint AS seq, NULL::text AS id, NULL::text AS role, 0 AS t
     json_build_object(
         'session', (SELECT session FROM head),
         'known', EXISTS (SELECT FROM known),
+        'seal', (SELECT l.seal FROM s CROSS JOIN LATERAL (
+            SELECT md5((m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) AS seal
+            FROM strandline.message m
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+                AND m.seq >= s.window_from AND m.seq < s.next_seq
+            ORDER BY m.seq DESC LIMIT 1) AS l),
         'serving', (SELECT json_object_agg(g.pipeline, json_build_object(
             'generation_id', g.generation_id, 'version', g.version,
             -- What only the search asks for.
