@@ -22,9 +22,7 @@ demo: $(VENV)/.demo-ready ## set up, then play the sample conversation through t
 test: $(VENV)/.test-ready ## set up, then run every check: ruff, mypy, import contracts, tests
 	@$(MAKE) --no-print-directory check
 	@echo "==> pytest"
-	@$(BIN)/python -m pytest --timeout=120 --numprocesses=3 --dist=loadfile -m "not alone"
-	@echo "==> pytest, what measures time"
-	@$(BIN)/python -m pytest --timeout=120 -m alone
+	@$(BIN)/python -m pytest --timeout=600 --numprocesses=3 --dist=loadfile
 	@echo "==> all checks passed"
 
 check: $(VENV)/.test-ready ## the checks that run no code: ruff, mypy, import contracts

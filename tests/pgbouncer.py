@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 
-READY_SECONDS = 20.0
+READY_SECONDS = 200.0
 
 # So few that clients are sure to be given each other's connections.
 SERVER_CONNECTIONS = 3

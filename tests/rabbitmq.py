@@ -21,8 +21,8 @@ from types import TracebackType
 import pytest
 from kombu import Connection
 
-READY_SECONDS = 60.0
-_END_SECONDS = 15.0
+READY_SECONDS = 300.0
+_END_SECONDS = 100.0
 
 # Debian's name on the PATH is a wrapper that changes to the user `rabbitmq` and its directories.
 _PROGRAMS = "/usr/lib/rabbitmq/bin"

@@ -14,7 +14,7 @@ from bench.figures import Goal, Pair, as_json, as_table, of_times, of_values
 from bench.suite import CASES, Case, measure
 
 ROOT = Path(__file__).parent.parent
-SECONDS = 110.0
+SECONDS = 550.0
 
 
 def test_a_ratio_is_the_median_over_repetitions_and_not_of_medians() -> None:
@@ -38,7 +38,6 @@ def test_a_case_that_would_not_end_in_time_is_not_begun(capfd: pytest.CaptureFix
     assert "skipped" in capfd.readouterr().err
 
 
-@pytest.mark.alone
 def test_every_case_gives_its_figures(tmp_path: Path) -> None:
     """With a few calls of each: that they run and say what they are to say, not what it is."""
     file, chat = tmp_path / "figures.json", tmp_path / "chat.jsonl"

@@ -1,11 +1,13 @@
-"""How long work may wait after a fault: the bounds of docs/operations.md, with the settings as they come."""
+"""What follows a fault, with the settings as they come: the work is taken up, and done once.
+
+How long it waited is measured by ``make soak`` (``tests/soak/takeover.py``).
+"""
 
 from __future__ import annotations
 
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,12 +24,6 @@ from tests.working import check_done_once, converse
 MakeMemory = Callable[..., Memory]
 
 ROOT = Path(__file__).parent.parent
-DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
-
-# Until the sweep of another worker looks, and its hint has gone through the broker.
-SWEEP_SECONDS = DEFAULTS["sweep_interval_seconds"] * 1.25 + 0.5
-# A machine that does other things as well.
-SLACK_SECONDS = 2.0
 
 
 def as_it_comes(server: ModelServer, key: str, **settings: str) -> dict[str, str]:
@@ -50,7 +46,6 @@ def waiting(model_server: ModelServer) -> threading.Semaphore:
     return calls
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_what_a_killed_or_paused_worker_held_is_taken_up(
     number: signal.Signals,
@@ -64,18 +59,13 @@ def test_what_a_killed_or_paused_worker_held_is_taken_up(
 ) -> None:
     stuck = start_worker(**as_it_comes(model_server, "stuck"))
     converse(make_memory, 3, 1, broker_url=broker_url)
-    assert all(waiting.acquire(timeout=15) for _call in range(3))
+    assert all(waiting.acquire(timeout=150) for _call in range(3))
     start_worker(**as_it_comes(model_server, "other"))
     stuck.process.send_signal(number)
-    began = time.monotonic()
     wait_until(lambda: nothing_due(database_url), timeout=30, what="the other worker to finish")
-    took = time.monotonic() - began
-    # Merge follows extract, and one hint may have gone to the paused worker's socket.
-    assert took < DEFAULTS["worker_dead_after_seconds"] + 2 * SWEEP_SECONDS + SLACK_SECONDS
     check_done_once(database, database_url, 3)
 
 
-@pytest.mark.alone
 def test_what_hangs_in_a_living_worker_is_taken_up_at_its_deadline(
     waiting: threading.Semaphore,
     make_memory: MakeMemory,
@@ -88,16 +78,13 @@ def test_what_hangs_in_a_living_worker_is_taken_up_at_its_deadline(
     """It beats, so only the lease's deadline tells; whatever it is that hangs, here it is a model call."""
     start_worker(**as_it_comes(model_server, "stuck", STRANDLINE_LEASE_DEADLINE_SECONDS="3"))
     converse(make_memory, 3, 1, broker_url=broker_url)
-    assert all(waiting.acquire(timeout=15) for _call in range(3))
+    assert all(waiting.acquire(timeout=150) for _call in range(3))
     start_worker(**as_it_comes(model_server, "other"))
-    began = time.monotonic()
     wait_until(lambda: nothing_due(database_url), timeout=30, what="the other worker to finish")
-    assert time.monotonic() - began < 3 + 2 * SWEEP_SECONDS + SLACK_SECONDS
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(2,)]
     check_done_once(database, database_url, 3)
 
 
-@pytest.mark.alone
 def test_workers_go_on_after_postgres_has_ended_every_connection(
     make_memory: MakeMemory,
     start_worker: StartWorker,
@@ -117,19 +104,29 @@ def test_workers_go_on_after_postgres_has_ended_every_connection(
         " WHERE datname = current_database() AND pid <> pg_backend_pid()",
     )
     model_server.behave()
-    began = time.monotonic()
     wait_until(lambda: nothing_due(database_url), timeout=30, what="the worker to go on")
-    assert time.monotonic() - began < 10 + SWEEP_SECONDS + SLACK_SECONDS
     assert worker.process.poll() is None
     afresh = Database.connect(ConnectionOptions.from_settings(database_url, settings))
     check_done_once(afresh, database_url, 3)
     afresh.close()
 
 
-def test_each_bound_names_a_test_that_there_is() -> None:
+def section() -> str:
+    """What docs/operations.md says of how long anything can wait."""
     page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    (section,) = re.findall(r"^## How long anything can wait\n(.*?)^## ", page, re.DOTALL | re.MULTILINE)
-    named = re.findall(r"`(tests/\w+\.py)::(\w+)`", section)
+    (found,) = re.findall(r"^## How long anything can wait\n(.*?)^## ", page, re.DOTALL | re.MULTILINE)
+    return str(found)
+
+
+def test_bounds_follow_from_the_defaults_that_they_name() -> None:
+    defaults = {f"STRANDLINE_{name.upper()}": field.default for name, field in Settings.model_fields.items()}
+    named = re.findall(r"`(STRANDLINE_\w+)` \((\d+)\)", section())
+    assert len(named) >= 3
+    assert {name: float(value) for name, value in named} == {name: defaults[name] for name, _ in named}
+
+
+def test_each_bound_names_a_test_that_there_is() -> None:
+    named = re.findall(r"`(tests/\w+\.py)::(\w+)`", section())
     assert len(named) >= 7
     for path, name in named:
         assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path} has no {name}"

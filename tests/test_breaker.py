@@ -178,12 +178,12 @@ def test_threads_that_fail_together_share_a_probe() -> None:
         probes.append(1)
         if len(probes) == 1:  # answers only when all the others wait for it
             for _thread in range(8):
-                all_failed.acquire(timeout=10)
+                all_failed.acquire(timeout=100)
         raise TransientModelError("down")
 
     def fail(_number: int) -> None:
         with breaker.guard():
-            together.wait(10)
+            together.wait(100)
             all_failed.release()
             raise TransientModelError("down")
 

@@ -39,7 +39,7 @@ def run() -> Run:
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
         return Ended(done.returncode, done.stdout, done.stderr)
@@ -258,7 +258,7 @@ def test_up_serves_a_plain_script_and_ctrl_c_ends_it_all(run: Run, home: Path) -
         worker_pid = status["workers"][0]["pid"]
     finally:
         up.send_signal(signal.SIGINT)
-        code = up.wait(40)
+        code = up.wait(400)
     assert code == 0
     assert ESCAPE not in output.read_text()
     assert not is_alive(worker_pid)

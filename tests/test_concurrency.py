@@ -72,7 +72,7 @@ def writers(url: str, count: int) -> Iterator[Writers]:
         yield Writers(processes)
     finally:
         for process in processes:
-            process.communicate(timeout=20)
+            process.communicate(timeout=200)
     assert [process.returncode for process in processes] == [0] * count
 
 

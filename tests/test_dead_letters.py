@@ -275,7 +275,7 @@ def test_a_retry_waits_for_the_worker_that_writes_and_locks_no_session(
         memory.put({"role": "user", "content": "a put waits for neither"})
         retrying.join(0.2)
         assert retrying.is_alive(), "the worker writes under its lease first"
-    retrying.join(10)
+    retrying.join(100)
     assert not retrying.is_alive()
     assert list_dead_letters(database) == []
     release(database, lease)

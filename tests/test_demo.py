@@ -105,8 +105,8 @@ def start_demo() -> Iterator[Callable[..., Demo]]:
     for demo, reader in started:
         if demo.process.poll() is None:
             demo.process.send_signal(signal.SIGINT)
-            demo.process.wait(40)
-        reader.join(10)
+            demo.process.wait(400)
+        reader.join(100)
         assert demo.process.stdout is not None
         demo.process.stdout.close()
 
@@ -168,7 +168,7 @@ def test_another_worker_started_by_hand_takes_over(chat: Path, start_demo: Calla
     (command,) = {line.strip() for line in demo.lines if line.strip().startswith("STRANDLINE_HOME=")}
     with subprocess.Popen(["sh", "-c", f"exec env {command}"], stdout=subprocess.DEVNULL) as worker:
         result = result_of(demo)
-        assert worker.wait(30) == 0, "the demo ends workers that were attached to it"
+        assert worker.wait(300) == 0, "the demo ends workers that were attached to it"
     assert demo.process.returncode == 0, result["checks"]
 
 
@@ -177,7 +177,7 @@ def test_ctrl_c_ends_the_demo_and_its_worker(chat: Path, start_demo: Callable[..
     wait_until(lambda: demo.has("worker +process"), timeout=60, what="the play to start")
     pid = demo.worker_pid()
     demo.process.send_signal(signal.SIGINT)
-    assert demo.process.wait(40) == 130
+    assert demo.process.wait(400) == 130
     assert not demo.has("Traceback")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -189,7 +189,7 @@ def test_output_in_a_pipe_is_plain(chat: Path) -> None:
         [sys.executable, "-m", "strandline", "demo", "--file", str(chat)],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -220,7 +220,7 @@ def test_a_line_that_is_no_message_is_named(tmp_path: Path, text: str, complaint
         [sys.executable, "-m", "strandline", "demo", "--file", str(path)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 1
@@ -234,7 +234,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         [sys.executable, "-m", "strandline", "demo", "--file", str(tmp_path / "none.jsonl")],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 1

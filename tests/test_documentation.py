@@ -100,7 +100,7 @@ def test_the_readme_example_works_as_printed(tmp_path: Path) -> None:
         env={**environment, "STRANDLINE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

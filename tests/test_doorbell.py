@@ -5,9 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
-from itertools import chain
 from uuid import uuid4
 
 import pytest
@@ -19,6 +17,7 @@ from strandline.schemas.lanes import Lane
 from tests.broker_proxy import BrokerProxy
 from tests.broker_queues import BrokerQueues
 from tests.conftest import rows_of, wait_until
+from tests.silent_server import SilentServer
 
 MakeMemory = Callable[..., Memory]
 
@@ -54,38 +53,28 @@ def test_a_hint_holds_ids_only(make_memory: MakeMemory, broker: BrokerQueues, br
     assert broker.waiting("merge") == 0
 
 
-def test_ringing_returns_at_once_when_the_broker_is_away() -> None:
+def test_ringing_waits_for_nothing_when_the_broker_is_away() -> None:
     bell = Doorbell(NOBODY)
     lanes = [some_lane() for _ in range(1000)]
-    began = time.perf_counter()
     for _time in range(50):
         bell.ring(lanes)
-    assert time.perf_counter() - began < 2.0
     assert bell._hints.qsize() <= MAX_WAITING
-    began = time.perf_counter()
     bell.close(timeout_seconds=1.0)
-    assert time.perf_counter() - began < 2.0
 
 
-@pytest.mark.alone
-def test_puts_do_not_notice_a_broker_that_is_away(make_memory: MakeMemory, database_url: str) -> None:
-    """In turns, so that what else disturbs the machine meets both."""
-
-    def put_times(memory: Memory) -> list[float]:
-        took = []
-        for number in range(20):
-            began = time.perf_counter()
+def test_puts_wait_for_no_broker(make_memory: MakeMemory, database_url: str) -> None:
+    """All of them are made while it says nothing to what it was sent first."""
+    with SilentServer() as silent:
+        memory = make_memory(
+            broker_url=f"redis://127.0.0.1:{silent.port}/0", token_limit=200, token_flush_size=30
+        )
+        for number in range(60):
             memory.put({"role": "user", "content": f"harbour number {number} was a fine one to visit"})
-            took.append(time.perf_counter() - began)
-        return took
-
-    limits = {"token_limit": 200, "token_flush_size": 30}
-    memories = make_memory(**limits), make_memory(broker_url=NOBODY, **limits)
-    turns = [[put_times(memory) for memory in memories] for _ in range(3)]
-    without, away = (sorted(chain.from_iterable(of_one)) for of_one in zip(*turns, strict=True))
-    assert away[30] < 5 * without[30]
-    assert away[-1] < 0.5
-    assert rows_of(database_url, "SELECT count(*) > 10 FROM strandline.flush_event") == [(True,)]
+        wait_until(lambda: silent.heard, timeout=20, what="the doorbell to ask the broker")
+        for number in range(60):
+            memory.put({"role": "user", "content": f"harbour number {number} was left again"})
+        assert rows_of(database_url, "SELECT count(*) > 10 FROM strandline.flush_event") == [(True,)]
+        memory.close()
 
 
 @pytest.mark.parametrize("url", ["nonsense://here", "redis://127.0.0.1:notaport/0", "redis://"])
@@ -221,12 +210,9 @@ def test_a_lane_gets_its_next_hint_when_its_time_has_come(
     monkeypatch.setattr(doorbell, "REPEAT_SECONDS", 1.0)
     bell = Doorbell(broker_url)
     lane = some_lane()
-    began = time.monotonic()
     bell.ring([lane])
     await_hints(broker, 1)
-    for _time in range(50):
-        bell.ring([lane])
-    await_hints(broker, 2)
-    assert time.monotonic() - began >= 1.0
+    bell.ring([lane] * 50)
+    wait_until(lambda: broker.waiting("summary") > 1, timeout=20, what="the next hint")
     bell.close()
-    assert broker.waiting("summary") == 2
+    assert broker.waiting("summary") <= 3, "which are one, and one for each time they were looked at"

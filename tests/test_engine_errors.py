@@ -408,25 +408,23 @@ def test_a_reset_waits_for_a_writing_worker_and_puts_wait_for_neither(
     def stay(reached: str) -> None:
         if reached == "applying" and not inside.is_set():
             inside.set()
-            assert go_on.wait(20)
+            assert go_on.wait(300)
 
     worker = HandWorker(database, counting(), reach=stay)
     working = threading.Thread(target=worker.drain, args=(lane,))
     resetting = threading.Thread(target=lambda: memory.reset(derived=True))
     other = make_memory("s", memory_blocks=["summary"])
     working.start()
-    assert inside.wait(10)
+    assert inside.wait(100)
     resetting.start()
-    took = []
     for number in range(50):
-        began = time.monotonic()
         other.put({"role": "user", "content": f"meanwhile {number}"})
-        took.append(time.monotonic() - began)
+    # The puts are done while the worker's transaction is open, and the reset waits for it.
+    assert working.is_alive() and not go_on.is_set()
     assert resetting.is_alive(), "it must wait for the worker's transaction"
     go_on.set()
-    working.join(10)
-    resetting.join(10)
-    assert max(took) < 1.0
+    working.join(100)
+    resetting.join(100)
     assert rows_of(database_url, "SELECT count(*) FROM strandline.block_state") == [(0,)]
     assert other.get_all() == []
     assert other.put({"role": "user", "content": "after"}) == 54

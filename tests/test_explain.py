@@ -219,6 +219,6 @@ def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[s
         [sys.executable, "-m", "strandline", "explain", "--database-url", database_url, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )

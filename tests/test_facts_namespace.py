@@ -124,7 +124,11 @@ def test_the_command_says_what_it_would_do_and_does_it_when_told(database_url: s
     def run(*arguments: str) -> str:
         command = [sys.executable, "-m", "strandline", "facts", "clear", *arguments]
         done = subprocess.run(
-            [*command, "--database-url", database_url], capture_output=True, text=True, check=True, timeout=60
+            [*command, "--database-url", database_url],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=600,
         )
         return done.stdout
 

@@ -408,7 +408,7 @@ def test_an_edit_waits_for_a_merge_that_is_just_writing(
             wait_until(lambda: _waits(database_url), timeout=10, what="the clear to wait")
 
     assert HandWorker(database, stages, reach=clear_meanwhile).drain_all(database_url) == ["drained"]
-    clearing[0].join(10)
+    clearing[0].join(100)
     assert not clearing[0].is_alive()
     assert live(facts) == []
     assert verify(database, deep=True).violations == ()

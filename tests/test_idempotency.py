@@ -151,7 +151,7 @@ def test_a_retry_beside_an_attempt_that_waits_for_the_lock(
         attempts = [threads.submit(memory.put_messages, batch) for _ in range(2)]
         wait_until(lambda: rows_of(database_url, waiting) == [(2,)], timeout=10, what="both attempts to wait")
         holder.rollback()
-        seqs = [attempt.result(10) for attempt in attempts]
+        seqs = [attempt.result(100) for attempt in attempts]
     assert seqs == [list(range(2, 2 + size))] * 2
     count, on_messages, on_session = stored(database_url)
     assert count == 1 + size

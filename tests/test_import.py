@@ -34,7 +34,7 @@ def run(database_url: str, tmp_path: Path) -> Run:
             command(written(tmp_path, lines), database_url, *arguments),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
 

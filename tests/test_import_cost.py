@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.alone
-
 ROOT = Path(__file__).resolve().parent.parent
 
 HEAVY = (
@@ -48,26 +46,20 @@ PUBLIC = (
     "VectorMemoryBlock",
 )
 
-# What an import cannot do without, and how many times as long it may take: half a second where that takes a
-# quarter.  (1.5 to 1.7 was measured, in slow hours of a machine as well; anything heavy adds as much again.)
+# What an import cannot do without, and the little that it loads beside.
 NEEDED = "import psycopg, psycopg_pool, pydantic_settings, tiktoken"
-TIMES_NEEDED = 2.0
-# In an hour in which the machine is slow: in units of writing and reading fifty settings as JSON.
-THOUSAND_MEMORIES_SECONDS = 0.05
-TIMES_COPYING = 2.5
+OTHERS = {"platformdirs", "snowballstemmer", "strandline"}
 
 IMPORT = """
-import json, sys, time
-began = time.perf_counter()
+import json, sys
 {statement}
-seconds = time.perf_counter() - began
-print(json.dumps({{"seconds": seconds, "modules": sorted(sys.modules)}}))
+print(json.dumps({{"modules": sorted(sys.modules)}}))
 """
 
 # The first Memory may import what it needs; from the second on, not even a file may be opened. Python 3.11
 # raises no audit event for a thread, so a thread's start is noted by hand.
 MAKE_MEMORIES = """
-import json, sys, threading, time
+import json, sys, threading
 noted = []
 NETWORK = ("socket.", "subprocess.", "os.fork", "os.posix_spawn")
 FILES = ("open", "os.listdir", "os.scandir", "os.mkdir", "sqlite3.")
@@ -81,15 +73,8 @@ Memory.from_defaults(session_id="first", user_id="maren")
 first = list(noted)
 watched = NETWORK + FILES
 noted.clear()
-began = time.perf_counter()
 made = [Memory.from_defaults(session_id=f"session-{n}", user_id="maren") for n in range(1000)]
-seconds = time.perf_counter() - began
-settings = {f"setting_{n}": n for n in range(50)}
-began = time.perf_counter()
-copied = [json.loads(json.dumps(settings)) for _ in range(1000)]
-copying = time.perf_counter() - began
-print(json.dumps(
-    {"seconds": seconds, "copying": copying, "made": len(made), "first": first, "later": list(noted)}))
+print(json.dumps({"made": len(made), "first": first, "later": list(noted)}))
 """
 
 
@@ -101,18 +86,14 @@ def test_import_loads_nothing_heavy(statement: str) -> None:
 
 
 @pytest.mark.parametrize("statement", ["import strandline", "from strandline import Memory"])
-def test_import_is_quick(statement: str, tmp_path: Path) -> None:
-    """As from the second time on: what was compiled is kept, wherever the tests run."""
-    cached = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
+def test_import_loads_little_beside_what_it_needs(statement: str) -> None:
+    """How long it takes is measured by ``make soak``; what it takes is decided by this."""
 
-    def is_quick() -> bool:
-        seconds, needed = (
-            _measure(IMPORT.format(statement=it), **cached)["seconds"] for it in (statement, NEEDED)
-        )
-        return bool(seconds <= TIMES_NEEDED * needed)
+    def packages(code: str) -> set[str]:
+        return {name.partition(".")[0] for name in _measure(IMPORT.format(statement=code))["modules"]}
 
-    # The best of five: the first one compiles, and other processes may be busy.
-    assert any(is_quick() for _ in range(5))
+    beside = packages(statement) - packages(NEEDED) - set(sys.stdlib_module_names)
+    assert {name for name in beside if not name.startswith("_")} <= OTHERS
 
 
 def test_every_public_name_can_be_imported_without_anything_heavy() -> None:
@@ -132,14 +113,6 @@ def test_making_memories_does_no_input_or_output() -> None:
     assert measured["later"] == []
 
 
-def test_making_a_thousand_memories_is_quick() -> None:
-    def is_quick() -> bool:
-        measured = _measure(MAKE_MEMORIES)
-        return bool(measured["seconds"] < max(THOUSAND_MEMORIES_SECONDS, TIMES_COPYING * measured["copying"]))
-
-    assert any(is_quick() for _ in range(5))
-
-
 def _measure(code: str, **environment: str) -> dict[str, Any]:
     """Run ``code`` in a fresh interpreter that has no settings of Strandline, and read the JSON it prints."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("STRANDLINE_")}
@@ -149,7 +122,7 @@ def _measure(code: str, **environment: str) -> dict[str, Any]:
         env=plain | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -155,7 +155,7 @@ def test_two_processes_migrate_at_once(empty_database_url: str) -> None:
         )
         for _ in range(2)
     ]
-    said = sorted(process.communicate(timeout=60)[0].strip() for process in processes)
+    said = sorted(process.communicate(timeout=600)[0].strip() for process in processes)
     assert [process.returncode for process in processes] == [0, 0], said
     assert said == [f"{SCHEMA}: at revision {HEAD_REVISION}", f"{SCHEMA}: empty -> {HEAD_REVISION}"]
 
@@ -175,7 +175,7 @@ def test_a_second_migration_waits_for_the_first(empty_database_url: str) -> None
         waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         wait_until(lambda: rows_of(empty_database_url, waiting) == [(1,)], timeout=20, what="the lock")
         assert current_revision(empty_database_url, SCHEMA) is None
-    assert process.wait(30) == 0
+    assert process.wait(300) == 0
     assert current_revision(empty_database_url, SCHEMA) == HEAD_REVISION
 
 

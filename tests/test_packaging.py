@@ -137,7 +137,7 @@ def _run(*arguments: str, cwd: Path = ROOT, **variables: str) -> str:
         env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

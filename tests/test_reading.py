@@ -164,22 +164,19 @@ def test_only_what_is_covered_leaves_the_tail(derived: Memory, database_url: str
 def test_waiting_is_bounded_and_says_how_it_ended(make_memory: MakeMemory) -> None:
     memory = make_memory(**TIGHT)
     last = talk(memory, 30)
-    began = time.monotonic()
     context = memory.get(wait_for=last, timeout=0.4)
-    assert 0.4 <= time.monotonic() - began < 2
     assert not context.caught_up
     assert seqs(context)[-1] == last
 
     async def main() -> None:
-        began = time.monotonic()
-        reading = asyncio.create_task(memory.aget(wait_for=last, timeout=0.4))
-        beats = 0
-        while not reading.done():
-            await asyncio.sleep(0.01)
-            beats += 1
-        assert 0.4 <= time.monotonic() - began < 2
-        assert beats > 10, "the event loop went on"
-        assert not reading.result().caught_up
+        assert not (await memory.aget(wait_for=last, timeout=0.4)).caught_up
+        reading = asyncio.create_task(memory.aget(wait_for=last, timeout=3600))
+        for _ in range(5):
+            await memory.aget_all()
+        assert not reading.done(), "the event loop went on while it waited"
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
         await memory.aclose()
 
     asyncio.run(main())
@@ -188,10 +185,8 @@ def test_waiting_is_bounded_and_says_how_it_ended(make_memory: MakeMemory) -> No
 def test_waiting_for_what_was_not_flushed_waits_for_nothing(make_memory: MakeMemory) -> None:
     memory = make_memory()
     last = talk(memory, 3)
-    began = time.monotonic()
-    assert memory.get(wait_for=last, timeout=20).caught_up
-    assert memory.get(wait_for=10_000, timeout=20).caught_up
-    assert time.monotonic() - began < 5
+    assert memory.get(wait_for=last, timeout=3600).caught_up
+    assert memory.get(wait_for=10_000, timeout=3600).caught_up
 
 
 @pytest.mark.parametrize("method", ["system", "user"])
@@ -366,9 +361,7 @@ def test_a_search_without_its_embedder_compares_words(
     memory.get_all()
     query = "Which colours has the lighthouse?"
     memory.get(query)  # the first one imports the client
-    began = time.monotonic()
     context = memory.get(query)
-    assert time.monotonic() - began < 1.5
     assert "lighthouse was painted" in context[0].text
     assert kinds(context) == {"search_text_only"}
     assert "compared words alone" in context.omitted[0].reason
@@ -455,10 +448,12 @@ def test_every_message_is_somewhere_at_every_moment(make_memory: MakeMemory, dat
 
     thread = threading.Thread(target=write)
     thread.start()
-    reads, violations, with_tail, deadline = 0, 0, 0, time.monotonic() + 3
-    most_covered = 0
+    reads, violations, with_tail, most_covered = 0, 0, 0, 0
+    deadline = time.monotonic() + 200
     try:
-        while time.monotonic() < deadline and not done.is_set():
+        # Until something was consumed meanwhile, and something was still on its way.
+        while not done.is_set() and (reads < 100 or not with_tail or not most_covered):
+            assert time.monotonic() < deadline, (reads, with_tail, most_covered)
             before = put
             context = reader.get()
             covered = min(context.covered_through.values())
@@ -471,11 +466,9 @@ def test_every_message_is_somewhere_at_every_moment(make_memory: MakeMemory, dat
             reads += 1
     finally:
         done.set()
-        thread.join(20)
+        thread.join(200)
     assert violations == 0
-    assert reads > 30
-    assert most_covered > 0, "something was consumed meanwhile"
-    assert with_tail > 0, "and at times something was still on its way"
+    assert reads >= 100 and most_covered > 0 and with_tail > 0, "the writer has failed"
 
 
 def test_no_read_changes_anything(derived: Memory, database_url: str) -> None:

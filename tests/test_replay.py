@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -324,14 +323,30 @@ def test_a_stopped_replay_goes_on_where_it_was(
 
 
 def test_a_budget_of_calls_holds_for_replays_alone(
-    memories: list[Memory], database: Database, after: Settings, model_server: ModelServer
+    memories: list[Memory],
+    database: Database,
+    database_url: str,
+    after: Settings,
+    model_server: ModelServer,
 ) -> None:
-    asked, began = model_server.received, time.monotonic()
+    asked = model_server.received
     replay_new(database, after, VECTORS, calls_per_second=3.0)
-    calls, seconds = model_server.received - asked, time.monotonic() - began
-    # A second's worth may be taken at once.
-    assert calls >= 6
-    assert calls <= 3.0 * seconds + 3.0
+    assert model_server.received - asked >= 6
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.replay_budget") == [(1,)]
+
+
+def test_a_budget_of_calls_fills_up_with_time_to_one_call_at_least(
+    memories: list[Memory], database: Database, database_url: str
+) -> None:
+    """One call an hour: the time is that of the budget's row, which the test moves."""
+    wanted = {"shard_key": identify_user("default", "u0").shard_key, "calls_per_second": 1 / 3600}
+
+    def take_after(hours: int) -> bool:
+        age = "UPDATE strandline.replay_budget SET filled_at = filled_at - %s * interval '1 hour' RETURNING 1"
+        rows_of(database_url, age, hours)
+        return database.fetch("take_replay_call", wanted) == [(0,)]
+
+    assert [take_after(hours) for hours in (0, 0, 1, 0, 10, 0)] == [True, False, True, False, True, False]
 
 
 def test_an_estimate_says_what_changes_and_what_it_takes(

@@ -117,7 +117,7 @@ def test_ctrl_c_stops_a_replay_and_says_how_to_go_on(
     refused = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert refused.returncode == 1 and "strandline replay --resume 1" in refused.stderr
     waiting.send_signal(signal.SIGINT)
-    out, _ = waiting.communicate(timeout=30)
+    out, _ = waiting.communicate(timeout=300)
     assert (waiting.returncode, "strandline replay --resume 1" in out) == (130, True)
     start_worker(**environment)
     resumed = [*command[:3], "replay", "--resume", "1", "--json"]

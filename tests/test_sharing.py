@@ -212,7 +212,7 @@ def test_a_reset_wins_against_a_worker_that_pauses_while_it_shares(
         resetting.start()
         wait_until(lambda: _waits(database_url), timeout=10, what="the reset to wait for the worker")
         worker.commit()
-    resetting.join(10)
+    resetting.join(100)
     assert not resetting.is_alive()
     assert shared_rows(database_url) == (0, 0)
     assert verify(database).violations == ()

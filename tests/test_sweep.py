@@ -184,18 +184,18 @@ def test_what_a_worker_is_just_writing_is_passed_over(
     say(make_memory("s", memory_blocks=["summary"]), "one")
     (lane,) = due_lanes(database_url)
     rung: list[Lane] = []
-    took: list[float] = []
+    swept: list[int] = []
 
     def sweep(point: str) -> None:
         if point == "applying":
-            began = time.monotonic()
+            # Within the worker's transaction, whose end it cannot wait for: they are one thread.
             sweep_of(database, rung).tick()
-            took.append(time.monotonic() - began)
+            swept.append(len(rung))
 
     make_ripe(database_url)
     assert HandWorker(database, counting(), reach=sweep).drain(lane) == "drained"
     assert rung == []
-    assert took[0] < 1
+    assert swept == [0]
 
 
 def test_an_idle_session_is_delivered_once_and_its_window_stays(

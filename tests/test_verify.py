@@ -6,9 +6,7 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -30,11 +28,12 @@ from strandline.workers.background import BackgroundRunner
 from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.databases import TEMPLATE
 from tests.draining import drain_everything
+from tests.many_sessions import fill
 from tests.model_server import ModelServer, Raw, RecordedRequest
+from tests.named_sql import named_statements
 
 POISON = "zyzzyva"
 MOVED = "Oslo is where I live now"
-MANY_SESSIONS = 200
 
 
 def answer(request: RecordedRequest) -> Raw | str | None:
@@ -125,13 +124,6 @@ def test_everything_that_happened_is_accounted_for(database: Database) -> None:
     assert (report.pending, report.voids, report.holes, report.dropped) == (3, 3, 1, 0)
     assert report.applications == (13 - 1) * 4 - 1 - 4
     assert report.facts == 3 + 1 + 2 + 2
-
-
-def named_statements(file: str) -> dict[str, str]:
-    """The statements of an SQL file beside the tests, by name."""
-    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
-    pieces = re.split(r"^-- name: (\w+)$", text, flags=re.MULTILINE)[1:]
-    return dict(zip(pieces[::2], pieces[1::2], strict=True))
 
 
 BREAKS = named_statements("breaking.sql")
@@ -268,22 +260,12 @@ def test_a_running_system_verifies_clean(
     assert reports[-1].pending == 0
 
 
-def fill(database_url: str, sessions: int) -> None:
-    """Add so many sessions of 500 messages, consumed."""
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        for statement in named_statements("many_sessions.sql").values():
-            connection.execute(statement.replace("{sessions}", str(sessions)).encode())
-        connection.execute("ANALYZE")
-
-
-def test_a_hundred_thousand_messages_take_seconds(database: Database, database_url: str) -> None:
-    """A tenth of the million that may take a minute, on a machine that does other things as well."""
-    fill(database_url, MANY_SESSIONS)
-    began = time.monotonic()
+def test_sessions_that_were_made_up_verify_clean(database: Database, database_url: str) -> None:
+    """As ``make soak`` makes them up, which measures how long a look at many takes."""
+    fill(database_url, 20)
     report = verify(database)
-    assert time.monotonic() - began < 6.0
     assert report.violations == ()
-    assert report.messages > 100_000
+    assert report.messages > 10_000
 
 
 def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -292,7 +274,7 @@ def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[s
         [sys.executable, "-m", "strandline", "verify", "--database-url", database_url, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
 

@@ -31,7 +31,7 @@ class Slow(Database):
     def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
         if name == "replay_lanes":
             self.looking.set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(100)
             if self.left.is_set():
                 raise DatabaseUnavailableError("the connection pool is closed")
         elif name == "leave":
@@ -52,7 +52,7 @@ def looking(slow: Slow, settings: Settings) -> Consumer:
     """A worker one of whose threads is looking for replays."""
     worker = Consumer(slow, counting(), settings, ring=lambda _lanes: None, with_sweep=False)
     worker.start()
-    assert slow.looking.wait(10)
+    assert slow.looking.wait(100)
     return worker
 
 
@@ -63,7 +63,7 @@ def test_a_look_under_way_is_waited_for(slow: Slow, settings: Settings) -> None:
         ending = threads.submit(worker.stop)
         assert not slow.left.wait(0.2)
         slow.go_on.set()
-        ending.result(10)
+        ending.result(100)
     assert slow.left.is_set()
 
 
@@ -106,14 +106,14 @@ def test_a_tick_that_outlasts_its_stop_fails_without_a_warning(caplog: pytest.Lo
 
     def tick() -> None:
         ticking.set()
-        assert go_on.wait(10)
+        assert go_on.wait(100)
         failed.set()
         raise DatabaseUnavailableError("the connection pool is closed")
 
     periodic = Periodic("test", 0.001, tick)
     with caplog.at_level(logging.INFO, logger="strandline"):
         periodic.start()
-        assert ticking.wait(10)
+        assert ticking.wait(100)
         periodic.stop(timeout_seconds=0.01)
         go_on.set()
         periodic.stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -52,18 +51,25 @@ def test_two_workers_share_the_work(
     database_url: str,
     broker_url: str,
 ) -> None:
-    model_server.behave(latency=0.1)
+    """The one that asks first gets its answer when the other has asked as well."""
+    asked = {"Bearer first": threading.Event(), "Bearer second": threading.Event()}
+
+    def answer_when_both_have_asked(request: RecordedRequest) -> None:
+        asked[request.authorization].set()
+        for one in asked.values():
+            one.wait(60)
+
+    model_server.behave(responder=answer_when_both_have_asked)
     for key in ("first", "second"):
         start_worker("--concurrency", "2", **environment(model_server, key))
     converse(make_memory, 12, 2, broker_url=broker_url)
     wait_until(lambda: nothing_due(database_url), timeout=30, what="both to finish")
     check_done_once(database, database_url, 24)
-    calls = [request.authorization for request in model_server.requests]
-    assert min(calls.count("Bearer first"), calls.count("Bearer second")) > len(calls) / 5
+    assert all(one.is_set() for one in asked.values())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_is_told_to_end_while_the_model_hangs_ends_in_time(
+def test_a_worker_that_is_told_to_end_while_the_model_hangs_ends_with_its_calls(
     number: signal.Signals,
     make_memory: MakeMemory,
     start_worker: StartWorker,
@@ -72,19 +78,19 @@ def test_a_worker_that_is_told_to_end_while_the_model_hangs_ends_in_time(
     broker_url: str,
 ) -> None:
     model_server.behave(hang=True)
-    worker = start_worker(**environment(model_server, STRANDLINE_MODEL_TIMEOUT_SECONDS="2"))
+    patience = {"STRANDLINE_MODEL_TIMEOUT_SECONDS": "2", "STRANDLINE_SHUTDOWN_GRACE_SECONDS": "3600"}
+    worker = start_worker(**environment(model_server, **patience))
     converse(make_memory, 3, 2, broker_url=broker_url)
     wait_until(lambda: len(model_server.requests) >= 3, timeout=15, what="calls to be in flight")
-    began = time.monotonic()
     worker.process.send_signal(number)
-    assert worker.process.wait(15) == 0, "".join(worker.output)
-    assert time.monotonic() - began < 8
+    # With the model's time-out: it would wait for an hour if the calls took as long.
+    assert worker.process.wait(150) == 0, "".join(worker.output)
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
     assert rows_of(database_url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
     assert rows_of(database_url, "SELECT max(crashes) FROM strandline.lane") == [(0,)]
 
 
-def test_the_others_take_over_from_a_killed_worker_within_seconds(
+def test_the_others_take_over_from_a_killed_worker(
     make_memory: MakeMemory,
     start_worker: StartWorker,
     model_server: ModelServer,
@@ -99,18 +105,16 @@ def test_the_others_take_over_from_a_killed_worker_within_seconds(
     def respond(request: RecordedRequest) -> None:
         if request.authorization == "Bearer doomed":
             waiting.release()
-            dead.wait(20)
+            dead.wait(200)
 
     model_server.behave(responder=respond)
     doomed = start_worker(**environment(model_server, "doomed"))
     converse(make_memory, 4, 3, broker_url=broker_url)
-    assert waiting.acquire(timeout=15)
+    assert waiting.acquire(timeout=150)
     start_worker(**environment(model_server, "heir"))
     doomed.kill()
     dead.set()
-    began = time.monotonic()
     wait_until(lambda: nothing_due(database_url), timeout=25, what="the heir to finish")
-    assert time.monotonic() - began < 15, "1.5 s until it counts as dead, and some seconds of sweeping"
     check_done_once(database, database_url, 12)
 
 

@@ -26,9 +26,9 @@ class WorkerProcess:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(100)
 
-    def stop(self, timeout: float = 20.0) -> int:
+    def stop(self, timeout: float = 200.0) -> int:
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         try:

@@ -51,7 +51,7 @@ def main() -> int:
     print(as_text(report))
     if options.json is not None:
         options.json.write_text(as_json(report), encoding="utf-8")
-    return 1 if report.violations else 0
+    return 1 if report.violations or report.late else 0
 
 
 def _parse() -> argparse.Namespace:

@@ -43,7 +43,13 @@ Say = Callable[[str], None]
 
 @dataclass
 class Campaign:
-    """One run; ``say`` is given a line of progress now and then."""
+    """One run; ``say`` is given a line of progress now and then.
+
+    Attributes:
+        plan: what happens when; default: what ``make_plan`` draws from the seed.
+        patience: times as long as otherwise may pass until nothing is due, and between what explains
+            something and what is explained; for runs in which nothing may depend on a clock.
+    """
 
     seed: int
     shape: Shape
@@ -52,12 +58,13 @@ class Campaign:
     say: Say
     say_every_seconds: float = 15.0
     keep: bool = False
+    patience: float = 1.0
     plan: Sequence[PlannedFault] = ()
     violations: list[str] = field(default_factory=list)
 
     def run(self) -> Report:
         """Run it; processes are gone when it returns or raises."""
-        self.plan = make_plan(self.seed, self.shape)
+        self.plan = self.plan or make_plan(self.seed, self.shape)
         began = time.monotonic()
         with running_stack(self.seed, self.shape, self.rate, self.broker) as stack:
             observer = Observer(stack)
@@ -128,19 +135,31 @@ class Campaign:
     def _judge(self, stack: Stack, observer: Observer, began: float) -> Report:
         report = Report(self.seed, self.broker, machine=machine(), at_once=most_at_once(self.plan))
         self.say("the plan is done; the producers stop")
+        self._await_producers(observer)
         self._stop_producers(stack)
         report.settled_seconds = self._settle(observer, stack, "after the load")
         self._dead_letters(stack, observer, report)
         observer.stop()
         fill_puts(report, observer.seen, stack, began=began, calm=self.shape.calm)
         self.violations += fill_recoveries(report, self.plan, observer.recoveries, began)
-        self.violations += fill_away(report, stack, began)
+        self.violations += fill_away(report, stack, began, self.patience)
         self._check(stack, observer, report)
         report.violations = [*self.violations, *observer.seen.complaints]
-        if report.violations or self.keep:
+        if report.violations or report.late or self.keep:
             stack.keep = True
             report.logs = str(stack.directory)
         return report
+
+    def _await_producers(self, observer: Observer) -> None:
+        """Keep the load up until each producer that was killed has put again, or has had its time for it.
+
+        One that is told to stop before puts no more, and would count as never recovered.
+        """
+        deadline = time.monotonic() + READY_SECONDS
+        while any(one.kind == "producer killed" for one in observer.pending()):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
 
     def _stop_producers(self, stack: Stack) -> None:
         for producer in stack.producers:
@@ -157,9 +176,9 @@ class Campaign:
         with psycopg.connect(stack.postgres.url, autocommit=True) as connection:
             while unsettled := connection.execute(UNSETTLED).fetchall()[0][0]:
                 now = time.monotonic()
-                if now > began + SETTLE_SECONDS:
+                if now > began + self.patience * SETTLE_SECONDS:
                     self.violations.append(
-                        f"{unsettled} pieces of work are still due {SETTLE_SECONDS:.0f} s {when}."
+                        f"{unsettled} pieces of work are still due {now - began:.0f} s {when}."
                     )
                     break
                 if now >= next_line:
@@ -172,7 +191,7 @@ class Campaign:
         """Count them, explain each, and bring all of them through with a well model."""
         letters = _command(stack, "dead-letters", "list", "--json")["dead_letters"]
         report.dead_letters = len(letters)
-        unexplained = [letter for letter in letters if not _is_explained(letter, stack)]
+        unexplained = [letter for letter in letters if not _is_explained(letter, stack, self.patience)]
         report.unexplained = len(unexplained)
         for letter in unexplained[:5]:
             self.violations.append(
@@ -230,18 +249,20 @@ def _command(stack: Stack, *arguments: str, may_fail: bool = False) -> Any:
     return json.loads(done.stdout)
 
 
-def _is_explained(letter: Mapping[str, Any], stack: Stack) -> bool:
+def _is_explained(letter: Mapping[str, Any], stack: Stack, patience: float) -> bool:
     """Whether the model answered nonsense when this letter died, and the letter says so."""
     offset = time.time() - time.monotonic()
     died = datetime.fromisoformat(letter["died_at"]).timestamp() - offset
     frozen = stack.timeline.named(FROZEN_WORKER)
     return "unusable" in letter["reason"] and any(
-        wrong.begin <= died <= heeded_until(wrong, frozen) for wrong in stack.timeline.named(*WRONG_ANSWERS)
+        wrong.begin <= died <= heeded_until(wrong, frozen, patience)
+        for wrong in stack.timeline.named(*WRONG_ANSWERS)
     )
 
 
-def heeded_until(wrong: Interval, frozen: Sequence[Interval]) -> float:
+def heeded_until(wrong: Interval, frozen: Sequence[Interval], patience: float = 1.0) -> float:
     """A worker that was frozen with a wrong answer in hand heeds it when it wakes up."""
-    until = wrong.end + EXPLAINED_WITHIN_SECONDS
+    within = patience * EXPLAINED_WITHIN_SECONDS
+    until = wrong.end + within
     waking = [one.end for one in frozen if one.begin <= until and one.end >= wrong.begin]
-    return max([until, *(end + EXPLAINED_WITHIN_SECONDS for end in waking)])
+    return max([until, *(end + within for end in waking)])

@@ -76,6 +76,7 @@ class Report:
     """The whole result; ``violations`` are sentences, and empty when all is well.
 
     Attributes:
+        late: recoveries that came, and took longer than is allowed, as sentences.
         at_once: faults that lasted at the same time, at most.
         settled_seconds: from the end of the load until nothing was due.
         dead_letters: how many there were before they were retried; ``unexplained`` those that no wrong
@@ -118,6 +119,7 @@ class Report:
     away: list[Away] = field(default_factory=list)
     verified: str = "not run"
     violations: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
     logs: str | None = None
     machine: dict[str, Any] = field(default_factory=dict)
 
@@ -197,9 +199,10 @@ def _figure_lines(report: Report) -> list[str]:
 
 
 def _verdict(report: Report) -> list[str]:
-    if not report.violations:
+    violations = [*report.violations, *report.late]
+    if not violations:
         return ["no violation"]
-    repeated = Counter(report.violations)
+    repeated = Counter(violations)
     lines = [sentence + (f" ({count} times)" if count > 1 else "") for sentence, count in repeated.items()]
     return [f"{len(lines)} violation{'s' if len(lines) > 1 else ''}:", *(f"- {line}" for line in lines)]
 

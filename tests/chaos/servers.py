@@ -22,7 +22,7 @@ from strandline.deploy.private_file import write_private
 from strandline.deploy.processes import wait_gone
 from strandline.deploy.wheel_binaries import broker_server
 
-READY_SECONDS = 60.0
+READY_SECONDS = 300.0
 
 
 class PostgresServer:

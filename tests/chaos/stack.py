@@ -25,7 +25,7 @@ from tests.chaos.servers import BrokerServer, PostgresServer
 from tests.chaos.timeline import Timeline
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-READY_SECONDS = 60.0
+READY_SECONDS = 300.0
 
 # Heartbeat, sweep and leases stay at their defaults: the bounds on recovery are to hold with those.
 WORKER_SETTINGS = {

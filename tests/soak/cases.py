@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.soak import fairness, takeover
+from tests.soak import costs, ends, fairness, puts, reads, returning, takeover
 from tests.soak.ground import Ground, Grounds
 from tests.soak.readings import Reading
 
@@ -29,7 +29,12 @@ class Case:
 
 
 CASES = (
-    Case("takeover", takeover.run, 60),
+    Case("takeover", takeover.run, 40),
+    Case("ends", ends.run, 60),
+    Case("reads", reads.run, 15),
+    Case("returning", returning.run, 20),
+    Case("costs", costs.run, 60),
+    Case("puts", puts.run, 120, short=False),
     Case("fairness", fairness.run, 420, short=False),
 )
 

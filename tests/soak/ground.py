@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from tests.databases import make_template, temporary_database
 from tests.model_server import ModelServer
 from tests.worker_processes import WorkerProcess, launch_worker
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 REGISTER_SECONDS = 60.0
 
 
@@ -64,6 +66,26 @@ class Ground:
         )
         assert worker.process.poll() is None, "".join(worker.output)
         return worker
+
+    @staticmethod
+    def plain_environment() -> dict[str, str]:
+        """This process's environment without settings of Strandline or of a model."""
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("STRANDLINE_", "OPENAI_"))
+        }
+
+    @contextmanager
+    def environment(self, **settings: str) -> Iterator[None]:
+        """Memories that are made within find these settings."""
+        before = dict(os.environ)
+        os.environ.update(settings)
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
     def rows(self, sql: str, *params: object) -> list[tuple[Any, ...]]:
         """Look at the tables on a connection of its own."""
