@@ -149,7 +149,8 @@ class StaticMemoryBlock(BaseMemoryBlock):
         priority: int = 0,
         **unknown: Any,
     ) -> None:
-        super().__init__(name=name, priority=priority, pipeline=None, **unknown)
+        self._refuse(unknown)
+        super().__init__(name=name, priority=priority, pipeline=None)
         self._set(static_content=_checked_content(static_content, "static_content"))
 
     def render(self, material: Material) -> str | Rendered | None:
@@ -173,7 +174,8 @@ class FactExtractionMemoryBlock(BaseMemoryBlock):
     def __init__(
         self, *, name: str = "fact_extraction_memory", max_facts: int = 50, priority: int = 1, **unknown: Any
     ) -> None:
-        super().__init__(name=name, priority=priority, pipeline=FACTS, **unknown)
+        self._refuse(unknown)
+        super().__init__(name=name, priority=priority, pipeline=FACTS)
         check_count("max_facts", max_facts, least=1)
         self._set(max_facts=max_facts)
 
@@ -193,7 +195,8 @@ class SummaryMemoryBlock(BaseMemoryBlock):
     _keywords: ClassVar[tuple[str, ...]] = ("name", "priority")
 
     def __init__(self, *, name: str = "summary", priority: int = 2, **unknown: Any) -> None:
-        super().__init__(name=name, priority=priority, pipeline=SUMMARY, **unknown)
+        self._refuse(unknown)
+        super().__init__(name=name, priority=priority, pipeline=SUMMARY)
 
 
 def split_content(content: object, what: str) -> str | Rendered | None:

@@ -85,7 +85,8 @@ class VectorMemoryBlock(BaseMemoryBlock):
         priority: int = 3,
         **unknown: Any,
     ) -> None:
-        super().__init__(name=name, priority=priority, pipeline=VECTORS, **unknown)
+        self._refuse(unknown)
+        super().__init__(name=name, priority=priority, pipeline=VECTORS)
         check_count("similarity_top_k", similarity_top_k, least=1)
         check_count("retrieval_context_window", retrieval_context_window, least=1)
         self._set(

@@ -179,7 +179,7 @@ def checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InvalidMessageError: one is empty or too long, or there are too many.
     """
-    if isinstance(topics, str) or len(topics) > MAX_TOPICS:
+    if isinstance(topics, str) or not isinstance(topics, Sequence) or len(topics) > MAX_TOPICS:
         raise InvalidMessageError("topics", f"must be a list of at most {MAX_TOPICS} short texts")
     cleaned = (_checked_text("topics", topic, MAX_TOPIC_CHARACTERS).casefold() for topic in topics)
     return tuple(dict.fromkeys(cleaned))

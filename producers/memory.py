@@ -13,16 +13,14 @@ from strandline.producers.facts import OwnerFacts
 from strandline.producers.forgetting import reset
 from strandline.producers.importing import MOST_IN_AN_IMPORT, Imported, import_messages
 from strandline.producers.popping import pop
-from strandline.producers.reading import (
-    HISTORY_PAGE,
-    ReadRequest,
+from strandline.producers.read_arguments import (
+    check_seq,
+    check_timeout,
     check_token_count,
-    history_page,
-    read,
     read_messages,
     read_query,
-    whole_history,
 )
+from strandline.producers.reading import HISTORY_PAGE, ReadRequest, history_page, read, whole_history
 from strandline.producers.resources import Resources
 from strandline.producers.searching import Searching
 from strandline.schemas.flushing import Flushed, flush_by_hand
@@ -336,8 +334,8 @@ class SessionMemory(Searching):
             count_text=self._count_text,
             query=read_query(input),
             messages=read_messages(messages),
-            wait_for=wait_for,
-            timeout_seconds=timeout,
+            wait_for=None if wait_for is None else check_seq("wait_for", wait_for),
+            timeout_seconds=None if timeout is None else check_timeout(timeout),
             embed_query=self._resources.embed_query,
             windows=None if joined else self._resources.windows,
             render=self._render,

@@ -28,6 +28,7 @@ from strandline.producers.budget import Contribution, Fitted, Measure, fit, rese
 from strandline.producers.context import MemoryContext, Omission
 from strandline.producers.insertion import assembled
 from strandline.producers.narrowing import readable_blocks, shorter_window
+from strandline.producers.read_arguments import check_page_size, check_seq
 from strandline.producers.recall import (
     EmbedQuery,
     Shown,
@@ -40,12 +41,11 @@ from strandline.producers.recall import (
 from strandline.producers.search_statement import Query
 from strandline.producers.snapshot import Snapshot, read_snapshot
 from strandline.producers.window_cache import NOTHING_KNOWN, WindowCache
-from strandline.schemas.errors import ConfigurationError, StrandlineError
+from strandline.schemas.errors import StrandlineError
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.lanes import VECTORS
 from strandline.schemas.messages import Message, read_rows
 from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run
-from strandline.schemas.shown_text import quote
 from strandline.schemas.tokens import PART_TOKENS, is_loaded
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
@@ -140,40 +140,18 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     )
 
 
-def read_query(source: object | None) -> str | Message | None:
-    """What to search for: text as it is, anything else as a message; raises InvalidMessageError."""
-    if source is None or isinstance(source, str):
-        return source
-    return Message.from_openai(source, where="input")
-
-
-def read_messages(sources: Sequence[object] | None) -> list[Message] | None:
-    """Messages to search for, as values or OpenAI dicts; raises InvalidMessageError as a put does."""
-    if sources is None:
-        return None
-    return [Message.from_openai(source, where=f"messages[{index}]") for index, source in enumerate(sources)]
-
-
-def check_token_count(count: object) -> int:
-    """A number of tokens; raises ConfigurationError where it is none."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise ConfigurationError(
-            f"initial_token_count is {quote(count)}; it must be a whole number of tokens, 0 or above."
-        )
-    return count
-
-
 def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> Operation[list[Message]]:
     """The next messages of the whole log after ``after_seq`` (0: from its start), in order.
 
     Raises:
+        ConfigurationError: these are no number of a message and no count of them.
         OwnerError: the session belongs to another owner.
     """
     params = {
         "shard_key": identity.shard_key,
         "session_key": identity.session_key,
-        "after_seq": after_seq,
-        "page_size": page_size,
+        "after_seq": check_seq("after_seq", after_seq),
+        "page_size": check_page_size(page_size),
     }
     rows: list[Row] = yield Fetch("history", params)
     if not rows:

@@ -72,6 +72,8 @@ class Search:
     include_window: bool = True
 
     def __post_init__(self) -> None:
+        if not isinstance(self.query, str):
+            raise ConfigurationError(f"query is {quote(self.query)}; it must be text.")
         if (
             isinstance(self.limit, bool)
             or not isinstance(self.limit, int)

@@ -85,10 +85,7 @@ def make_policy(
         _check_positive("idle_seconds", idle_seconds)
     if max_facts is not None:
         _check_positive("max_facts", max_facts)
-    if not 0 < chat_history_token_ratio <= 1:
-        raise ConfigurationError(
-            f"chat_history_token_ratio is {chat_history_token_ratio}; it must be above 0 and at most 1"
-        )
+    _check_ratio(chat_history_token_ratio)
     if token_flush_size > token_limit:
         token_flush_size = _repaired_flush_size(token_flush_size, token_limit)
     return Policy(
@@ -114,6 +111,13 @@ def _repaired_flush_size(token_flush_size: int, token_limit: int) -> int:
             "token_flush_size %d is above token_limit %d: using %d", token_flush_size, token_limit, repaired
         )
     return repaired
+
+
+def _check_ratio(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        raise ConfigurationError(
+            f"chat_history_token_ratio is {quote(value)}; it must be a number above 0 and at most 1"
+        )
 
 
 def _check_positive(name: str, value: object) -> None:

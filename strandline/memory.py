@@ -149,6 +149,8 @@ def _shared_key(namespace: str, shared_scope: str | None, blocks: Sequence[BaseM
 def _template(source: str | None) -> Renderer:
     if source is None:
         return render_memory
+    if not isinstance(source, str):
+        raise ConfigurationError(f"memory_template is {quote(source)}; it must be the text of a template.")
     from strandline.pipelines.memory_template import compile_memory_template  # Jinja2, where it is needed
 
     return compile_memory_template(source)

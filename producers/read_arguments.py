@@ -1,0 +1,59 @@
+"""Arguments of a read: what each may be, checked before anything is asked of the database."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError
+from strandline.schemas.messages import Message
+from strandline.schemas.policy import MAX_INTEGER
+from strandline.schemas.shown_text import quote
+
+MAX_SEQ = 2**63 - 1
+
+
+def read_query(source: object | None) -> str | Message | None:
+    """What to search for: text as it is, anything else as a message; raises InvalidMessageError."""
+    if source is None or isinstance(source, str):
+        return source
+    return Message.from_openai(source, where="input")
+
+
+def read_messages(sources: Sequence[object] | None) -> list[Message] | None:
+    """Messages to search for, as values or OpenAI dicts; raises InvalidMessageError as a put does."""
+    if sources is None:
+        return None
+    if isinstance(sources, (str, bytes)) or not isinstance(sources, Sequence):
+        raise InvalidMessageError("messages", f"must be a list of messages, not {type(sources).__name__}")
+    return [Message.from_openai(source, where=f"messages[{index}]") for index, source in enumerate(sources)]
+
+
+def check_token_count(count: object) -> int:
+    """A number of tokens; raises ConfigurationError where it is none."""
+    return _whole("initial_token_count", count, least=0, most=MAX_INTEGER)
+
+
+def check_seq(name: str, seq: object) -> int:
+    """A message's number, or 0 for before the first; raises ConfigurationError where it is none."""
+    return _whole(name, seq, least=0, most=MAX_SEQ)
+
+
+def check_page_size(size: object) -> int:
+    """How many messages a page has; raises ConfigurationError where it is not a count of them."""
+    return _whole("page_size", size, least=1, most=MAX_INTEGER)
+
+
+def check_timeout(seconds: object) -> float:
+    """For how long to wait; raises ConfigurationError where it is not a number of seconds."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or math.isnan(seconds):
+        raise ConfigurationError(f"timeout is {quote(seconds)}; it must be a number of seconds.")
+    return min(float(seconds), float(MAX_INTEGER))
+
+
+def _whole(name: str, value: object, *, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigurationError(
+            f"{name} is {quote(value)}; it must be a whole number from {least} to {most:,}."
+        )
+    return value
