@@ -51,7 +51,7 @@ bench-weighting: $(VENV)/.demo-ready ## set up, then try other weightings of a s
 chaos: $(VENV)/.test-ready ## set up, then disturb the real stack with 100 faults, about 9 minutes (ARGS='--seed 7')
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
-soak: $(VENV)/.test-ready ## set up, then measure the bounds that need a clock, at most 15 minutes (ARGS='--only takeover', '--strict')
+soak: $(VENV)/.test-ready ## set up, then measure the bounds that need a clock, at most 20 minutes (ARGS='--only takeover', '--strict')
 	@$(BIN)/python -m tests.soak $(ARGS)
 
 clean: ## remove the environment and everything that was built

@@ -27,7 +27,7 @@ WITH place AS (
     SELECT s.namespace FROM strandline.session s WHERE s.shard_key = %(shard_key)s LIMIT 1
 ), made AS (
     INSERT INTO strandline.replay_budget (namespace, calls_left)
-    SELECT namespace, greatest(1, %(calls_per_second)s::float8) FROM place
+    SELECT namespace, greatest(1, %(calls_per_second)s::float8) - 1 FROM place
     ON CONFLICT DO NOTHING
     RETURNING namespace
 ), taken AS (

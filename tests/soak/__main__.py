@@ -14,7 +14,7 @@ from tests.soak.cases import CASES, Case, measure, say
 from tests.soak.ground import running_grounds
 from tests.soak.readings import as_table
 
-MINUTES = 15.0
+MINUTES = 20.0
 SHORT_MINUTES = 4.0
 
 
