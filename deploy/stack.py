@@ -7,7 +7,9 @@ home directory announces them: a second terminal finds the stack there, and so c
 from __future__ import annotations
 
 import json
+import logging
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +21,9 @@ from strandline.deploy.embedded_broker import EmbeddedBroker, recorded_broker
 from strandline.deploy.embedded_postgres import EmbeddedPostgres
 from strandline.deploy.private_file import write_private
 from strandline.deploy.shared_use import SharedUse
-from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
+from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError, StrandlineError
+
+logger = logging.getLogger("strandline.embedded")
 
 STATE_FILE = "embedded.json"
 
@@ -41,10 +45,40 @@ class EmbeddedStack:
     broker_url: str | None = field(repr=False)
     _postgres: EmbeddedPostgres = field(repr=False)
     _broker: EmbeddedBroker | None = field(repr=False)
+    _ended: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+
+    def find_database(self) -> str:
+        """The URL of Postgres, which is started again if it ended while this process uses it.
+
+        If it does not start, the URL is given all the same: whoever connects learns why that fails.
+        """
+        if self._postgres.pid() is None:
+            with _home_lock(self.home):
+                self._start_again()
+        return self._postgres.url
+
+    def _start_again(self) -> None:
+        """Under the lock: one of the processes that use the server starts it, the others find it running."""
+        if self._ended.is_set() or self._postgres.pid() is not None:
+            return
+        try:
+            self._postgres.start()
+        except StrandlineError as error:
+            logger.warning(
+                "embedded database ended and does not start",
+                extra={"action": "embedded_database_down", "reason": str(error)},
+            )
+        else:
+            logger.warning(
+                "embedded database ended, and was started again",
+                extra={"action": "embedded_database_restarted"},
+            )
+        _announce(self.home)
 
     def stop(self) -> None:
         """End this process's use; servers that nobody uses any more are stopped.  Safe to repeat."""
         with _home_lock(self.home):
+            self._ended.set()
             if self._broker is not None:
                 self._broker.stop()
             self._postgres.stop()
@@ -53,6 +87,7 @@ class EmbeddedStack:
     def detach(self) -> None:
         """End this process's use and leave Postgres running; the broker still ends with its last user."""
         with _home_lock(self.home):
+            self._ended.set()
             if self._broker is not None:
                 self._broker.stop()
             self._postgres.detach()

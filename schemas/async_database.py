@@ -63,7 +63,7 @@ class AsyncDatabase:
     def connect(cls, options: ConnectionOptions) -> Self:
         """A database with a pool of its own; connections are opened when first needed."""
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
-            options.url,
+            options.async_conninfo,
             connection_class=psycopg.AsyncConnection if options.pooled else AsyncDirectConnection,
             kwargs=options.connect_arguments(),
             min_size=0,

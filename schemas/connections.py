@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -36,6 +38,9 @@ class ConnectionOptions:
     statements are look-ups by keys.  Left to itself Postgres compares what it guesses the costs to be, and
     some statistics make it plan each read anew: that takes four times as long as reading.
 
+    ``find_url`` is asked for the URL before each new connection, and may block: for a server that may have to
+    be started again.  Default: it is always ``url``.
+
     ``pooled=True`` is for a pooler such as PgBouncer that gives each transaction another connection: nothing
     is asked for at the start of a session, and no statement is prepared, since both would be another's.
     """
@@ -50,6 +55,7 @@ class ConnectionOptions:
     durable: bool = True
     planned_once: bool = False
     pooled: bool = False
+    find_url: Callable[[], str] | None = None
 
     @classmethod
     def from_settings(
@@ -60,6 +66,7 @@ class ConnectionOptions:
         pool_size: int | None = None,
         durable: bool = True,
         planned_once: bool = False,
+        find_url: Callable[[], str] | None = None,
     ) -> ConnectionOptions:
         return cls(
             url=psycopg_url(url),
@@ -71,7 +78,20 @@ class ConnectionOptions:
             durable=durable,
             planned_once=planned_once,
             pooled=settings.database_pooler == "transaction",
+            find_url=find_url,
         )
+
+    @property
+    def conninfo(self) -> str | Callable[[], str]:
+        """Where to connect to, as the pool of threads takes it."""
+        return self.find_url or self.url
+
+    @property
+    def async_conninfo(self) -> str | Callable[[], Awaitable[str]]:
+        """The same as the pool of an event loop takes it."""
+        if self.find_url is None:
+            return self.url
+        return partial(asyncio.to_thread, self.find_url)
 
     def connect_arguments(self) -> dict[str, Any]:
         """Keyword arguments for psycopg: autocommit, since every statement stands alone.

@@ -69,7 +69,7 @@ class Database:
     def connect(cls, options: ConnectionOptions) -> Self:
         """A database with a pool of its own; connections are opened when first needed."""
         pool: ConnectionPool[Any] = ProcessPool(
-            options.url,
+            options.conninfo,
             connection_class=psycopg.Connection if options.pooled else DirectConnection,
             kwargs=options.connect_arguments(),
             min_size=0,

@@ -63,6 +63,7 @@ class ProcessResources:
         self._started = False
         self._database: Database | None = None
         self._url: str | None = None
+        self._find_url: Callable[[], str] | None = None
         self._async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncDatabase] = (
             weakref.WeakKeyDictionary()
         )
@@ -126,7 +127,7 @@ class ProcessResources:
             self._database.close()
         if self._stack is not None:
             self._stack.stop()
-        self._runner = self._doorbell = self._database = self._stack = self._url = None
+        self._runner = self._doorbell = self._database = self._stack = self._url = self._find_url = None
 
     async def aclose(self) -> None:
         database = self._async.pop(asyncio.get_running_loop(), None)
@@ -175,6 +176,7 @@ class ProcessResources:
         stack = _embedded_stack(self.settings)
         assembly = _load("strandline.assembly")
         self._stack = stack
+        self._find_url = stack.find_database
         database = self._connect(stack.database_url)
         assembly.ensure_tables(stack.database_url, database, self.settings)
         if stack.broker_url is not None and self._consume is None:
@@ -209,7 +211,7 @@ class ProcessResources:
         return AsyncDatabase.connect(self._options(self._url))
 
     def _options(self, url: str) -> ConnectionOptions:
-        return ConnectionOptions.from_settings(url, self.settings, planned_once=True)
+        return ConnectionOptions.from_settings(url, self.settings, planned_once=True, find_url=self._find_url)
 
     def _query_embedder(self, config: Mapping[str, Any]) -> Embedder | None:
         """The embedder that the stored vectors were made with, if this process can have it."""
