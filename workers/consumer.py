@@ -221,6 +221,8 @@ class Consumer:
         self._tell_condition()
         left_over = {"worker_id": self.worker_id} | self.engine.active.params()
         self._database.fetch("hand_back_lanes", left_over)
+        deadline = {"deadline_seconds": self.engine.terms.deadline_seconds}
+        self._database.fetch("shorten_leases", {"worker_id": self.worker_id} | deadline)
 
     def _tell_condition(self) -> None:
         """Write it into the worker's row where it has changed."""

@@ -66,6 +66,7 @@ class Sweep:
     def tick(self) -> None:
         """Look once at everything: due work, sessions to flush, workers long gone."""
         self._take_over_orphaned()
+        self._database.fetch("bring_rings_forward", {"stages": self._stages, "limit": self._batch_size})
         self._ring_due()
         self._flush_watched()
         self._database.fetch("forget_dead_workers", {})

@@ -27,7 +27,7 @@ LEFT JOIN LATERAL (
 UPDATE strandline.lane SET
     holder = NULL, deadline_at = NULL, crashes = 0,
     postponements = %(postponements)s, failures = %(failures)s, last_error = %(last_error)s,
-    next_attempt_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
+    postponed_at = clock_timestamp(), next_attempt_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 RETURNING lease_epoch
@@ -89,6 +89,12 @@ FROM left_over o
 WHERE l.shard_key = o.shard_key AND l.scope_key = o.scope_key AND l.generation_id = o.generation_id
     AND l.stage = o.stage
 RETURNING l.stage
+
+-- name: shorten_leases
+-- No lease of this worker ends later than one that begins now: the clock may have stepped back.
+UPDATE strandline.lane SET deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
+WHERE holder = %(worker_id)s
+    AND deadline_at > clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
 
 -- name: lane_has_work
 -- Whether anything is due in the lane.
@@ -211,7 +217,7 @@ WITH closed AS (
 ), released AS (
     UPDATE strandline.lane l SET
         holder = NULL, deadline_at = NULL, crashes = 0, postponements = 0, failures = 0, last_error = NULL,
-        next_attempt_at = clock_timestamp()
+        postponed_at = clock_timestamp(), next_attempt_at = clock_timestamp()
     WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generation_id = %(generation_id)s
         AND l.stage = %(stage)s AND l.lease_epoch = %(lease_epoch)s AND l.holder = %(worker_id)s
         AND EXISTS (SELECT FROM more WHERE NOT more.is_due)

@@ -22,7 +22,7 @@ ORDER BY d.created_at, d.session_key, d.from_seq, d.generation_id, d.stage
 -- What befell the lane is forgotten, and it may be tried at once.  The row stays locked until the end.
 -- An ordered lane is also taken from its holder, who would go on from a state that is about to go.
 UPDATE strandline.lane SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
-    next_attempt_at = clock_timestamp(), lease_epoch = lease_epoch + %(seize)s::boolean::integer,
+    postponed_at = clock_timestamp(), next_attempt_at = clock_timestamp(), lease_epoch = lease_epoch + %(seize)s::boolean::integer,
     holder = CASE WHEN %(seize)s::boolean THEN NULL ELSE holder END,
     deadline_at = CASE WHEN %(seize)s::boolean THEN NULL ELSE deadline_at END
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s

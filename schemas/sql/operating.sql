@@ -85,6 +85,16 @@ WITH ripe AS (
 )
 SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung
 
+-- name: bring_rings_forward
+-- Work that is to be rung for later than any wait is long: the clock has stepped back.
+WITH ahead AS (
+    SELECT d.ctid AS place FROM strandline.due d
+    WHERE d.stage = ANY (%(stages)s::text[]) AND d.ring_at > statement_timestamp() + interval '10 seconds'
+        AND d.ring_at < 'infinity'
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+UPDATE strandline.due d SET ring_at = statement_timestamp() FROM ahead a WHERE d.ctid = a.place
+
 -- name: orphaned_lanes
 -- Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and
 -- whatever waits in the queue.
@@ -92,7 +102,7 @@ SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
 WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
     AND (l.deadline_at < clock_timestamp() OR NOT EXISTS (
         SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-            AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)))
+            AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s))
     AND EXISTS (
         SELECT FROM strandline.due d WHERE d.shard_key = l.shard_key AND d.scope_key = l.scope_key
             AND d.generation_id = l.generation_id AND d.stage = l.stage AND d.ring_at < 'infinity')
@@ -135,7 +145,7 @@ SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
         JOIN strandline.worker w ON w.worker_id = l.holder
         WHERE l.generation_id = g.generation_id AND l.holder IS NOT NULL
             AND l.deadline_at > clock_timestamp()
-            AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)
+            AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s
         GROUP BY l.stage) AS x)::text AS leased, (
     SELECT coalesce(json_agg(x), '[]') FROM (
         SELECT d.stage, count(*) AS dead FROM strandline.dead_letter d
@@ -162,7 +172,7 @@ SELECT worker_id, host, pid, version, stages, started_at,
     extract(epoch FROM clock_timestamp() - heartbeat_at) AS beat_seconds_ago, left_out,
     condition::text
 FROM strandline.worker
-WHERE heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)
+WHERE abs(extract(epoch FROM clock_timestamp() - heartbeat_at)) < %(dead_after_seconds)s
 ORDER BY started_at
 
 -- name: find_sessions

@@ -12,9 +12,10 @@ FROM unnest(%(stages)s::text[]) AS s (stage) CROSS JOIN LATERAL (
         AND NOT EXISTS (
             SELECT FROM strandline.lane l WHERE l.shard_key = d.shard_key AND l.scope_key = d.scope_key
                 AND l.generation_id = d.generation_id AND l.stage = d.stage
-                AND (l.next_attempt_at > clock_timestamp() OR (l.deadline_at > clock_timestamp() AND EXISTS (
+                AND ((l.next_attempt_at > clock_timestamp() AND l.postponed_at <= clock_timestamp())
+                    OR (l.deadline_at > clock_timestamp() AND EXISTS (
                     SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-                        AND w.heartbeat_at > clock_timestamp() - make_interval(secs => %(dead_after_seconds)s)))))
+                        AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s))))
         AND NOT (g.state = 'feeding' AND d.stage <> g.entry_stage AND EXISTS (
             SELECT FROM strandline.due e WHERE e.shard_key = d.shard_key AND e.stage = g.entry_stage
                 AND e.generation_id = d.generation_id AND e.created_at < g.created_at))
@@ -35,9 +36,9 @@ WITH place AS (
     SELECT namespace, 0, clock_timestamp() FROM place WHERE NOT EXISTS (SELECT FROM made)
     ON CONFLICT (namespace) DO UPDATE SET filled_at = clock_timestamp(),
         calls_left = least(greatest(1, %(calls_per_second)s::float8), b.calls_left + %(calls_per_second)s::float8
-            * extract(epoch FROM clock_timestamp() - b.filled_at)::float8) - 1
+            * abs(extract(epoch FROM clock_timestamp() - b.filled_at))::float8) - 1
     WHERE b.calls_left + %(calls_per_second)s::float8
-        * extract(epoch FROM clock_timestamp() - b.filled_at)::float8 >= 1
+        * abs(extract(epoch FROM clock_timestamp() - b.filled_at))::float8 >= 1
     RETURNING namespace
 )
 SELECT CASE WHEN NOT EXISTS (SELECT FROM place) OR EXISTS (SELECT FROM made) OR EXISTS (SELECT FROM taken)

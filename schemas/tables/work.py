@@ -148,6 +148,7 @@ lane = Table(
     moment("leased_at", nullable=True),
     moment("deadline_at", nullable=True),
     moment("next_attempt_at", default=True),
+    moment("postponed_at", default=True),
     Column("postponements", Integer, nullable=False, server_default="0"),
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("crashes", Integer, nullable=False, server_default="0"),

@@ -6,6 +6,8 @@
 -- In a derivation that is being filled, owners have their turn when all of theirs is due, so that an ordered
 -- lane begins at the beginning; and facts are merged when all that was flushed before it was begun is extracted,
 -- so that they are merged in the order in which things were said.
+-- The clock may have stepped back: a heartbeat that lies ahead by more than the time after which a worker counts
+-- as dead is none, and a wait that begins in the future is over.
 -- Returns the lease, with the namespace that the lane's work belongs to; no row where it cannot be had.
 CREATE FUNCTION strandline.claim_lane_v1(
     p_shard_key uuid,
@@ -35,7 +37,7 @@ BEGIN
         AND NOT EXISTS (
             SELECT FROM strandline.scope_generation s WHERE s.shard_key = p_shard_key
                 AND s.pipeline = g.pipeline AND s.generation_id = g.generation_id
-                AND s.held_until > clock_timestamp());
+                AND s.held_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 minute');
     IF wanted IS NULL THEN
         RETURN;
     END IF;
@@ -44,10 +46,10 @@ BEGIN
         SELECT l.holder FROM strandline.lane l
         WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key
             AND l.generation_id = p_generation_id AND l.stage = p_stage
-            AND l.next_attempt_at <= clock_timestamp()
+            AND (l.next_attempt_at <= clock_timestamp() OR l.postponed_at > clock_timestamp())
             AND (l.holder IS NULL OR l.deadline_at < clock_timestamp() OR NOT EXISTS (
                 SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-                    AND w.heartbeat_at > clock_timestamp() - make_interval(secs => p_dead_after_seconds)))
+                    AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < p_dead_after_seconds))
         FOR UPDATE OF l SKIP LOCKED
     ), taken AS (
         UPDATE strandline.lane l SET

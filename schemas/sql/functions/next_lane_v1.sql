@@ -55,11 +55,12 @@ BEGIN
                                 SELECT FROM strandline.lane l
                                 WHERE l.shard_key = d.shard_key AND l.scope_key = d.scope_key
                                     AND l.generation_id = d.generation_id AND l.stage = d.stage
-                                    AND (l.next_attempt_at > clock_timestamp()
+                                    AND ((l.next_attempt_at > clock_timestamp()
+                                            AND l.postponed_at <= clock_timestamp())
                                         OR (l.deadline_at > clock_timestamp() AND EXISTS (
                                             SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-                                                AND w.heartbeat_at > clock_timestamp()
-                                                    - make_interval(secs => p_dead_after_seconds)))))
+                                                AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at))
+                                                    < p_dead_after_seconds))))
                                 AS is_free
                         FROM strandline.due d
                         WHERE d.stage = p_stage AND d.precedence = rank AND d.ring_at < 'infinity'
