@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
 from strandline.environment import settings_with
@@ -78,23 +78,18 @@ class Memory(SessionMemory):
             token_limit: tokens that a read may fill, long-term memory included.
             chat_history_token_ratio: share of them for the short-term window; above it a put flushes.
             token_flush_size: tokens that leave, at least, in one flush event.
-            max_window_messages: messages that the window holds; with more a put flushes the oldest.
-            max_window_bytes: the same in bytes as stored, metadata included; default: 16 MB.
-            memory_blocks: what long-term memory contributes: memory blocks, custom blocks, or names of
-                either; None: facts, summary and vectors; an empty list: none, flushed messages are only
-                archived.
+            max_window_messages, max_window_bytes: what the window may hold; a put above it flushes.
+            memory_blocks: memory blocks, custom blocks, or names of either; None: facts, summary and vectors;
+                an empty list: none, flushed messages are only archived.
             insert_method: ``"system"`` or ``"user"``: into which message memory is inserted.
             tokenizer_fn: from text to a list of tokens or their number; default: ``o200k_base``.
-            part_tokens: what content parts that are no text count, by kind (``image``, ``audio``, ``video``,
-                ``document``); default: 256, and 2048 for documents.
+            part_tokens: what an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048) counts.
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
-            shared_scope: a name in the namespace.  A session whose first put says so shares what it flushes
-                with it, and searches with ``scope="shared"`` find what sessions of any user share with it.
-                Default: none, and nothing is shared.
+            shared_scope: a name in the namespace; searches with ``scope="shared"`` find what sessions of
+                any user flush whose first put names it.  Default: none, and nothing is shared.
             idle_seconds: after so long without a put the window is delivered, and stays; None: never.
             database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
-            pool: a ``psycopg_pool`` pool of your own instead, or a SQLAlchemy engine on psycopg 3; a
-                synchronous one serves the sync methods, an async one the ``a…`` methods.
+            pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
             schema: the Postgres schema of the tables; default ``strandline``.
             broker_url: Redis or RabbitMQ; default ``STRANDLINE_BROKER_URL``.
             consume: ``"background"`` lets threads of this process consume events as well.
@@ -103,8 +98,7 @@ class Memory(SessionMemory):
             ConfigurationError: an argument or setting cannot be used; the sentence names it.
             InvalidMessageError: ``session_id``, ``user_id`` or ``namespace`` cannot name anything.
         """
-        if elsewhere:
-            _refuse(elsewhere)
+        _refuse(elsewhere)
         settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)
         blocks = declare_blocks(memory_blocks, partial(_custom_blocks, settings.blocks))
         policy = make_policy(
@@ -174,7 +168,7 @@ def _name_of(tokenizer: Tokenizer) -> str:
     return f"custom:{module}.{getattr(tokenizer, '__qualname__', type(tokenizer).__qualname__)}"
 
 
-def _refuse(arguments: dict[str, Any]) -> NoReturn:
-    name = next(iter(arguments))
-    hint = _ELSEWHERE.get(name, "see Memory.from_defaults for the arguments there are")
-    raise ConfigurationError(f"Memory.from_defaults has no argument {quote(name)}: {hint}")
+def _refuse(arguments: dict[str, Any]) -> None:
+    for name in arguments:
+        hint = _ELSEWHERE.get(name, "see Memory.from_defaults for the arguments there are")
+        raise ConfigurationError(f"Memory.from_defaults has no argument {quote(name)}: {hint}")

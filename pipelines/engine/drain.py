@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
@@ -22,6 +20,7 @@ from strandline.pipelines.engine.active import ActiveLanes
 from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew, take_turn
 from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.lease import Lease, LeaseTerms, hold, lane_params, release
+from strandline.pipelines.engine.raised_at import raised_at
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Sharing, Stage, Stages
 from strandline.pipelines.engine.troubles import Troubles
@@ -226,7 +225,7 @@ def _drain_held(engine: Engine, held: Held, stage: Stage[Any, Any], *, gives_way
         # Its sentence, and the driver's behind it, may quote what users wrote: neither is logged.
         logger.error(
             "stage failed",
-            extra={"action": "stage_failed", "error": type(error).__name__, "at": _place(error)}
+            extra={"action": "stage_failed", "error": type(error).__name__, "at": raised_at(error)}
             | _where(lease.lane),
         )
         return _postpone(engine, lease, error)
@@ -393,12 +392,6 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     except DatabaseUnavailableError:
         return "lost"
     return "postponed"
-
-
-def _place(error: BaseException) -> str:
-    """Where in the code it happened, innermost call last."""
-    frames = traceback.extract_tb(error.__traceback__)[-4:]
-    return " > ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames)
 
 
 def _where(lane: Lane) -> dict[str, str]:
