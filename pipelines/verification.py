@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from strandline.pipelines.fact_words import fingerprint
 from strandline.schemas.database import Database, Fetcher
+from strandline.schemas.deadlines import MAINTENANCE_SECONDS
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import DEFAULT_NAMESPACE
 from strandline.schemas.lanes import PIPELINE_STAGES
@@ -241,7 +242,7 @@ def verify(
         StrandlineError: as ``Database.fetch`` does.
     """
     began = time.monotonic()
-    with database.transaction() as tx:
+    with database.transaction(within_seconds=MAINTENANCE_SECONDS) as tx:
         tx.fetch("verify_snapshot", {})
         tx.fetch("verify_limits", {})
         scope = _scope(tx, namespace, session_id)

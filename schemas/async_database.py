@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar, assert_never
 
@@ -12,12 +15,21 @@ import psycopg
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
-from strandline.schemas.connections import ConnectionOptions, is_lost, translated
+from strandline.schemas.connections import (
+    ConnectionOptions,
+    ended_by_limit,
+    is_lost,
+    outcome_unknown,
+    translated,
+)
+from strandline.schemas.deadlines import AsyncBoundedConnection, within
 from strandline.schemas.direct import AsyncDirectConnection, plain_values
 from strandline.schemas.engine_pool import AsyncPool
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.grouped_puts import GroupedPuts
 from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
+from strandline.schemas.pool_log import PoolName
+from strandline.schemas.reaching import Reach, async_connection_class
 from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect_async
 from strandline.schemas.statements import Statement, compiled
 from strandline.schemas.thin_pool import AsyncThinPool
@@ -50,9 +62,17 @@ class AsyncTransaction:
 class AsyncDatabase:
     """A pool and the statements of one schema, for one event loop."""
 
-    def __init__(self, pool: AsyncPool, schema: str, *, owns_pool: bool = True) -> None:
+    def __init__(
+        self,
+        pool: AsyncPool,
+        schema: str,
+        *,
+        owns_pool: bool = True,
+        statement_seconds: float = math.inf,
+    ) -> None:
         self._pool = pool
         self._owns_pool = owns_pool
+        self._statement_seconds = statement_seconds
         self._opened = not owns_pool
         self._schema = schema
         self._statements = compiled(schema)
@@ -62,37 +82,58 @@ class AsyncDatabase:
     @classmethod
     def connect(cls, options: ConnectionOptions) -> Self:
         """A database with a pool of its own; connections are opened when first needed."""
+        reach = Reach(options.url, options.pool_timeout)
+        options = replace(options, find_url=reach.noting(options.find_url))
+        kind = AsyncBoundedConnection if options.pooled else AsyncDirectConnection
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             options.async_conninfo,
-            connection_class=psycopg.AsyncConnection if options.pooled else AsyncDirectConnection,
+            connection_class=async_connection_class(kind, reach, options.statement_seconds),
             kwargs=options.connect_arguments(),
             min_size=0,
             max_size=options.pool_size,
             timeout=options.pool_timeout,
             max_idle=60.0,
             open=False,
-            name="strandline-async",
+            name=PoolName("strandline-async"),
             reconnect_timeout=RECONNECT_SECONDS,
-            reconnect_failed=reconnect_async,
+            reconnect_failed=lambda failed: reconnect_async(failed, reach),
         )
-        return cls(AsyncThinPool(pool), options.schema)
+        return cls(AsyncThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
 
     async def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
         """Run one named statement in a transaction of its own; see ``Database.fetch``."""
         statement = self._statements[name]
         with translated():
             await self._open()
-            for attempts_left in (1, 0):
-                async with self._pool.connection() as connection:
-                    try:
-                        return await execute(connection, statement, params)
-                    except psycopg.Error as error:
-                        if not is_lost(error, connection):
-                            raise
-                        await self._pool.check()
-                        if not (repeatable and attempts_left):
-                            raise
-        raise AssertionError("unreachable: the second attempt returns or raises")
+            began = time.monotonic()
+            async with self._pool.connection() as connection:
+                try:
+                    return await execute(connection, statement, params)
+                except psycopg.Error as error:
+                    await self._look_at(error, connection, final=not repeatable)
+            return await self._repeat(
+                statement, params, 2 * self._statement_seconds - (time.monotonic() - began)
+            )
+
+    async def _repeat(self, statement: Statement, params: Mapping[str, Any], seconds: float) -> list[Row]:
+        """Async twin of ``Database._repeat``."""
+        async with self._pool.connection() as connection:
+            try:
+                with within(seconds, connection):
+                    return await execute(connection, statement, params)
+            except psycopg.Error as error:
+                await self._look_at(error, connection, final=True)
+                raise
+
+    async def _look_at(
+        self, error: psycopg.Error, connection: psycopg.AsyncConnection[Any], *, final: bool
+    ) -> None:
+        """Async twin of ``Database._look_at``."""
+        if not is_lost(error, connection):
+            raise error
+        await self._pool.renew(connection)
+        if final:
+            raise outcome_unknown(error) from error
 
     def put(self, put: Put) -> Awaitable[list[Row]]:
         """Accept one message, together with others that wait at the same time."""
@@ -104,12 +145,17 @@ class AsyncDatabase:
         with translated():
             await self._open()
             async with self._pool.connection() as connection:
+                done = False
                 try:
                     async with connection.transaction():
                         yield AsyncTransaction(connection, self._schema)
-                finally:
-                    if connection.closed:
-                        await self._pool.check()
+                        done = True
+                except Exception as error:
+                    if connection.closed and not ended_by_limit(error):
+                        await self._pool.renew(connection)
+                    if done and isinstance(error, psycopg.Error) and is_lost(error, connection):
+                        raise outcome_unknown(error) from error
+                    raise
 
     def run(self, operation: Operation[T]) -> Awaitable[T]:
         """Carry an operation out, each of its statements in a transaction of its own."""

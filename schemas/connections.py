@@ -14,16 +14,29 @@ import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
+from strandline.schemas.deadlines import GRACE_SECONDS, DeadlineExceeded
 from strandline.schemas.errors import (
     ConfigurationError,
     DatabaseError,
     DatabaseTimeoutError,
     DatabaseUnavailableError,
+    OutcomeUnknownError,
     SchemaError,
     ServerLimitError,
     StrandlineError,
 )
 from strandline.schemas.settings import Settings
+from strandline.schemas.shown_url import is_readable
+
+# After these seconds of silence the kernel asks whether the other side is there, and gives a connection up
+# that does not answer, or does not acknowledge what was sent: sooner than the deadline of a statement.
+TCP = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,  # milliseconds
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +106,11 @@ class ConnectionOptions:
             return self.url
         return partial(asyncio.to_thread, self.find_url)
 
+    @property
+    def statement_seconds(self) -> float:
+        """How long a client waits for the answer to one statement: somewhat longer than Postgres may take."""
+        return self.statement_timeout + GRACE_SECONDS
+
     def connect_arguments(self) -> dict[str, Any]:
         """Keyword arguments for psycopg: autocommit, since every statement stands alone.
 
@@ -104,7 +122,7 @@ class ConnectionOptions:
             "connect_timeout": max(2, int(self.connect_timeout)),
             "application_name": "strandline",
             "client_encoding": "utf8",
-            "keepalives_idle": 30,
+            **TCP,
         }
         if self.pooled:
             return arguments
@@ -130,14 +148,20 @@ def psycopg_url(url: str) -> str:
     Raises:
         ConfigurationError: it is no Postgres URL.
     """
-    parts = urlsplit(url)
-    dialect, _, _driver = parts.scheme.partition("+")
+    scheme, found, _rest = url.partition("://")
+    dialect, _, _driver = scheme.lower().partition("+")
     if dialect not in ("postgresql", "postgres"):
         raise ConfigurationError(
-            f"The database URL begins with {parts.scheme or 'no scheme'!r}; Strandline keeps its log, its"
-            " queue and its vectors in one Postgres transaction, so it runs on Postgres only:"
+            f"The database URL begins with {scheme if found else 'no scheme'!r}; Strandline keeps its log,"
+            " its queue and its vectors in one Postgres transaction, so it runs on Postgres only:"
             " postgresql://user@host/database"
         )
+    if not is_readable(url):
+        raise ConfigurationError(
+            "The database URL cannot be read: in its user and password the characters / ? # @ : % [ ]"
+            " have to be percent-encoded, as %2F for / and %40 for @."
+        )
+    parts = urlsplit(url)
     # As it stands, since "+" is a plus sign to libpq, and a space to those who read URLs as forms.
     query = parts.query.replace("+", "%2B").split("&")
     renamed = ("sslmode" + option[len("ssl") :] if option.startswith("ssl=") else option for option in query)
@@ -154,6 +178,10 @@ _GONE = (
     pg.IdleInTransactionSessionTimeout,
     pg.TransactionTimeout,
 )
+
+
+class Unreachable(psycopg.OperationalError):
+    """No connection comes about, and its sentence says where and why."""
 
 
 class _Translated:
@@ -176,12 +204,16 @@ def translated() -> AbstractContextManager[None]:
 
 
 def _meaning(error: Exception) -> StrandlineError:
+    if isinstance(error, Unreachable):
+        return DatabaseUnavailableError(str(error))
     said = _first_line(error)
     if isinstance(error, (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName, pg.UndefinedColumn)):
         return SchemaError(
             "The Strandline tables are missing in this database, or are of another version;"
             f" run `strandline migrate`. ({said})"
         )
+    if isinstance(error, DeadlineExceeded):
+        return DatabaseUnavailableError(f"Postgres did not answer, and the connection was given up. ({said})")
     if isinstance(error, _ENDED_BY_LIMIT):
         return ServerLimitError(
             "Postgres ended a statement or a transaction that took longer than its limit;"
@@ -201,6 +233,20 @@ def _meaning(error: Exception) -> StrandlineError:
 def is_lost(error: psycopg.Error, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether the connection broke, so that a repeatable statement may be sent again on another."""
     return isinstance(error, _GONE) and connection.closed
+
+
+def ended_by_limit(error: Exception) -> bool:
+    """Whether Postgres, which is there, ended a session for what it did: no other one is worse for that."""
+    return isinstance(error, (ServerLimitError, *_ENDED_BY_LIMIT))
+
+
+def outcome_unknown(error: psycopg.Error) -> OutcomeUnknownError:
+    """What to raise when a statement was sent, and its answer did not come."""
+    return OutcomeUnknownError(
+        "The connection to Postgres ended before the answer came, so whether the statement took effect is"
+        " unknown. A read, or a put with the same message id, may be repeated; look before you repeat another"
+        f" change. ({_first_line(error)})"
+    )
 
 
 def _first_line(error: BaseException) -> str:

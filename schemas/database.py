@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar, assert_never
 
 import psycopg
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool
 
-from strandline.schemas.connections import ConnectionOptions, is_lost, translated
+from strandline.schemas.connections import (
+    ConnectionOptions,
+    ended_by_limit,
+    is_lost,
+    outcome_unknown,
+    translated,
+)
+from strandline.schemas.deadlines import BoundedConnection, within
 from strandline.schemas.direct import DirectConnection, plain_values
 from strandline.schemas.engine_pool import SyncPool
-from strandline.schemas.errors import DatabaseError, StrandlineError
+from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError, StrandlineError
 from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
+from strandline.schemas.pool_log import PoolName
 from strandline.schemas.quick_puts import quick_row
+from strandline.schemas.reaching import Reach, connection_class
 from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect
 from strandline.schemas.statements import Statement, compiled
 from strandline.schemas.thin_pool import ProcessPool, ThinPool
@@ -58,9 +69,17 @@ class Database:
     Connections are taken per statement or per transaction and never held across anything else.
     """
 
-    def __init__(self, pool: SyncPool, schema: str, *, owns_pool: bool = True) -> None:
+    def __init__(
+        self,
+        pool: SyncPool,
+        schema: str,
+        *,
+        owns_pool: bool = True,
+        statement_seconds: float = math.inf,
+    ) -> None:
         self._pool = pool
         self._owns_pool = owns_pool
+        self._statement_seconds = statement_seconds
         self._opened = not owns_pool
         self._statements = compiled(schema)
         self.schema = schema
@@ -68,20 +87,23 @@ class Database:
     @classmethod
     def connect(cls, options: ConnectionOptions) -> Self:
         """A database with a pool of its own; connections are opened when first needed."""
+        reach = Reach(options.url, options.pool_timeout)
+        options = replace(options, find_url=reach.noting(options.find_url))
+        kind = BoundedConnection if options.pooled else DirectConnection
         pool: ConnectionPool[Any] = ProcessPool(
             options.conninfo,
-            connection_class=psycopg.Connection if options.pooled else DirectConnection,
+            connection_class=connection_class(kind, reach, options.statement_seconds),
             kwargs=options.connect_arguments(),
             min_size=0,
             max_size=options.pool_size,
             timeout=options.pool_timeout,
             max_idle=60.0,
             open=False,
-            name="strandline",
+            name=PoolName("strandline"),
             reconnect_timeout=RECONNECT_SECONDS,
-            reconnect_failed=reconnect,
+            reconnect_failed=lambda failed: reconnect(failed, reach),
         )
-        return cls(ThinPool(pool), options.schema)
+        return cls(ThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
 
     def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
         """Run one named statement in a transaction of its own.
@@ -89,23 +111,50 @@ class Database:
         A repeatable one is sent once more, on a fresh connection, if its connection was lost.
 
         Raises:
+            OutcomeUnknownError: there was no answer, and the statement may have taken effect.
             StrandlineError: as ``schemas.connections.translated`` says.
         """
         statement = self._statements[name]
         with translated():
             self._open()
-            for attempts_left in (1, 0):
-                with self._pool.connection() as connection:
-                    try:
+            began = time.monotonic()
+            with self._pool.connection() as connection:
+                try:
+                    return execute(connection, statement, params)
+                except psycopg.Error as error:
+                    self._look_at(error, connection, final=not repeatable)
+            return self._repeat(statement, params, 2 * self._statement_seconds - (time.monotonic() - began))
+
+    def fetch_within(self, seconds: float, name: str, params: Mapping[str, Any]) -> list[Row]:
+        """Run a repeatable statement, on a connection of our own for ``seconds`` at most, or twice that."""
+        statement = self._statements[name]
+        with translated():
+            self._open()
+            with self._pool.connection() as connection:
+                try:
+                    with within(seconds, connection):
                         return execute(connection, statement, params)
-                    except psycopg.Error as error:
-                        if not is_lost(error, connection):
-                            raise
-                        # The others in the pool are likely to be dead as well.
-                        self._pool.check()
-                        if not (repeatable and attempts_left):
-                            raise
-        raise AssertionError("unreachable: the second attempt returns or raises")
+                except psycopg.Error as error:
+                    self._look_at(error, connection, final=False)
+            return self._repeat(statement, params, seconds)
+
+    def _repeat(self, statement: Statement, params: Mapping[str, Any], seconds: float) -> list[Row]:
+        """The second attempt, for which there are ``seconds`` left."""
+        with self._pool.connection() as connection:
+            try:
+                with within(seconds, connection):
+                    return execute(connection, statement, params)
+            except psycopg.Error as error:
+                self._look_at(error, connection, final=True)
+                raise
+
+    def _look_at(self, error: psycopg.Error, connection: psycopg.Connection[Any], *, final: bool) -> None:
+        """Return if the connection is lost and there is another attempt; else raise what it comes to."""
+        if not is_lost(error, connection):
+            raise error
+        self._pool.renew(connection)
+        if final:
+            raise outcome_unknown(error) from error
 
     def put(self, put: Put) -> list[Row]:
         """Accept one message, by the short statement where that will do."""
@@ -117,21 +166,39 @@ class Database:
     def _quick_put(self, put: Put) -> list[Row]:
         try:
             return self.fetch("put_one", put.one, repeatable=True)
+        except DatabaseUnavailableError:
+            raise
         except DatabaseError:
             return []  # the id was used before: ``put`` finds it
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """One transaction: commits when the block ends, rolls back when it raises."""
+    def transaction(self, *, within_seconds: float | None = None) -> Iterator[Transaction]:
+        """One transaction: commits when the block ends, rolls back when it raises.
+
+        Args:
+            within_seconds: for the answer to each statement, on a connection of our own; default: what the
+                options say.
+
+        Raises:
+            OutcomeUnknownError: there was no answer to the commit.
+        """
         with translated():
             self._open()
-            with self._pool.connection() as connection:
+            with (
+                self._pool.connection() as connection,
+                within(within_seconds or self._statement_seconds, connection),
+            ):
+                done = False
                 try:
                     with connection.transaction():
                         yield Transaction(connection, self.schema)
-                finally:
-                    if connection.closed:
-                        self._pool.check()
+                        done = True
+                except Exception as error:
+                    if connection.closed and not ended_by_limit(error):
+                        self._pool.renew(connection)
+                    if done and isinstance(error, psycopg.Error) and is_lost(error, connection):
+                        raise outcome_unknown(error) from error
+                    raise
 
     def run(self, operation: Operation[T]) -> T:
         """Carry an operation out, each of its statements in a transaction of its own."""

@@ -24,6 +24,7 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
 
+from strandline.schemas.deadlines import AsyncBoundedConnection, BoundedConnection
 from strandline.schemas.identity import key_text
 from strandline.schemas.operations import Row
 from strandline.schemas.statements import Statement
@@ -90,7 +91,7 @@ class _Prepared:
         return b"strandline_%d" % next(self._numbers)
 
 
-class DirectConnection(psycopg.Connection[Any]):
+class DirectConnection(BoundedConnection):
     """A connection, lent to one thread at a time, that runs named statements the short way."""
 
     def __init__(self, pgconn: pq.abc.PGconn, *arguments: Any) -> None:
@@ -106,7 +107,7 @@ class DirectConnection(psycopg.Connection[Any]):
         return _rows(self, self.wait(_exchange(self.pgconn, self._statements, statement, values)))
 
 
-class AsyncDirectConnection(psycopg.AsyncConnection[Any]):
+class AsyncDirectConnection(AsyncBoundedConnection):
     """The same for an event loop."""
 
     def __init__(self, pgconn: pq.abc.PGconn, *arguments: Any) -> None:

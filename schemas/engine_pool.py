@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SyncPool(Protocol):
-    """What ``Database`` needs of a pool; psycopg's ``ConnectionPool`` is one."""
+    """What ``Database`` needs of a pool."""
 
     @property
     def closed(self) -> bool: ...
@@ -31,13 +31,13 @@ class SyncPool(Protocol):
 
     def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
 
-    def check(self) -> None: ...
+    def renew(self, lost: psycopg.Connection[Any]) -> None: ...
 
     def close(self, timeout: float) -> None: ...
 
 
 class AsyncPool(Protocol):
-    """What ``AsyncDatabase`` needs of a pool; psycopg's ``AsyncConnectionPool`` is one."""
+    """What ``AsyncDatabase`` needs of a pool."""
 
     @property
     def closed(self) -> bool: ...
@@ -46,7 +46,7 @@ class AsyncPool(Protocol):
 
     def connection(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]: ...
 
-    async def check(self) -> None: ...
+    async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None: ...
 
     async def close(self, timeout: float) -> None: ...
 
@@ -78,7 +78,7 @@ class EnginePool:
                 if driver.closed:
                     held.invalidate()
 
-    def check(self) -> None:
+    def renew(self, lost: psycopg.Connection[Any]) -> None:
         """A connection broke, so the others are likely to be dead as well: the pool begins anew."""
         self._engine.dispose()
 
@@ -112,8 +112,8 @@ class AsyncEnginePool:
                 if driver.closed:
                     await held.invalidate()
 
-    async def check(self) -> None:
-        """Async twin of ``EnginePool.check``."""
+    async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
+        """Async twin of ``EnginePool.renew``."""
         await self._engine.dispose()
 
     async def open(self) -> None:

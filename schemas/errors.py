@@ -66,7 +66,11 @@ class UnknownPipelineError(StrandlineError):
     """A memory block names a pipeline that no worker has registered in this database."""
 
 
-class DatabaseUnavailableError(StrandlineError):
+class DatabaseError(StrandlineError):
+    """Postgres refused a statement for a reason that trying again does not change, or as a subclass says."""
+
+
+class DatabaseUnavailableError(DatabaseError):
     """Postgres cannot be reached, or ended the connection; the call may be repeated."""
 
 
@@ -78,11 +82,14 @@ class ServerLimitError(DatabaseTimeoutError):
     """Postgres, which is there, ended what took longer than its limit; nothing was half-done."""
 
 
-class DatabaseError(StrandlineError):
-    """Postgres refused a statement for a reason that trying again does not change."""
+class OutcomeUnknownError(DatabaseUnavailableError):
+    """The connection ended, or was given up, before the answer came: the statement may have taken effect.
+
+    A read, and a put with the same message id, may simply be repeated; before other changes, look.
+    """
 
 
-class SchemaError(StrandlineError):
+class SchemaError(DatabaseError):
     """The tables are missing or of another version; the sentence names ``strandline migrate``."""
 
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError
 from strandline.schemas.identity import key_text
 from strandline.schemas.operations import Put, Row
 from strandline.schemas.quick_puts import group_params, quick_row
@@ -117,6 +118,9 @@ class GroupedPuts:
         try:
             taken = await self._short_way(group)
             for waiting in group:
+                if isinstance(taken, DatabaseUnavailableError):
+                    self._end(waiting, taken)
+                    continue
                 seq = taken.get(waiting.session)
                 if seq is not None:
                     self._end(waiting, [quick_row(seq)])
@@ -127,15 +131,19 @@ class GroupedPuts:
             # without, and there are three small groups for good where two large ones would do.
             self._free_turn(len(group))
 
-    async def _short_way(self, group: Sequence[_Waiting]) -> dict[str, int]:
-        """The seqs of what was taken, by session."""
+    async def _short_way(self, group: Sequence[_Waiting]) -> dict[str, int] | DatabaseUnavailableError:
+        """The seqs of what was taken, by session; or why nothing can be taken now."""
         try:
             if len(group) == 1:
                 rows = await self._send("put_one", group[0].put.one)
                 return {group[0].session: rows[0][0]} if rows else {}
             return dict(await self._send("put_many", group_params([waiting.put.one for waiting in group])))
+        except DatabaseTimeoutError:
+            return {}  # perhaps one of them waited for a lock
+        except DatabaseUnavailableError as error:
+            return error  # it was tried twice, which took as long as a put may take
         except Exception:  # noqa: BLE001
-            # One of them is to blame, or the connection broke: alone each learns its own.
+            # One of them is to blame: alone each learns its own.
             return {}
 
     async def _put_alone(self, waiting: _Waiting) -> None:

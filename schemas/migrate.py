@@ -10,18 +10,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from psycopg.conninfo import make_conninfo
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from strandline.schemas.connections import psycopg_url
+from strandline.schemas.connect_problems import connect_problem
+from strandline.schemas.connections import TCP, psycopg_url
+from strandline.schemas.deadlines import MAINTENANCE_SECONDS, BoundedConnection
 from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
 
 # Two processes that migrate at once (a deploy, `up` beside a script) take turns.
 _LOCK = 0x7374726E646C6E65
+
+CONNECT_SECONDS = 10
 
 
 def migrate(url: str, schema: str, *, report: Callable[[str], None] = lambda _line: None) -> str:
@@ -59,7 +65,8 @@ def current_revision(url: str, schema: str) -> str | None:
 
 @contextmanager
 def _connection(url: str) -> Iterator[Connection]:
-    engine = create_engine(psycopg_url(url).replace("postgresql:", "postgresql+psycopg:", 1))
+    # SQLAlchemy reads URLs in its own way; this one goes to libpq as it stands, as it does elsewhere.
+    engine = create_engine("postgresql+psycopg://", creator=lambda: _connect(psycopg_url(url)))
     try:
         with engine.begin() as connection:
             yield connection
@@ -69,6 +76,15 @@ def _connection(url: str) -> Iterator[Connection]:
         raise SchemaError(f"A migration step was refused: {_first_line(error)}") from error
     finally:
         engine.dispose()
+
+
+def _connect(url: str) -> BoundedConnection:
+    try:
+        connection = BoundedConnection.connect(make_conninfo(url, **TCP, connect_timeout=CONNECT_SECONDS))
+    except psycopg.Error as error:
+        raise DatabaseUnavailableError(connect_problem(error, url)) from error
+    connection.statement_seconds = MAINTENANCE_SECONDS
+    return connection
 
 
 def _ensure_pgvector(connection: Connection) -> None:

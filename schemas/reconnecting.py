@@ -7,7 +7,7 @@ up soon, and begins anew while somebody waits for a connection.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
@@ -15,13 +15,19 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 RECONNECT_SECONDS = 1.0
 
 
-def reconnect(pool: ConnectionPool[Any]) -> None:
+class Awaited(Protocol):
+    """What knows of callers that the pool does not know of, since they do not wait in its queue."""
+
+    callers: int
+
+
+def reconnect(pool: ConnectionPool[Any], reach: Awaited) -> None:
     """Try again if somebody waits; a pool calls this when it has given up."""
-    if pool.get_stats().get("requests_waiting"):
+    if reach.callers or pool.get_stats().get("requests_waiting"):
         pool.check()  # which lets an empty pool grow
 
 
-async def reconnect_async(pool: AsyncConnectionPool[Any]) -> None:
+async def reconnect_async(pool: AsyncConnectionPool[Any], reach: Awaited) -> None:
     """Twin of ``reconnect`` for the pool of an event loop."""
-    if pool.get_stats().get("requests_waiting"):
+    if reach.callers or pool.get_stats().get("requests_waiting"):
         await pool.check()

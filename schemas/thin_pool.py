@@ -6,12 +6,18 @@ all the rest of lending a connection.
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
+from strandline.schemas.connections import Unreachable
+from strandline.schemas.deadlines import AsyncBoundedConnection, BoundedConnection
 from strandline.schemas.forking import this_process
+from strandline.schemas.reaching import FIRST_STEP_SECONDS, LONGEST_STEP_SECONDS, Reach
 
 CT = TypeVar("CT", bound="psycopg.Connection[Any]")
 
@@ -33,17 +39,16 @@ class Lent:
 
     __slots__ = ("_connection", "_pool")
 
-    def __init__(self, pool: ConnectionPool[Any]) -> None:
+    def __init__(self, pool: ThinPool) -> None:
         self._pool = pool
 
     def __enter__(self) -> psycopg.Connection[Any]:
-        lent: psycopg.Connection[Any] = self._pool.getconn()
-        self._connection = lent
-        return lent
+        self._connection = self._pool.lend()
+        return self._connection
 
     def __exit__(self, *_error: object) -> None:
         # What an error left open is ended by the pool as it takes the connection back.
-        self._pool.putconn(self._connection)
+        self._pool.take_back(self._connection)
 
 
 class AsyncLent:
@@ -51,47 +56,135 @@ class AsyncLent:
 
     __slots__ = ("_connection", "_pool")
 
-    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
+    def __init__(self, pool: AsyncThinPool) -> None:
         self._pool = pool
 
     async def __aenter__(self) -> psycopg.AsyncConnection[Any]:
-        lent: psycopg.AsyncConnection[Any] = await self._pool.getconn()
-        self._connection = lent
-        return lent
+        self._connection = await self._pool.lend()
+        return self._connection
 
     async def __aexit__(self, *_error: object) -> None:
-        await self._pool.putconn(self._connection)
+        await self._pool.take_back(self._connection)
 
 
 class ThinPool:
-    """What ``Database`` needs of a pool, over a ``ConnectionPool`` whose connections are autocommit."""
+    """What ``Database`` needs of a pool, over a ``ConnectionPool`` whose connections are autocommit.
 
-    def __init__(self, pool: ConnectionPool[Any]) -> None:
+    Args:
+        reach: told of each attempt of the pool to connect.
+    """
+
+    def __init__(self, pool: ConnectionPool[Any], reach: Reach) -> None:
         self._pool = pool
+        self._reach = reach
+        self._renewed_at = -math.inf
         self.open = pool.open
-        self.check = pool.check
         self.close = pool.close
+        self.take_back = pool.putconn
 
     @property
     def closed(self) -> bool:
         return self._pool.closed
 
     def connection(self) -> Lent:
-        return Lent(self._pool)
+        return Lent(self)
+
+    def lend(self) -> psycopg.Connection[Any]:
+        """A connection, as soon as there is one.
+
+        Raises:
+            Unreachable: there is nothing to wait for.
+            PoolTimeout: all are in use for too long.
+        """
+        if not self._reach.is_fine:
+            self._await_server()
+        try:
+            lent: psycopg.Connection[Any] = self._pool.getconn()
+        except PoolTimeout:
+            raise_problem(self._reach)
+            raise
+        return lent
+
+    def _await_server(self) -> None:
+        if not self._pool.closed and not has_idle(self._pool):
+            self._pool.check()  # which lets an empty pool grow
+        caller, pause = self._reach.came(), FIRST_STEP_SECONDS
+        try:
+            while not (self._reach.may_go_on(caller) or self._pool.closed or has_idle(self._pool)):
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_STEP_SECONDS)
+        finally:
+            self._reach.left()
+
+    def renew(self, lost: psycopg.Connection[Any]) -> None:
+        """A connection broke, so those of its age are likely to be dead as well: open others in their place.
+
+        Nothing is asked of them: one that was cut without a word would not answer before its deadline.
+        """
+        if isinstance(lost, BoundedConnection) and lost.opened_at > self._renewed_at:
+            self._renewed_at = time.monotonic()
+            self._reach.lost(lost)
+            self._pool.drain()
 
 
 class AsyncThinPool:
     """The same for an event loop."""
 
-    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
+    def __init__(self, pool: AsyncConnectionPool[Any], reach: Reach) -> None:
         self._pool = pool
+        self._reach = reach
+        self._renewed_at = -math.inf
         self.open = pool.open
-        self.check = pool.check
         self.close = pool.close
+        self.take_back = pool.putconn
 
     @property
     def closed(self) -> bool:
         return self._pool.closed
 
     def connection(self) -> AsyncLent:
-        return AsyncLent(self._pool)
+        return AsyncLent(self)
+
+    async def lend(self) -> psycopg.AsyncConnection[Any]:
+        """Async twin of ``ThinPool.lend``."""
+        if not self._reach.is_fine:
+            await self._await_server()
+        try:
+            lent: psycopg.AsyncConnection[Any] = await self._pool.getconn()
+        except PoolTimeout:
+            raise_problem(self._reach)
+            raise
+        return lent
+
+    async def _await_server(self) -> None:
+        if not self._pool.closed and not has_idle(self._pool):
+            await self._pool.check()
+        caller, pause = self._reach.came(), FIRST_STEP_SECONDS
+        try:
+            while not (self._reach.may_go_on(caller) or self._pool.closed or has_idle(self._pool)):
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_STEP_SECONDS)
+        finally:
+            self._reach.left()
+
+    async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
+        """Async twin of ``ThinPool.renew``."""
+        if isinstance(lost, AsyncBoundedConnection) and lost.opened_at > self._renewed_at:
+            self._renewed_at = time.monotonic()
+            self._reach.lost(lost)
+            await self._pool.drain()
+
+
+def has_idle(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> bool:
+    """Whether a connection lies there to be taken, so that it does not matter whether others can be made."""
+    return pool.get_stats().get("pool_available", 0) > 0
+
+
+def raise_problem(reach: Reach) -> None:
+    """Raise why no connection comes about, where that is known.
+
+    Raises:
+        Unreachable: with the reason of the latest attempt.
+    """
+    if reach.problem is not None:
+        raise Unreachable(reach.problem) from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from strandline.schemas.callers_pool import AsyncCallersPool, CallersPool
 from strandline.schemas.engine_pool import (
     AsyncEnginePool,
     AsyncPool,
@@ -58,13 +59,13 @@ class GivenPool:
         """The pool, if threads can use it."""
         if is_engine(self._pool):
             return EnginePool(self._pool)
-        return self._pool if isinstance(self._pool, ConnectionPool) else None
+        return CallersPool(self._pool) if isinstance(self._pool, ConnectionPool) else None
 
     def for_tasks(self) -> AsyncPool | None:
         """The pool, if an event loop can use it."""
         if is_async_engine(self._pool):
             return AsyncEnginePool(self._pool)
-        return self._pool if isinstance(self._pool, AsyncConnectionPool) else None
+        return AsyncCallersPool(self._pool) if isinstance(self._pool, AsyncConnectionPool) else None
 
 
 def _in_use(pool: Pool) -> object | None:

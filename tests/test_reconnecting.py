@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -89,6 +89,7 @@ def test_who_waits_goes_on_when_postgres_is_back(
     fill_pool(database)
     assert pool_of(database).reconnect_timeout == RECONNECT_SECONDS
     returned: set[str] = set()
+    together, crashed = threading.Barrier(2), threading.Event()
 
     def wait_sync() -> None:
         database.fetch(LOOK, NOBODY, repeatable=True)
@@ -96,15 +97,21 @@ def test_who_waits_goes_on_when_postgres_is_back(
 
     async def wait_async() -> None:
         opened = AsyncDatabase.connect(options)
+        # A server that was never reached is not waited for.
+        await opened.fetch(LOOK, NOBODY, repeatable=True)
+        await asyncio.to_thread(together.wait, 10)
+        await asyncio.to_thread(crashed.wait, 10)
         await opened.fetch(LOOK, NOBODY, repeatable=True)
         returned.add("async")
         await opened.close()
 
+    in_loop = threading.Thread(target=lambda: asyncio.run(wait_async()))
+    in_loop.start()
+    together.wait(10)
     server.crash()
-    calls: list[Callable[[], None]] = [wait_sync, lambda: asyncio.run(wait_async())]
-    waiting = [threading.Thread(target=call) for call in calls]
-    for thread in waiting:
-        thread.start()
+    crashed.set()
+    waiting = [in_loop, threading.Thread(target=wait_sync)]
+    waiting[1].start()
     wait_until(lambda: failed_connects(database) >= 4, timeout=20, what="tries in vain")
     assert returned == set()
     server.start()

@@ -69,6 +69,7 @@ class Consumer:
         self._left_out: list[int] = []
         self.condition = Condition()
         self._told = self.condition.as_json({})
+        self._dead_after_seconds = settings.worker_dead_after_seconds
         self._ring = ring
         self._stopping = threading.Event()
         self._following = Following(ring, stages, self._stopping.is_set)
@@ -204,7 +205,9 @@ class Consumer:
 
         While it lives nobody takes its lanes over, so one whose release did not get through would lie still.
         """
-        self._database.fetch(
+        # One connection that was cut without a word must not make the whole worker seem dead.
+        self._database.fetch_within(
+            self._dead_after_seconds / 3,
             "beat",
             {
                 "worker_id": self.worker_id,

@@ -1,0 +1,59 @@
+"""A psycopg pool of the caller's, used as it is: nothing of it is configured, bounded or closed here."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+
+class CallersPool:
+    """A ``ConnectionPool`` that its owner opens and closes."""
+
+    def __init__(self, pool: ConnectionPool[Any]) -> None:
+        self._pool = pool
+
+    @property
+    def closed(self) -> bool:
+        return self._pool.closed
+
+    def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """One connection; commits when the block ends, rolls back when it raises."""
+        return self._pool.connection()
+
+    def renew(self, lost: psycopg.Connection[Any]) -> None:
+        """A connection broke, so the others are likely to be dead as well: the pool looks at each."""
+        self._pool.check()
+
+    def open(self) -> None:
+        """Nothing: the pool is its owner's."""
+
+    def close(self, timeout: float) -> None:
+        """Nothing: the pool is its owner's."""
+
+
+class AsyncCallersPool:
+    """The same for an event loop."""
+
+    def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
+        self._pool = pool
+
+    @property
+    def closed(self) -> bool:
+        return self._pool.closed
+
+    def connection(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
+        """Async twin of ``CallersPool.connection``."""
+        return self._pool.connection()
+
+    async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
+        """Async twin of ``CallersPool.renew``."""
+        await self._pool.check()
+
+    async def open(self) -> None:
+        """Async twin of ``CallersPool.open``."""
+
+    async def close(self, timeout: float) -> None:
+        """Async twin of ``CallersPool.close``."""

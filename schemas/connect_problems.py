@@ -1,0 +1,36 @@
+"""Why a connection to Postgres does not come about: one sentence with the place, and without any secret."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from strandline.schemas.shown_url import server_place, without_secrets
+
+_MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile("Connection refused"), "the connection was refused"),
+    (re.compile("No such file or directory"), "no server listens on that socket"),
+    (
+        re.compile("failed to resolve|could not translate host name|Name or service not known"),
+        "the name of the host cannot be resolved",
+    ),
+)
+
+
+def connect_problem(error: Exception, url: str) -> str:
+    """A sentence that names the server of ``url``, and why an attempt to connect to it failed."""
+    where = server_place(url)
+    return f"Postgres cannot be reached at {where}: {without_secrets(_reason(error), url)}."
+
+
+def _reason(error: Exception) -> str:
+    """Without the place, which stands beside it."""
+    if isinstance(error, psycopg.errors.ConnectionTimeout):
+        return "it did not answer in time"
+    said = " ".join(str(error).split())
+    for pattern, meaning in _MEANINGS:
+        if pattern.search(said):
+            return meaning
+    found = re.search(r"FATAL: +(.*)", said)
+    return (found[1] if found else said or type(error).__name__).rstrip(".")

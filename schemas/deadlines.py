@@ -1,0 +1,105 @@
+"""A deadline of the client's own for whatever is asked of Postgres on one of our connections.
+
+Postgres ends a statement that takes too long, but cannot tell a client that it no longer reaches: behind a
+firewall or proxy that drops packets without a word, an answer would be waited for until TCP gives up, which
+is never where something between acknowledges what it then loses.  So a connection waits a little longer than
+Postgres works on a statement, and then ends itself: what it would still say could be of any statement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+
+RV = TypeVar("RV")
+
+# Beyond ``statement_timeout``: what Postgres's own error may take to arrive.
+GRACE_SECONDS = 2.0
+
+# For what has no limit on the server: one statement of verify, or of a migration.
+MAINTENANCE_SECONDS = 2 * 3600.0
+
+
+class DeadlineExceeded(psycopg.OperationalError):
+    """Postgres did not answer in time; the connection is closed."""
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """A connection that waits for ``statement_seconds`` at most for the answer to one statement.
+
+    Attributes:
+        statement_seconds: may be changed between statements; default: no limit.
+        opened_at: by the clock ``time.monotonic``.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.statement_seconds = math.inf
+        self.opened_at = monotonic()
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """As psycopg's, and within the deadline.
+
+        Raises:
+            DeadlineExceeded: there was no answer; the connection is closed.
+        """
+        try:
+            return super().wait(_within(self.statement_seconds, gen), *arguments, **options)
+        except DeadlineExceeded:
+            self.close()
+            raise
+
+
+class AsyncBoundedConnection(psycopg.AsyncConnection[Any]):
+    """The same for an event loop."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.statement_seconds = math.inf
+        self.opened_at = monotonic()
+
+    async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """Async twin of ``BoundedConnection.wait``."""
+        try:
+            return await super().wait(_within(self.statement_seconds, gen), *arguments, **options)
+        except DeadlineExceeded:
+            await self.close()
+            raise
+
+
+@contextmanager
+def within(
+    seconds: float, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+) -> Iterator[None]:
+    """Have statements of a block answered within ``seconds``; a connection that is not ours is left alone."""
+    if not isinstance(connection, (BoundedConnection, AsyncBoundedConnection)):
+        yield
+        return
+    before = connection.statement_seconds
+    connection.statement_seconds = seconds
+    try:
+        yield
+    finally:
+        connection.statement_seconds = before
+
+
+def _within(seconds: float, generator: PQGen[RV]) -> PQGen[RV]:
+    """The same generator with a deadline, looked at each time it is resumed, which is ten times a second."""
+    deadline = monotonic() + seconds
+    try:
+        wanted = next(generator)
+        while True:
+            ready = yield wanted
+            # Before the look at the clock: what has arrived in time counts, however late it is taken up.
+            wanted = generator.send(ready)
+            if monotonic() >= deadline:
+                raise DeadlineExceeded(f"no answer within {seconds:.3g} s")
+    except StopIteration as done:
+        result: RV = done.value
+        return result

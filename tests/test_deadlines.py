@@ -1,0 +1,245 @@
+"""Connections that are cut without a word: whoever waits for Postgres waits within a deadline of his own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from strandline import Memory, OutcomeUnknownError
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.deadlines import BoundedConnection
+from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError
+from strandline.schemas.settings import Settings
+from strandline.workers.consumer import Consumer
+from tests.conftest import rows_of, wait_until
+from tests.consuming import CountingStage, HandWorker, counting, folded, say, summary_lane
+from tests.stalling_proxy import Direction, StallingProxy
+
+MakeMemory = Callable[..., Memory]
+
+LOOK: tuple[str, dict[str, object]] = ("find_owner", {"directory_key": UUID(int=1)})
+BOTH_WAYS = pytest.mark.parametrize("direction", ["asked", "answered"])
+STORED = "SELECT id FROM strandline.message ORDER BY seq"
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(autouse=True)
+def _short_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_STATEMENT_TIMEOUT_SECONDS", "0.5")
+    monkeypatch.setenv("STRANDLINE_CONNECT_TIMEOUT_SECONDS", "2")
+    monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "4")
+
+
+@pytest.fixture
+def proxy(database_url: str) -> Iterator[StallingProxy]:
+    with StallingProxy(database_url) as running:
+        yield running
+
+
+@pytest.fixture
+def through(proxy: StallingProxy, settings: Settings) -> Iterator[Database]:
+    impatient = settings.model_copy(update={"statement_timeout_seconds": 0.5})
+    opened = Database.connect(ConnectionOptions.from_settings(proxy.url, impatient))
+    yield opened
+    opened.close()
+
+
+def said(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text, "id": text}
+
+
+@BOTH_WAYS
+def test_a_put_on_a_connection_cut_without_a_word_is_repeated_and_there_once(
+    direction: Direction, proxy: StallingProxy, make_memory: MakeMemory, database_url: str
+) -> None:
+    memory = make_memory("s", database_url=proxy.url, memory_blocks=[])
+    assert memory.put(said("first")) == 1
+    proxy.stall(direction)
+    assert memory.put(said("second")) == 2
+    assert proxy.swallowed.is_set()
+    assert memory.put(said("third")) == 3
+    assert rows_of(database_url, STORED) == [("first",), ("second",), ("third",)]
+
+
+@BOTH_WAYS
+def test_an_async_put_is_repeated_and_there_once(
+    direction: Direction, proxy: StallingProxy, make_memory: MakeMemory, database_url: str
+) -> None:
+    memories = [make_memory(f"s{n}", database_url=proxy.url, memory_blocks=[]) for n in range(5)]
+
+    async def put_all(text: str) -> list[int]:
+        return await asyncio.gather(*(memory.aput(said(text)) for memory in memories))
+
+    async def main() -> None:
+        assert await put_all("first") == [1] * 5
+        proxy.stall(direction)
+        assert await put_all("second") == [2] * 5
+        assert proxy.swallowed.is_set()
+        for memory in memories:
+            await memory.aclose()
+
+    asyncio.run(main())
+    counted = "SELECT id, count(*)::int FROM strandline.message GROUP BY 1 ORDER BY 1"
+    assert rows_of(database_url, counted) == [("first", 5), ("second", 5)]
+
+
+def test_a_read_on_a_connection_cut_without_a_word_is_repeated(
+    proxy: StallingProxy, make_memory: MakeMemory
+) -> None:
+    memory = make_memory("s", database_url=proxy.url, memory_blocks=[])
+    memory.put(said("first"))
+    proxy.stall("answered")
+    assert [message.text for message in memory.get()] == ["first"]
+
+
+def test_what_must_not_be_repeated_has_an_unknown_outcome(proxy: StallingProxy, through: Database) -> None:
+    through.fetch(*LOOK)
+    proxy.stall("answered")
+    with pytest.raises(OutcomeUnknownError, match="unknown"):
+        through.fetch(*LOOK)
+    assert through.fetch(*LOOK) == [], "the next one has another connection"
+    assert proxy.connections >= 2
+
+
+def test_behind_a_pooler_statements_have_a_deadline_too(proxy: StallingProxy, settings: Settings) -> None:
+    pooled = {"statement_timeout_seconds": 0.5, "database_pooler": "transaction"}
+    options = ConnectionOptions.from_settings(proxy.url, settings.model_copy(update=pooled))
+    database = Database.connect(options)
+    try:
+        database.fetch(*LOOK)
+        proxy.stall("asked")
+        assert database.fetch(*LOOK, repeatable=True) == []
+        assert proxy.swallowed.is_set()
+    finally:
+        database.close()
+
+
+def test_a_put_that_never_gets_through_is_told_so(proxy: StallingProxy, make_memory: MakeMemory) -> None:
+    memory = make_memory("s", database_url=proxy.url, memory_blocks=[])
+    memory.put(said("first"))
+    proxy.stall("asked", newer=True)
+    with pytest.raises(DatabaseUnavailableError):
+        memory.put(said("second"))
+
+
+def test_a_transaction_cut_before_its_commit_was_sent_has_done_nothing(
+    proxy: StallingProxy, through: Database, database_url: str
+) -> None:
+
+    def cut_short() -> None:
+        with through.transaction() as tx:
+            tx.fetch("beat", worker_row())
+            proxy.stall("answered")
+            tx.fetch(*LOOK)
+
+    with pytest.raises(DatabaseUnavailableError, match="did not answer"):
+        cut_short()
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    with through.transaction() as tx:
+        assert tx.fetch(*LOOK) == []
+
+
+def test_a_transaction_whose_commit_is_not_answered_has_an_unknown_outcome(
+    proxy: StallingProxy, through: Database, database_url: str
+) -> None:
+
+    def commit() -> None:
+        with through.transaction() as tx:
+            tx.fetch("beat", worker_row())
+            proxy.stall("answered")
+
+    with pytest.raises(OutcomeUnknownError):
+        commit()
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)], "it was done"
+
+
+def worker_row() -> dict[str, object]:
+    return {"worker_id": uuid4(), "host": "h", "pid": 1, "version": "1", "stages": ["extract"]}
+
+
+def test_what_postgres_answers_in_time_is_no_deadlines_matter(through: Database) -> None:
+    """The server ends a statement itself, and the connection goes on."""
+    used: list[psycopg.Connection[Any]] = []
+
+    def oversleep() -> None:
+        with through.transaction() as tx:
+            used.append(tx._connection)
+            tx._connection.execute("SELECT pg_sleep(60)")
+
+    with pytest.raises(DatabaseTimeoutError):
+        oversleep()
+    assert isinstance(used[0], BoundedConnection)
+    assert not used[0].closed
+
+
+def test_a_callers_own_connection_is_neither_closed_nor_repeated(
+    proxy: StallingProxy, through: Database, make_memory: MakeMemory, database_url: str
+) -> None:
+    """It waits for as long as its owner lets it, also when a later statement of ours was given up."""
+    memory = make_memory("s", memory_blocks=[])
+    memory.put(said("first"))
+    through.fetch(*LOOK)
+    with psycopg.connect(proxy.url) as own, ThreadPoolExecutor(1) as threads:
+        memory.put(said("second"), connection=own)
+        own.commit()
+        proxy.stall("answered")
+        waiting = threads.submit(memory.put, said("third"), connection=own)
+        wait_until(proxy.swallowed.is_set, timeout=10, what="the put to be answered")
+        with pytest.raises(OutcomeUnknownError):
+            through.fetch(*LOOK)
+        assert not waiting.done()
+        assert not own.closed
+        proxy.cut()
+        with pytest.raises(DatabaseUnavailableError):
+            waiting.result(30)
+    assert rows_of(database_url, STORED) == [("first",), ("second",)], "what its owner did not commit"
+
+
+@BOTH_WAYS
+def test_a_lane_whose_thread_hangs_in_a_statement_is_taken_over(
+    direction: Direction,
+    proxy: StallingProxy,
+    through: Database,
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+) -> None:
+    """Its worker beats on other connections, and would vouch for the lane until its lease's deadline."""
+    say(make_memory("s"), "first")
+    lane = summary_lane(database_url, "s")
+    cut = CountingStage(fail=lambda _batch: proxy.stall(direction))
+    first = Consumer(through, counting(cut), settings, ring=lambda _lanes: None, with_sweep=False)
+    second = HandWorker(database, counting())
+    first.start()
+    try:
+        assert first.drain(lane) == "lost"
+        assert proxy.swallowed.is_set()
+        wait_until(lambda: second.drain(lane) == "drained", timeout=30, what="the lane to be given back")
+        assert folded(database_url) == [1]
+        assert len(rows_of(database_url, "SELECT 1 FROM strandline.worker")) == 2, "the first still lives"
+    finally:
+        first.stop()
+
+
+def test_a_heartbeat_on_a_connection_cut_without_a_word_goes_on_by_another(
+    proxy: StallingProxy, through: Database, settings: Settings, database_url: str
+) -> None:
+    worker = Consumer(through, counting(), settings, ring=lambda _lanes: None, with_sweep=False)
+    beaten = "SELECT heartbeat_at FROM strandline.worker"
+    worker.start()
+    try:
+        proxy.stall("asked")
+        wait_until(proxy.swallowed.is_set, timeout=20, what="a beat to be swallowed")
+        last = rows_of(database_url, beaten)
+        wait_until(lambda: rows_of(database_url, beaten) > last, timeout=20, what="the next beat")
+    finally:
+        worker.stop()
