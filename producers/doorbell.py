@@ -44,10 +44,16 @@ IDLE_SECONDS = 30.0
 
 
 class Doorbell:
-    """Publishes hints from a daemon thread, started with the first one; a forked child has its own."""
+    """Publishes hints from a daemon thread, started with the first one; a forked child has its own.
 
-    def __init__(self, broker_url: str) -> None:
+    Args:
+        level: at which it says once that the broker is away, and once that it is back; in a worker, which
+            says so itself, lower than in a producer.
+    """
+
+    def __init__(self, broker_url: str, *, level: int = logging.WARNING) -> None:
         self._broker_url = broker_url
+        self._level = level
         self._open()
 
     def ring(self, lanes: Iterable[Lane]) -> None:
@@ -90,21 +96,36 @@ class Doorbell:
         publisher = HintPublisher(self._broker_url)
         pacer = Pacer(REPEAT_SECONDS)
         published_at = -QUIET_SECONDS
+        dropped = 0
         while lanes := self._gather(publisher, pacer, published_at):
             try:
                 publisher.publish(lanes)
                 published_at = time.monotonic()
+                self._say_back(dropped)
+                dropped = 0
             except Exception as error:  # noqa: BLE001
                 # The outermost edge of this thread: transports raise what they like, also for a wrong URL.
-                logger.warning(
-                    "broker away, hints dropped",
-                    extra={"action": "hints_dropped", "lanes": len(lanes), "error": type(error).__name__},
-                )
+                if not dropped:
+                    name = type(error).__name__
+                    logger.log(
+                        self._level,
+                        "broker away, hints are dropped",
+                        extra={"action": "broker_away", "error": name},
+                    )
+                dropped += len(lanes)
                 if self._closing.wait(BACKOFF_SECONDS):
                     return
                 self._take_waiting()
                 pacer.take_kept()
         publisher.close()
+
+    def _say_back(self, dropped: int) -> None:
+        if dropped:
+            logger.log(
+                self._level,
+                "broker is back, and takes hints again",
+                extra={"action": "broker_back", "dropped": dropped},
+            )
 
     def _gather(self, publisher: HintPublisher, pacer: Pacer, published_at: float) -> list[Lane]:
         """Wait until there are lanes to publish, and while they come thick a moment for more; each once.

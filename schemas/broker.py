@@ -47,6 +47,8 @@ def celery_settings(broker_url: str) -> dict[str, Any]:
         # Else a channel that the broker closes ends the worker.  RabbitMQ does so where a hint has been held
         # for longer than its ``consumer_timeout`` (30 min), as while one lane gets ever more work.
         "broker_channel_error_retry": True,
+        # Nothing can end the threads that are at work; Celery would log for each of them that it could not.
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
         # A worker has no more hints in hand than threads; and RabbitMQ gives one that a killed worker had not
         # begun to another one.
         "task_acks_late": True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 
@@ -42,7 +43,7 @@ def run_worker(
     try:
         built = prepare_stages(database, settings, stages)
         app = make_app(settings, broker_url, list(built))
-        bell = Doorbell(broker_url)
+        bell = Doorbell(broker_url, level=logging.INFO)
         consumer = Consumer(database, built, settings, ring=bell.ring, with_sweep=sweep, reach=stop_points())
         serve(app, consumer, list(built))
         # Celery warns that root may be handed pickled code; only JSON is accepted here.

@@ -12,7 +12,7 @@ import pytest
 
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
-from strandline.schemas.errors import DatabaseUnavailableError
+from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError
 from strandline.schemas.operations import Row
 from strandline.schemas.settings import Settings
 from strandline.workers.consumer import CLAIM_SECONDS, Consumer
@@ -81,8 +81,17 @@ def test_a_look_that_takes_too_long_loses_its_connection_without_a_warning(
     assert said == [("INFO", "replay failed")]
 
 
-@pytest.mark.parametrize(("stopping", "level"), [(False, "WARNING"), (True, "INFO")])
-def test_a_database_that_goes_is_trouble_unless_the_process_goes_as_well(
+@pytest.mark.parametrize(
+    ("error", "stopping", "level"),
+    [
+        (DatabaseTimeoutError("a lock"), False, "WARNING"),
+        (DatabaseTimeoutError("a lock"), True, "INFO"),
+        (DatabaseUnavailableError("the connection pool is closed"), False, "INFO"),
+        (DatabaseUnavailableError("the connection pool is closed"), True, "INFO"),
+    ],
+)
+def test_a_slow_database_is_trouble_unless_the_process_ends_and_one_that_is_away_is_said_once_elsewhere(
+    error: DatabaseUnavailableError,
     stopping: bool,
     level: str,
     make_memory: MakeMemory,
@@ -91,7 +100,7 @@ def test_a_database_that_goes_is_trouble_unless_the_process_goes_as_well(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def gone(_event: object) -> None:
-        raise DatabaseUnavailableError("the connection pool is closed")
+        raise error
 
     say(make_memory("s", memory_blocks=["summary"]), "one")
     worker = HandWorker(database, counting(CountingStage(fail=gone)))

@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+from celery.exceptions import CPendingDeprecationWarning
 from celery.worker.consumer import Consumer
+from celery.worker.consumer.consumer import CONNECTION_RETRY
 from celery.worker.state import maybe_shutdown
 from kombu import Connection
 
@@ -31,8 +34,21 @@ LONGEST_WAIT_SECONDS = 4
 _DELAYED_DELIVERY = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
+class _SaidOnce(logging.Filter):
+    """Leaves out what Celery says of each connection that it loses: ``BrokerConsumer`` says it once."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (isinstance(record.args, tuple) and CONNECTION_RETRY in record.args)
+
+
+logging.getLogger("celery.worker.consumer.consumer").addFilter(_SaidOnce())
+
+
 class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
     """Celery's consumer, named by its setting ``worker_consumer``."""
+
+    # Seconds by ``time.monotonic``; None while the broker is there.
+    _away_since: float | None = None
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
         """Where queues are quorum queues, Celery would declare 28 more, for tasks with a delay.
@@ -49,7 +65,7 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
             WorkerShutdown: the worker is told to end meanwhile.
         """
         connected: Connection = connection.ensure_connection(
-            _note_absence,
+            lambda error, _wait_seconds: self._say_away(error),
             interval_start=FIRST_WAIT_SECONDS,
             interval_step=1,
             interval_max=LONGEST_WAIT_SECONDS,
@@ -61,6 +77,7 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
     def create_task_handler(self, *args: Any) -> Callable[[Any], None]:
         """Take up the lane that a message names; what is not a hint is acknowledged, counted and dropped."""
         run = super().create_task_handler(*args)
+        self._say_back()  # now, as it begins to consume: a broker may take connections and no more
 
         def take(message: Any) -> None:
             try:
@@ -84,14 +101,29 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
         message.ack_log_error(logger, self.connection_errors)
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
-        """Log it, and wait where the broker refused the user, which Celery would ask again at once."""
-        super().on_connection_error_before_connected(exc)
+        """Say it once, and wait where the broker refused the user, which Celery would ask again at once."""
+        self._say_away(exc)
         self._wait_if_refused(exc)
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
-        """Log it, and wait where the broker closed the channel, as for a queue that is of another type."""
-        super().on_connection_error_after_connected(exc)
+        """Say it once, and wait where the broker closed the channel, as for a queue of another type."""
+        self._say_away(exc)
+        with warnings.catch_warnings():
+            # It warns at each loss of what a later release will do where a setting of ours is not chosen.
+            warnings.simplefilter("ignore", CPendingDeprecationWarning)
+            super().on_connection_error_after_connected(exc)
         self._wait_if_refused(exc)
+
+    def _say_away(self, error: Exception) -> None:
+        if self._away_since is None:
+            self._away_since = time.monotonic()
+            logger.warning("broker away", extra={"action": "broker_away", "error": type(error).__name__})
+
+    def _say_back(self) -> None:
+        if self._away_since is not None:
+            seconds = round(time.monotonic() - self._away_since, 1)
+            self._away_since = None
+            logger.warning("broker is back", extra={"action": "broker_back", "after_seconds": seconds})
 
     def _wait_if_refused(self, error: Exception) -> None:
         if isinstance(error, self.channel_errors):
@@ -105,8 +137,3 @@ def _as_task(message: Any, hint: Hint) -> Any:
     message.content_type, message.content_encoding = "application/json", "utf-8"
     message.body = json.dumps([hint.lane.to_args(), {}, {}])
     return message
-
-
-def _note_absence(error: Exception, wait_seconds: float) -> None:
-    extra: dict[str, Any] = {"action": "broker_away", "error": type(error).__name__}
-    logger.warning("broker away", extra=extra | {"wait_seconds": wait_seconds})

@@ -1,16 +1,20 @@
-"""What a process that ends takes from under its own threads."""
+"""How loudly a failure of a thread is logged, that others or the end of the process may explain."""
 
 from __future__ import annotations
 
 import logging
 
-from strandline.schemas.errors import DatabaseUnavailableError, StrandlineError
+from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError, StrandlineError
 
 
 def level_of(error: StrandlineError, *, ending: bool) -> int:
     """How loudly to log a failure.
 
-    A process that ends closes its connections under the threads that outlast its patience: what they were
-    at is due to others, and nothing is wrong.
+    That the database is away is said once, by the pool that finds it so (``schemas.reaching``), and not by
+    each thread that meets it.  And a process that ends closes its connections under the threads that outlast
+    its patience: what they were at is due to others, and nothing is wrong.
     """
-    return logging.INFO if ending and isinstance(error, DatabaseUnavailableError) else logging.WARNING
+    if not isinstance(error, DatabaseUnavailableError):
+        return logging.WARNING
+    is_loud = isinstance(error, DatabaseTimeoutError) and not ending
+    return logging.WARNING if is_loud else logging.INFO
