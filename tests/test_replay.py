@@ -358,6 +358,54 @@ def test_an_estimate_says_what_changes_and_what_it_takes(
     assert estimate(database, FACTS, Selection(), after, new=False).model_calls == 0
 
 
+@pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
+def test_a_dry_run_promises_what_the_run_makes(
+    memories: list[Memory],
+    database: Database,
+    database_url: str,
+    before: Settings,
+    after: Settings,
+    model_server: ModelServer,
+    pipeline: str,
+) -> None:
+    """In place, as a new generation of the same recipe, and with another prompt and other dimensions."""
+    told, asked = estimate(database, pipeline, Selection(), before, new=False), model_server.received
+    found = in_place(database, before, pipeline)
+    assert (told.batches, told.stored_batches) == (found.batches, found.same)
+    assert told.model_calls == model_server.received - asked == 0
+    for settings in (before, after):
+        told = estimate(database, pipeline, Selection(), settings, new=True)
+        replay, progress = replay_new(database, settings, pipeline, force=True)
+        made = "SELECT count(*) FROM strandline.{} WHERE generation_id = %s"
+        ((batches,),) = rows_of(database_url, made.format("batch"), replay.generation_id)
+        ((calls,),) = rows_of(database_url, made.format("model_call"), replay.generation_id)
+        assert (told.events, told.batches, told.model_calls) == (progress.events, batches, calls)
+
+
+@pytest.mark.parametrize("pipeline", [SUMMARY, VECTORS])
+def test_a_dry_run_counts_what_is_asked_for_again(
+    memories: list[Memory],
+    database: Database,
+    database_url: str,
+    before: Settings,
+    model_server: ModelServer,
+    pipeline: str,
+) -> None:
+    rows_of(
+        database_url,
+        "DELETE FROM strandline.answer a USING strandline.batch b JOIN strandline.session s"
+        " ON s.session_key = b.scope_key WHERE b.batch_id = a.batch_id AND b.stage = %s"
+        " AND s.session_id IN ('s1', 's2') RETURNING 1",
+        pipeline,
+    )
+    told = estimate(database, pipeline, Selection(), before, new=False)
+    found = in_place(database, before, pipeline)
+    asked = model_server.received
+    drain_everything(database, database_url, before)
+    assert (told.batches, told.stored_batches) == (found.batches, found.same)
+    assert told.model_calls == model_server.received - asked > 0
+
+
 def test_two_generations_are_compared(
     memories: list[Memory], database: Database, after: Settings, model_server: ModelServer
 ) -> None:

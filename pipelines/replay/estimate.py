@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from strandline.pipelines.building import build
 from strandline.pipelines.recipe import Recipe, differences, recipe_for
-from strandline.pipelines.registry import serving
+from strandline.pipelines.registry import Generation, serving
+from strandline.pipelines.replay.planning import Plan, Planner
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.database import Database
 from strandline.schemas.errors import ReplayError
@@ -22,9 +24,12 @@ class Estimate:
         generation: that serves now.
         differences: of the settings from what it was made with.
         events, tokens: that fit the selection.
-        stored_batches: batches whose answers are stored, out of ``batches``; in place these cost nothing.
-        model_calls, input_tokens, output_tokens: expected, by the averages of the latest calls of the
-            pipeline; None where there are none to go by.
+        batches: that a replay in place compares, or that a new generation makes.
+        stored_batches: those whose answers are stored; in place these cost nothing.
+        model_calls: that the batches need.  Those of a new generation's merges follow from the candidates
+            that the one which serves has found; condensing is not foreseen.
+        input_tokens, output_tokens: of these calls, by the averages of the latest calls of the pipeline;
+            None where there are none to go by.
         cost_usd: by STRANDLINE_MODEL_PRICES; None where the model has no price there.
     """
 
@@ -36,7 +41,7 @@ class Estimate:
     tokens: int
     batches: int
     stored_batches: int
-    model_calls: int | None
+    model_calls: int
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None
@@ -49,14 +54,20 @@ def estimate(
 
     Raises:
         ReplayError: nothing of the pipeline serves.
+        ConfigurationError: what it would be derived with cannot be built here.
     """
     generation = serving(database).get(pipeline)
     if generation is None:
         raise ReplayError(f"Nothing of pipeline {pipeline!r} serves yet; start a worker once.")
     wanted = recipe_for(pipeline, settings)
-    params = selection.params | {"pipeline": pipeline, "generation_id": generation.generation_id}
-    ((events, tokens, stored, batches),) = database.fetch("replay_size", params)
-    calls, sizes = _expected(database, pipeline, tokens, batches, stored, new=new)
+    if new:
+        plan = _planner(database, Generation(0, pipeline, "preparing", wanted), settings).anew()
+        events, tokens = plan.events, plan.tokens
+    else:
+        plan = _planner(database, generation, settings).in_place(selection)
+        params = selection.params | {"pipeline": pipeline, "generation_id": generation.generation_id}
+        ((events, tokens),) = database.fetch("replay_size", params)
+    sizes = _sizes(database, pipeline, plan)
     made_with = wanted if new else generation.recipe
     return Estimate(
         pipeline=pipeline,
@@ -65,34 +76,29 @@ def estimate(
         differences=tuple(differences(generation.recipe, wanted)),
         events=events,
         tokens=tokens,
-        batches=batches,
-        stored_batches=0 if new else stored,
-        model_calls=calls,
+        batches=plan.batches,
+        stored_batches=plan.stored,
+        model_calls=plan.calls.total(),
         input_tokens=None if sizes is None else sizes[0],
         output_tokens=None if sizes is None else sizes[1],
         cost_usd=None if sizes is None else _cost(settings.model_prices, made_with, *sizes),
     )
 
 
-def _expected(
-    database: Database, pipeline: str, tokens: int, batches: int, stored: int, *, new: bool
-) -> tuple[int | None, tuple[int, int] | None]:
-    """Calls, and their tokens in and out: as many per token of events as the latest calls were."""
-    if not new and stored == batches:
-        return 0, (0, 0)
+def _planner(database: Database, generation: Generation, settings: Settings) -> Planner:
+    return Planner(database, generation, build(generation, settings), settings.batch_token_budget)
+
+
+def _sizes(database: Database, pipeline: str, plan: Plan) -> tuple[int, int] | None:
+    """Tokens in and out of the planned calls: as many per token of events as the latest calls had."""
+    if not plan.calls.total():
+        return 0, 0
     averages = database.fetch("ledger_averages", {"pipeline": pipeline})
-    share = 1.0 if new else (batches - stored) / max(1, batches)
-    calls = given = answered = 0.0
-    for _stage, seen, input_tokens, output_tokens, of_tokens in averages:
-        expected = share * seen * tokens / of_tokens if of_tokens else 0.0
-        calls, given, answered = (
-            calls + expected,
-            given + expected * input_tokens,
-            answered + expected * output_tokens,
-        )
-    if not averages:
-        return None, None
-    return round(calls), (round(given), round(answered))
+    given = answered = 0.0
+    for stage, seen, input_tokens, output_tokens, of_tokens in averages:
+        share = seen * plan.asked_tokens[stage] / of_tokens if of_tokens else 0.0
+        given, answered = given + share * input_tokens, answered + share * output_tokens
+    return (round(given), round(answered)) if averages else None
 
 
 def _cost(prices: Sequence[ModelPrice], made_with: Recipe, given: int, answered: int) -> float | None:

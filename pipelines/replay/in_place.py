@@ -22,9 +22,10 @@ from uuid import UUID
 
 from strandline.pipelines.building import build
 from strandline.pipelines.engine.batches import read_batch
-from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
-from strandline.pipelines.engine.stage import Batch, RawAnswer, Stage
+from strandline.pipelines.engine.dead_letters import retry_dead_letter
+from strandline.pipelines.engine.stage import Batch, Stage
 from strandline.pipelines.registry import Generation, serving
+from strandline.pipelines.replay.planning import dead_letters_of, lacks_answers, stored_answers
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import last_stage
 from strandline.pipelines.replay.truncation import refuse_truncated
@@ -143,16 +144,9 @@ class _Run:
         return False
 
     def _retry_dead(self) -> None:
-        letters = list_dead_letters(
-            self._database,
-            namespace=self._selection.namespace,
-            session_id=self._selection.session_id,
-            pipeline=self._generation.pipeline,
-        )
-        for letter in letters:
-            if letter.generation_id == self._generation.generation_id and _fits(letter, self._selection):
-                outcome = retry_dead_letter(self._database, letter).outcome
-                self.found = self.found.plus(retried=int(outcome == "due"))
+        for letter in dead_letters_of(self._database, self._generation, self._selection):
+            outcome = retry_dead_letter(self._database, letter).outcome
+            self.found = self.found.plus(retried=int(outcome == "due"))
 
     def _owner(self, shard_key: UUID) -> None:
         refuse_truncated(self._database, shard_key, "Nothing of this owner was looked at.")
@@ -187,8 +181,8 @@ class _Run:
         keys = self._batch_keys(batch)
         stage = self._stages[VECTORS_STAGE]
         work = stage.load(self._database, batch)
-        answers = _answers(self._database, batch)
-        if len(answers) < len(stage.calls(batch, work)):
+        answers = stored_answers(self._database, batch)
+        if lacks_answers(stage, batch, work, answers):
             with self._database.transaction() as tx:
                 redone = tx.fetch("redo_batch", keys) if _hold_applied(tx, keys) else []
             self.found = self.found.plus(batches=1, asked_again=int(bool(redone)))
@@ -206,8 +200,8 @@ class _Run:
         batch = self._batch(shard_key, row, EXTRACT_STAGE)
         stage = self._stages[EXTRACT_STAGE]
         work = stage.load(self._database, batch)
-        answers = _answers(self._database, batch)
-        if len(answers) < len(stage.calls(batch, work)):
+        answers = stored_answers(self._database, batch)
+        if lacks_answers(stage, batch, work, answers):
             self.found = self.found.plus(batches=1, kept=1)
             return
         effect = stage.effect(batch, work, answers)
@@ -247,8 +241,8 @@ class _Run:
             before = [] if state is None else [state]
             fetcher = _Except(self._database, {"latest_state": before, "insert_state": None})
             work = stage.load(fetcher, batch)
-            answers = _answers(self._database, batch)
-            if len(answers) < len(stage.calls(batch, work)):
+            answers = stored_answers(self._database, batch)
+            if lacks_answers(stage, batch, work, answers):
                 self._fold_again(keys, ordinal)
                 self.found = self.found.plus(batches=1, asked_again=1)
                 break
@@ -312,17 +306,3 @@ class _Except:
             self.given[name] = params
             return self._instead[name] or []
         return self._fetcher.fetch(name, params)
-
-
-def _answers(fetcher: Fetcher, batch: Batch) -> dict[str, RawAnswer]:
-    keys = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id}
-    rows = fetcher.fetch("stored_answers", keys)
-    return {step: RawAnswer(model, prompt_hash, bytes(body)) for step, model, prompt_hash, body in rows}
-
-
-def _fits(letter: Any, selection: Selection) -> bool:
-    return (
-        (selection.user_id is None or letter.user_id == selection.user_id)
-        and (selection.since is None or letter.flushed_at >= selection.since)
-        and (selection.until is None or letter.flushed_at < selection.until)
-    )

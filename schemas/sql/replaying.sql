@@ -191,33 +191,48 @@ RETURNING event_id
 SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(ordinal)s)
 
 -- name: replay_size
--- What a replay would go through: the events of a pipeline that fit, their tokens, the batches that applied them,
--- and how many of those have all that is needed to be applied again without a model.
-WITH fitting AS (
-    SELECT e.shard_key, e.event_id, e.tokens FROM strandline.flush_event e
-    JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
-    WHERE %(pipeline)s::text = ANY (s.pipelines)
-        AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
-        AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
-        AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
-        AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
-        AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s)
-        AND (NOT %(only_dead)s::boolean OR EXISTS (
-            SELECT FROM strandline.dead_letter d WHERE d.shard_key = e.shard_key AND d.event_id = e.event_id
-                AND d.generation_id = %(generation_id)s AND d.dropped_at IS NULL))
-), applied AS (
-    SELECT DISTINCT r.shard_key, r.batch_id, r.stage FROM strandline.receipt r JOIN fitting f
-        ON f.shard_key = r.shard_key AND f.event_id = r.event_id
-    WHERE r.generation_id = %(generation_id)s AND r.outcome = 'applied'
-), answered AS (
-    SELECT a.stage, count(*) FILTER (WHERE EXISTS (
-        SELECT FROM strandline.answer s WHERE s.shard_key = a.shard_key AND s.batch_id = a.batch_id)) AS stored,
-        count(*) AS batches
-    FROM applied a GROUP BY a.stage
-)
-SELECT (SELECT count(*)::integer FROM fitting), (SELECT coalesce(sum(tokens), 0)::bigint FROM fitting),
-    (SELECT coalesce(sum(stored), 0)::integer FROM answered),
-    (SELECT coalesce(sum(batches), 0)::integer FROM answered)
+-- What a replay in place would go through: the events of a pipeline that fit, and their tokens.
+SELECT count(*)::integer, coalesce(sum(e.tokens), 0)::bigint FROM strandline.flush_event e
+JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+WHERE %(pipeline)s::text = ANY (s.pipelines)
+    AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
+    AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
+    AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
+    AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s)
+    AND (NOT %(only_dead)s::boolean OR EXISTS (
+        SELECT FROM strandline.dead_letter d WHERE d.shard_key = e.shard_key AND d.event_id = e.event_id
+            AND d.generation_id = %(generation_id)s AND d.dropped_at IS NULL))
+
+-- name: event_sizes
+-- Events with what a batch is sized by, in the order in which a lane does them.
+SELECT e.event_id, e.tokens FROM strandline.flush_event e
+WHERE e.shard_key = %(shard_key)s AND e.event_id = ANY (%(event_ids)s::uuid[])
+ORDER BY array_position(%(event_ids)s::uuid[], e.event_id)
+
+-- name: derivable_events
+-- The events of an owner that a new derivation of a pipeline would derive (as backfill_owner makes them due), in
+-- the order of its lanes: by session, or by time.
+SELECT e.session_key, e.event_id, e.tokens FROM strandline.flush_event e
+JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+    AND %(pipeline)s::text = ANY (s.pipelines)
+WHERE e.shard_key = %(shard_key)s AND (e.incarnation = s.incarnation OR EXISTS (
+    SELECT FROM strandline.serving_v1(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
+    JOIN strandline.receipt o ON o.shard_key = e.shard_key AND o.event_id = e.event_id
+        AND o.generation_id = v.generation_id AND o.stage = %(last_stage)s AND o.outcome = 'applied'))
+ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
+    CASE WHEN NOT %(by_owner)s::boolean THEN e.from_seq END, e.created_at, e.session_key, e.from_seq
+
+-- name: derived_candidates
+-- What the derivation that serves an owner has found, by event, in the order of the flushes: what a merge is sized
+-- by (as pass_on is told), the tokens of the event, and the texts that no person has spoken against.
+SELECT c.event_id, greatest(1, sum(length(c.text)) / 4)::bigint, e.tokens,
+    coalesce(array_agg(c.text ORDER BY c.ordinal) FILTER (WHERE c.dropped_by IS NULL), '{}')
+FROM strandline.serving_v1(%(shard_key)s, '{facts}') v
+JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s AND c.generation_id = v.generation_id
+JOIN strandline.flush_event e ON e.shard_key = c.shard_key AND e.event_id = c.event_id
+GROUP BY c.event_id, e.tokens, e.created_at, e.session_key, e.from_seq
+ORDER BY e.created_at, e.session_key, e.from_seq
 
 -- name: ledger_averages
 -- Per stage of a pipeline, over the latest calls: how many there were for how many tokens of events, and their size.

@@ -274,9 +274,13 @@ def _estimate_lines(item: Estimate) -> Iterator[str]:
         yield f"  what changes: {changes}"
     else:
         yield f"  from stored answers: {item.stored_batches:,} of {counted(item.batches, 'batch', 'batches')}"
-    if item.model_calls is None:
-        yield "  model calls: not to be told, since the ledger holds none of this pipeline"
+    if not item.model_calls:
+        yield "  model calls: none"
         return
     cost = "no price is set (STRANDLINE_MODEL_PRICES)" if item.cost_usd is None else f"${item.cost_usd:,.2f}"
-    size = f"{counted(item.input_tokens or 0, 'token')} in, {item.output_tokens:,} out"
-    yield f"  model calls: about {item.model_calls:,}" + (f" ({size}; {cost})" if item.model_calls else "")
+    size = (
+        "how large is unknown: the ledger has no call of this pipeline"
+        if item.input_tokens is None
+        else f"about {counted(item.input_tokens, 'token')} in, {item.output_tokens:,} out"
+    )
+    yield f"  model calls: {item.model_calls:,} ({size}; {cost})"

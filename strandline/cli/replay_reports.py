@@ -18,7 +18,7 @@ class EstimateReport(Report):
     tokens: int
     batches: int
     stored_batches: int
-    model_calls: int | None
+    model_calls: int
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None

@@ -1,0 +1,245 @@
+"""What a replay will do, told by the code that does it: the batches it goes through, and their model calls.
+
+In place, what is asked again is what has no stored answer; a new generation asks for everything.  Batches are
+formed as a lane forms them that has all of its work due at once.  What extract will find is not known before;
+the candidates of the generation that serves stand for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from strandline.pipelines.engine.batches import MAX_BATCH_EVENTS, read_batch
+from strandline.pipelines.engine.dead_letters import DeadLetter, list_dead_letters
+from strandline.pipelines.engine.stage import Batch, RawAnswer, Stage
+from strandline.pipelines.lexemes import query_lexemes
+from strandline.pipelines.registry import Generation
+from strandline.pipelines.replay.records import Selection
+from strandline.pipelines.replay.switching import last_stage, stages_of
+from strandline.schemas.database import Database, Fetcher
+from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, VECTORS, VECTORS_STAGE, Lane
+from strandline.schemas.operations import Row
+
+OWNERS_PER_PAGE = 100
+
+Stages = Mapping[str, Stage[Any, Any]]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a replay goes through.
+
+    Attributes:
+        events, tokens: of a new generation, what is derived.
+        batches: that are compared (in place), or made (new).
+        stored: of those compared, how many have every answer that they need.
+        calls: model calls by stage; ``asked_tokens`` are those of the events that they speak of.
+    """
+
+    events: int = 0
+    tokens: int = 0
+    batches: int = 0
+    stored: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    asked_tokens: Counter[str] = field(default_factory=Counter)
+
+    def ask(self, stage: str, calls: int, tokens: int) -> None:
+        self.calls[stage] += calls
+        self.asked_tokens[stage] += tokens if calls else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """An event as a lane has it to do; ``tokens`` are what a batch is sized by."""
+
+    event_id: UUID
+    tokens: int
+
+
+def lacks_answers(stage: Stage[Any, Any], batch: Batch, work: Any, answers: Mapping[str, RawAnswer]) -> bool:
+    """Whether a batch cannot be derived again from what is stored."""
+    return len(answers) < len(stage.calls(batch, work))
+
+
+def stored_answers(fetcher: Fetcher, batch: Batch) -> dict[str, RawAnswer]:
+    """The answers of a batch, by step."""
+    keys = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id}
+    rows = fetcher.fetch("stored_answers", keys)
+    return {step: RawAnswer(model, prompt_hash, bytes(body)) for step, model, prompt_hash, body in rows}
+
+
+def fits(letter: DeadLetter, selection: Selection) -> bool:
+    """Whether a dead letter is of the user and the time that are selected."""
+    return (
+        (selection.user_id is None or letter.user_id == selection.user_id)
+        and (selection.since is None or letter.flushed_at >= selection.since)
+        and (selection.until is None or letter.flushed_at < selection.until)
+    )
+
+
+def dead_letters_of(database: Database, generation: Generation, selection: Selection) -> list[DeadLetter]:
+    """The dead letters of a generation that fit."""
+    letters = list_dead_letters(
+        database,
+        namespace=selection.namespace,
+        session_id=selection.session_id,
+        pipeline=generation.pipeline,
+    )
+    return [
+        letter
+        for letter in letters
+        if letter.generation_id == generation.generation_id and fits(letter, selection)
+    ]
+
+
+class Planner:
+    """Plans replays of one generation, with the stages that it would be derived with.
+
+    Args:
+        token_budget: what a batch may hold, as workers have it.
+    """
+
+    def __init__(self, database: Database, generation: Generation, stages: Stages, token_budget: int) -> None:
+        self._database = database
+        self._generation = generation
+        self._stages = stages
+        self._token_budget = token_budget
+        self.plan = Plan()
+
+    def in_place(self, selection: Selection) -> Plan:
+        """What a replay of what serves compares, and asks for again."""
+        if selection.only_dead:
+            for letter in dead_letters_of(self._database, self._generation, selection):
+                lane = Lane(letter.shard_key, letter.scope_key, letter.generation_id, letter.stage)
+                self._ask(lane, [_Due(letter.event_id, letter.tokens)])
+            return self.plan
+        for shard_key in self._owners("selected_owners", selection.params):
+            self._compare(shard_key, selection)
+        return self.plan
+
+    def anew(self) -> Plan:
+        """What a new generation would derive, with the settings that its stages are made of."""
+        for shard_key in self._owners("owners_after", {}):
+            self._derive(shard_key)
+        return self.plan
+
+    def _owners(self, statement: str, params: Mapping[str, Any]) -> Iterator[UUID]:
+        after = UUID(int=0)
+        while True:
+            page = self._database.fetch(statement, {**params, "after": after, "limit": OWNERS_PER_PAGE})
+            for (after,) in page:
+                yield after
+            if len(page) < OWNERS_PER_PAGE:
+                return
+
+    def _compare(self, shard_key: UUID, selection: Selection) -> None:
+        stage = {VECTORS: VECTORS_STAGE, FACTS: EXTRACT_STAGE}.get(
+            self._generation.pipeline, self._generation.pipeline
+        )
+        wanted = {**selection.params, **self._keys(shard_key), "stage": stage}
+        rows = self._database.fetch("selected_batches", wanted)
+        if self._generation.pipeline in (VECTORS, FACTS):
+            self._compare_batches(shard_key, stage, rows)
+            return
+        for scope_key in dict.fromkeys(row[1] for row in rows):
+            self._compare_states(Lane(shard_key, scope_key, self._generation.generation_id, stage))
+
+    def _compare_batches(self, shard_key: UUID, stage: str, rows: Sequence[Row]) -> None:
+        again: dict[UUID, list[UUID]] = defaultdict(list)
+        for batch_id, scope_key, event_ids in rows:
+            lane = Lane(shard_key, scope_key, self._generation.generation_id, stage)
+            if self._is_stored(lane, batch_id, event_ids):
+                continue
+            # Facts are only compared: what was merged from an answer that is gone stays.
+            if stage == VECTORS_STAGE:
+                again[scope_key] += event_ids
+        for scope_key, event_ids in again.items():
+            lane = Lane(shard_key, scope_key, self._generation.generation_id, stage)
+            self._ask(lane, self._due(shard_key, event_ids))
+
+    def _compare_states(self, lane: Lane) -> None:
+        """An ordered lane is folded again from the first batch whose answer is gone."""
+        keys = self._keys(lane.shard_key) | {"scope_key": lane.scope_key}
+        rows = self._database.fetch("lane_states", keys)
+        for place, (_ordinal, _through_seq, _state, batch_id, event_ids) in enumerate(rows):
+            if not self._is_stored(lane, batch_id, event_ids):
+                later = [event_id for row in rows[place:] for event_id in row[4]]
+                self._ask(lane, self._due(lane.shard_key, later))
+                return
+
+    def _is_stored(self, lane: Lane, batch_id: UUID, event_ids: Sequence[UUID]) -> bool:
+        """Whether a batch has what it needs; counts it."""
+        batch = Batch(lane, batch_id, ())
+        answers = stored_answers(self._database, batch)
+        stored = bool(answers)
+        if not stored:
+            batch = read_batch(self._database, lane, batch_id, list(event_ids))
+            stage = self._stages[lane.stage]
+            stored = not lacks_answers(stage, batch, stage.load(self._database, batch), answers)
+        self.plan.batches += 1
+        self.plan.stored += stored
+        return stored
+
+    def _due(self, shard_key: UUID, event_ids: Sequence[UUID]) -> list[_Due]:
+        rows = self._database.fetch("event_sizes", {"shard_key": shard_key, "event_ids": list(event_ids)})
+        return [_Due(*row) for row in rows]
+
+    def _derive(self, shard_key: UUID) -> None:
+        pipeline, entry = self._generation.pipeline, stages_of(self._generation.pipeline)[0]
+        wanted = {"shard_key": shard_key, "pipeline": pipeline, "last_stage": last_stage(pipeline)}
+        lanes: dict[UUID, list[_Due]] = defaultdict(list)
+        owned = self._generation.recipe.entry_scope == "owner"
+        rows = self._database.fetch("derivable_events", wanted | {"by_owner": owned})
+        for session_key, event_id, tokens in rows:
+            lanes[shard_key if owned else session_key].append(_Due(event_id, tokens))
+            self.plan.events += 1
+            self.plan.tokens += tokens
+        for scope_key, due in lanes.items():
+            lane = Lane(shard_key, scope_key, self._generation.generation_id, entry)
+            self.plan.batches += self._ask(lane, due)
+        if pipeline == FACTS:
+            self._merge(shard_key)
+
+    def _ask(self, lane: Lane, due: Sequence[_Due]) -> int:
+        """Count the calls that events need which are due in a lane, in its order; gives how many batches."""
+        stage = self._stages[lane.stage]
+        batches = list(_batches(due, self._token_budget))
+        for events in batches:
+            batch = read_batch(self._database, lane, uuid4(), [event.event_id for event in events])
+            calls = len(stage.calls(batch, stage.load(self._database, batch)))
+            self.plan.ask(lane.stage, calls, sum(event.tokens for event in batch.events))
+        return len(batches)
+
+    def _merge(self, shard_key: UUID) -> None:
+        """Merges of the candidates that were found before: one that stands alone asks no model."""
+        rows = self._database.fetch("derived_candidates", {"shard_key": shard_key})
+        texts = {event_id: kept for event_id, _sized, _tokens, kept in rows}
+        tokens = {event_id: of_event for event_id, _sized, of_event, _kept in rows}
+        known: set[str] = set()
+        for events in _batches([_Due(row[0], row[1]) for row in rows], self._token_budget):
+            found = [text for event in events for text in texts[event.event_id]]
+            words = {word for text in found for word in query_lexemes(text)}
+            calls = int(len(found) > 1 or bool(words & known))
+            self.plan.batches += 1
+            self.plan.ask(MERGE_STAGE, calls, sum(tokens[event.event_id] for event in events))
+            known |= words
+
+    def _keys(self, shard_key: UUID) -> dict[str, Any]:
+        return {"shard_key": shard_key, "generation_id": self._generation.generation_id}
+
+
+def _batches(due: Iterable[_Due], token_budget: int) -> Iterator[list[_Due]]:
+    """Events in the batches that a lane makes of them, as ``begin_batch_v1`` does."""
+    batch: list[_Due] = []
+    for event in due:
+        spent = sum(other.tokens for other in batch)
+        if batch and (len(batch) == MAX_BATCH_EVENTS or spent + event.tokens > token_budget):
+            yield batch
+            batch = []
+        batch.append(event)
+    if batch:
+        yield batch
