@@ -30,6 +30,7 @@ from strandline.pipelines.explanation_parts import (
     StateTrace,
 )
 from strandline.pipelines.explanation_reading import excerpt, message_of, model_calls, part, source_of
+from strandline.pipelines.policy_history import policy_changes
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
 from strandline.pipelines.verification import stage_chain
 from strandline.schemas.database import Database, Fetcher
@@ -136,8 +137,8 @@ def _only(found: Sequence[Row], subject: str, namespace: str) -> tuple[UUID, UUI
 def _explain_message(fetcher: Fetcher, shard_key: UUID, session_key: UUID, seq: int) -> MessageExplanation:
     key = {"shard_key": shard_key, "session_key": session_key, "seq": seq}
     row = fetcher.fetch("explain_message", key)[0]
-    namespace, session_id, user_id, pinned_through, window_from, current, pipelines = row[7:14]
-    event = FlushTrace(**dict(zip(FlushTrace.model_fields, row[14:], strict=True))) if row[14] else None
+    namespace, session_id, user_id, pinned_through, window_from, current, pipelines, fed, feeds = row[7:16]
+    event = FlushTrace(**dict(zip(FlushTrace.model_fields, row[16:], strict=True))) if row[16] else None
     event_key = key | {"event_id": event.event_id if event else None}
     stages = _stages(fetcher, event_key, pipelines) if event else ()
     candidates = [
@@ -166,9 +167,10 @@ def _explain_message(fetcher: Fetcher, shard_key: UUID, session_key: UUID, seq: 
         facts=tuple(facts),
         chunks=tuple(chunks),
         states=tuple(_state(found) for found in fetcher.fetch("explain_states", event_key)) if event else (),
+        policy_changes=policy_changes(fetcher, shard_key, session_key),
         why=(
-            *_reasons(place, message, pipelines, event, stages, candidates, facts),
-            *(_left_out(message, pipelines) if event else ()),
+            *_reasons(place, message, fed, feeds, event, stages, candidates, facts),
+            *(_left_out(message, fed) if event else ()),
         ),
     )
 
@@ -189,9 +191,10 @@ def _place(
 
 
 def _behind_an_end(trace: StageTrace, stages: Sequence[StageTrace]) -> bool:
-    """Whether it waits for a stage that was dropped or void, and so waits for nothing."""
+    """Whether it waits for a stage that was dropped, void or never fed, and so waits for nothing."""
     return trace.state == "waiting" and any(
-        before.generation == trace.generation and before.state in ("dropped", "void") for before in stages
+        before.generation == trace.generation and before.state in ("dropped", "void", "not_fed")
+        for before in stages
     )
 
 
@@ -233,7 +236,8 @@ def _stage(row: Row, calls: Sequence[ModelCall]) -> StageTrace:
 def _reasons(
     place: Place,
     message: Message,
-    pipelines: Sequence[str],
+    fed: Sequence[str],
+    feeds: Sequence[str],
     event: FlushTrace | None,
     stages: Sequence[StageTrace],
     candidates: Sequence[CandidateTrace],
@@ -247,8 +251,8 @@ def _reasons(
     if event is None:
         yield "It was not flushed: nothing is derived from a message before a flush delivers it."
         return
-    if FACTS not in pipelines:
-        yield "Its session feeds no facts, so none are looked for."
+    if FACTS not in fed and all(t.stage != EXTRACT_STAGE or t.state == "not_fed" for t in stages):
+        yield _unfed(feeds)
         return
     if facts:
         live = sum(fact.live for fact in facts)
@@ -262,6 +266,15 @@ def _reasons(
         cited = any(fact.generation == generation for fact in facts)
         found = [candidate for candidate in candidates if candidate.generation == generation]
         yield from _facts_reason(traces, message, found=found, cited=cited)
+
+
+def _unfed(feeds: Sequence[str]) -> str:
+    if FACTS not in feeds:
+        return "Its session feeds no facts, so none are looked for."
+    return (
+        "Its session fed no facts when it was flushed, only since: `strandline replay --pipeline facts` with"
+        " --session derives them from what was flushed before as well."
+    )
 
 
 def _left_out(message: Message, pipelines: Sequence[str]) -> Iterable[str]:

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from strandline.pipelines.policy_history import PolicyChangeTrace
+
 Place = Literal["pinned", "window", "tail", "covered", "reset"]
 StageState = Literal["applied", "due", "dead", "dropped", "void", "waiting", "not_fed"]
 
@@ -122,7 +124,10 @@ class FlushTrace(_Part):
 
 
 class MessageExplanation(_Part):
-    """Where a message is, what was derived from it, and in ``why`` what that comes to, in sentences."""
+    """Where a message is, what was derived from it, and in ``why`` what that comes to, in sentences.
+
+    ``policy_changes`` are those of its session: pipelines that were added get what is flushed from then on.
+    """
 
     namespace: str
     session_id: str
@@ -136,6 +141,7 @@ class MessageExplanation(_Part):
     facts: tuple[CitingFact, ...]
     chunks: tuple[ChunkTrace, ...]
     states: tuple[StateTrace, ...]
+    policy_changes: tuple[PolicyChangeTrace, ...]
     why: tuple[str, ...]
 
 

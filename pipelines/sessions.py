@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from strandline.pipelines.directory import check_known, find_session
+from strandline.pipelines.policy_history import PolicyChangeTrace, policy_changes
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
@@ -40,6 +41,8 @@ class SessionPolicy(_Part):
     pipelines: tuple[str, ...]
     max_facts: int | None
     shared_scope: str | None
+    max_window_messages: int
+    max_window_bytes: int
 
 
 class SessionState(_Part):
@@ -112,6 +115,7 @@ class SessionPicture(_Part):
     flushes: int
     latest_flushes: tuple[SessionFlush, ...]
     dead_letters: tuple[SessionHole, ...]
+    policy_changes: tuple[PolicyChangeTrace, ...]
 
 
 def list_sessions(
@@ -178,6 +182,7 @@ def show_session(
         keys = {"shard_key": identity.shard_key, "session_key": identity.session_key}
         events = tx.fetch("session_flushes", keys | {"limit": max(1, flushes)})
         coverage = [_coverage(state, row) for row in tx.fetch("session_coverage", keys)]
+        changes = policy_changes(tx, identity.shard_key, identity.session_key)
         holes = [_hole(row) for row in tx.fetch("session_dead_letters", keys)]
     return SessionPicture(
         session=state,
@@ -185,6 +190,7 @@ def show_session(
         flushes=events[0][-1] if events else 0,
         latest_flushes=tuple(_part(SessionFlush, row[:-1]) for row in events[:flushes]),
         dead_letters=tuple(holes),
+        policy_changes=changes,
     )
 
 

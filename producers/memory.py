@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 from strandline.pipelines.blocks import BaseMemoryBlock, InsertMethod
@@ -12,6 +13,7 @@ from strandline.producers.context import MemoryContext
 from strandline.producers.facts import OwnerFacts
 from strandline.producers.forgetting import reset
 from strandline.producers.importing import MOST_IN_AN_IMPORT, Imported, import_messages
+from strandline.producers.policy_setting import PolicySet, set_policy
 from strandline.producers.popping import pop
 from strandline.producers.read_arguments import (
     check_seq,
@@ -24,10 +26,10 @@ from strandline.producers.reading import HISTORY_PAGE, ReadRequest, history_page
 from strandline.producers.resources import Resources
 from strandline.producers.searching import Searching
 from strandline.schemas.flushing import Flushed, flush_by_hand
-from strandline.schemas.identity import SessionIdentity
+from strandline.schemas.identity import SessionIdentity, check_name
 from strandline.schemas.messages import Message
 from strandline.schemas.operations import Operation
-from strandline.schemas.policy import Policy
+from strandline.schemas.policy import Policy, PolicyChange
 from strandline.schemas.preparing import PutLimits
 from strandline.schemas.tokens import Tokenizer, part_estimates, text_counter
 
@@ -279,6 +281,19 @@ class SessionMemory(Searching):
         """Async twin of ``flush``."""
         flushed = await self._carrier.arun(self._flushing(everything=all), connection)
         return self._announce_flush(flushed, joined=connection is not None)
+
+    def _changing_policy(self, change: PolicyChange, actor: str | None) -> Operation[PolicySet]:
+        return set_policy(self._identity, change, None if actor is None else check_name("actor", actor))
+
+    def _take_on(
+        self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None
+    ) -> Policy:
+        """What was changed holds for reads of this memory as well; others keep what they were made with."""
+        if blocks is not None:
+            self._blocks = tuple(blocks)
+        if limit is not None:
+            self._policy = replace(self._policy, token_limit=limit)
+        return done.policy
 
     def close(self) -> None:
         """End what this process shares: pools, threads, the embedded servers; all memories of it are done."""

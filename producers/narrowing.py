@@ -84,7 +84,7 @@ def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
     if block.pipeline not in snapshot.serving:
         return f"No worker has registered the pipeline {block.pipeline!r} in this database."
     if snapshot.exists and block.pipeline not in snapshot.fed:
-        return f"The session was begun without {block.pipeline!r}: its messages are not given to it."
+        return f"The session does not feed {block.pipeline!r}: its messages are not given to it."
     return None
 
 

@@ -1,12 +1,14 @@
 """A session's policy: limits, flush size, idle time, tokenizer and pipelines.
 
-The first put stores it on the session's row; flushes, sweeps and other processes use what is stored.
+The first put stores it on the session's row; flushes, sweeps and other processes use what is stored.  A
+change is a recorded act (``policy_change``), valid from then on; tokenizer and shared scope stay.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from functools import lru_cache
 
 from strandline.schemas.errors import ConfigurationError
@@ -100,6 +102,67 @@ def make_policy(
         max_window_messages=max_window_messages,
         max_window_bytes=max_window_bytes,
     )
+
+
+class Unchanged(Enum):
+    """In place of a value that may be None: it stays as it is."""
+
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """What is to change about a policy; None (of ``idle_seconds``, ``UNCHANGED``): it stays as it is.
+
+    Attributes:
+        chat_history_token_ratio: the mark's share of the limit; with a new limit alone it stays what it was.
+        pipelines: those that flushes feed from then on, with the ``max_facts`` of their blocks.
+    """
+
+    token_limit: int | None = None
+    chat_history_token_ratio: float | None = None
+    token_flush_size: int | None = None
+    idle_seconds: int | Unchanged | None = Unchanged.UNCHANGED
+    pipelines: tuple[str, ...] | None = None
+    max_facts: int | None = None
+    max_window_messages: int | None = None
+    max_window_bytes: int | None = None
+
+
+def changed_policy(present: Policy, change: PolicyChange) -> Policy:
+    """A policy with a change made to it.
+
+    Raises:
+        ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
+    """
+    limit = _or(change.token_limit, present.token_limit)
+    size = _or(change.token_flush_size, present.token_flush_size)
+    idle = present.idle_seconds if isinstance(change.idle_seconds, Unchanged) else change.idle_seconds
+    fits = change.token_flush_size is not None or not isinstance(limit, int) or size <= limit
+    wanted = make_policy(
+        token_limit=limit,
+        chat_history_token_ratio=(
+            DEFAULT_HISTORY_RATIO
+            if change.chat_history_token_ratio is None
+            else change.chat_history_token_ratio
+        ),
+        token_flush_size=size if fits else max(1, int(limit * FLUSH_SIZE_REPAIR_RATIO)),
+        idle_seconds=idle,
+        tokenizer=present.tokenizer,
+        pipelines=present.pipelines if change.pipelines is None else change.pipelines,
+        max_facts=present.max_facts if change.pipelines is None else change.max_facts,
+        shared_scope=present.shared_scope,
+        max_window_messages=_or(change.max_window_messages, present.max_window_messages),
+        max_window_bytes=_or(change.max_window_bytes, present.max_window_bytes),
+    )
+    if change.chat_history_token_ratio is not None:
+        return wanted
+    # In whole numbers: a mark that is not to change stays the same token.
+    return replace(wanted, flush_at_tokens=max(1, present.flush_at_tokens * limit // present.token_limit))
+
+
+def _or(new: int | None, present: int) -> int:
+    return present if new is None else new
 
 
 @lru_cache(maxsize=256)

@@ -41,6 +41,8 @@ FUNCTIONS = (
     "window_v1",
     "put_v1",
     "serving_v1",
+    "fed_v1",
+    "set_policy_v1",
     "uncovered_v1",
     "flush_v1",
     "unfold_v1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -24,6 +25,9 @@ from strandline.schemas.policy import (
     DEFAULT_TOKEN_LIMIT,
     DEFAULT_WINDOW_BYTES,
     DEFAULT_WINDOW_MESSAGES,
+    Policy,
+    PolicyChange,
+    Unchanged,
     make_policy,
 )
 from strandline.schemas.shown_text import quote
@@ -37,6 +41,15 @@ _ELSEWHERE = {
     "llm": "models run in the workers; set STRANDLINE_FACTS_MODEL and STRANDLINE_SUMMARY_MODEL there",
     "embed_model": "models run in the workers; set STRANDLINE_EMBEDDING_MODEL there",
     "vector_store": "vectors live in the same Postgres; leave it out",
+}
+# What a session keeps from its first put on, and why.
+_FIXED = {
+    "tokenizer_fn": "its messages are counted with the tokenizer of the first put",
+    "part_tokens": "its messages are counted as they were put",
+    "shared_scope": "what it flushed is shared with the scope of its first put already",
+    "user_id": "its owner is fixed at the first put",
+    "session_id": "that is its name",
+    "namespace": "that is where it lies",
 }
 
 
@@ -125,10 +138,117 @@ class Memory(SessionMemory):
             shared_key=_shared_key(namespace, shared_scope, blocks),
         )
 
+    def set_policy(
+        self,
+        *,
+        token_limit: int | None = None,
+        chat_history_token_ratio: float | None = None,
+        token_flush_size: int | None = None,
+        idle_seconds: int | Unchanged | None = Unchanged.UNCHANGED,
+        memory_blocks: Sequence[BlockSource] | None = None,
+        max_window_messages: int | None = None,
+        max_window_bytes: int | None = None,
+        actor: str | None = None,
+        connection: object | None = None,
+        **fixed: Any,
+    ) -> Policy:
+        """Change what is stored with the session, from the next put and flush on; return its policy then.
+
+        The change is recorded, with ``actor`` and the time.  Pipelines that are added get what is flushed
+        from then on; `strandline replay` derives what was flushed before.  This memory reads with the new
+        limit and blocks at once; others with those that they were made with.  If the window is above the
+        new mark, it is flushed.
+
+        Args:
+            token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes: as for
+                ``from_defaults``; None: as it is.
+            chat_history_token_ratio: the same; by default the mark keeps its share of the limit.
+            idle_seconds: the same, None included, which is never; by default it stays.
+            actor: a name for who does it.
+
+        Raises:
+            ConfigurationError: a value cannot be used, or cannot be changed (tokenizer, user, shared scope).
+            NotFoundError: nothing was put to the session yet.
+            UnknownPipelineError: no worker has registered a pipeline that is added; nothing was changed.
+            OwnerError: the session belongs to another owner.
+            ConflictError: others changed it again and again; nothing was changed.
+        """
+        blocks = self._declared(memory_blocks, fixed)
+        change = replace(
+            _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
+            max_window_messages=max_window_messages,
+            max_window_bytes=max_window_bytes,
+        )
+        done = self._carrier.run(self._changing_policy(change, actor), connection)
+        self._announce_flush(done.flushed, joined=connection is not None)
+        return self._take_on(done, blocks, token_limit)
+
+    async def aset_policy(
+        self,
+        *,
+        token_limit: int | None = None,
+        chat_history_token_ratio: float | None = None,
+        token_flush_size: int | None = None,
+        idle_seconds: int | Unchanged | None = Unchanged.UNCHANGED,
+        memory_blocks: Sequence[BlockSource] | None = None,
+        max_window_messages: int | None = None,
+        max_window_bytes: int | None = None,
+        actor: str | None = None,
+        connection: object | None = None,
+        **fixed: Any,
+    ) -> Policy:
+        """Async twin of ``set_policy``."""
+        blocks = self._declared(memory_blocks, fixed)
+        change = replace(
+            _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
+            max_window_messages=max_window_messages,
+            max_window_bytes=max_window_bytes,
+        )
+        done = await self._carrier.arun(self._changing_policy(change, actor), connection)
+        self._announce_flush(done.flushed, joined=connection is not None)
+        return self._take_on(done, blocks, token_limit)
+
+    def _declared(
+        self, memory_blocks: Sequence[BlockSource] | None, fixed: Mapping[str, Any]
+    ) -> tuple[BaseMemoryBlock, ...] | None:
+        for name in fixed:
+            raise ConfigurationError(
+                f"set_policy cannot change {name}: " + _FIXED.get(name, "it is no part of a session's policy")
+            )
+        if memory_blocks is None:
+            return None
+        blocks = declare_blocks(memory_blocks, partial(_custom_blocks, self._resources.settings.blocks))
+        _check_searched_scope(blocks, self._shared_key)
+        return blocks
+
+
+def _policy_change(
+    token_limit: int | None,
+    ratio: float | None,
+    flush_size: int | None,
+    idle_seconds: int | Unchanged | None,
+    blocks: Sequence[BaseMemoryBlock] | None,
+) -> PolicyChange:
+    return PolicyChange(
+        token_limit=token_limit,
+        chat_history_token_ratio=ratio,
+        token_flush_size=flush_size,
+        idle_seconds=idle_seconds,
+        pipelines=None if blocks is None else pipelines_of(blocks),
+        max_facts=None if blocks is None else max_facts_of(blocks),
+    )
+
 
 def _shared_key(namespace: str, shared_scope: str | None, blocks: Sequence[BaseMemoryBlock]) -> UUID | None:
     if shared_scope is not None:
         return shared_scope_key(namespace, shared_scope)
+    _check_searched_scope(blocks, None)
+    return None
+
+
+def _check_searched_scope(blocks: Sequence[BaseMemoryBlock], shared_key: UUID | None) -> None:
+    if shared_key is not None:
+        return
     searching = (
         block.name for block in blocks if isinstance(block, VectorMemoryBlock) and block.scope == "shared"
     )
@@ -137,7 +257,6 @@ def _shared_key(namespace: str, shared_scope: str | None, blocks: Sequence[BaseM
             f"The memory block {quote(name)} searches scope='shared', and this Memory names no scope;"
             " give it shared_scope=."
         )
-    return None
 
 
 def _template(source: str | None) -> Renderer:

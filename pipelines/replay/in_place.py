@@ -150,7 +150,7 @@ class _Run:
 
     def _owner(self, shard_key: UUID) -> None:
         refuse_truncated(self._database, shard_key, "Nothing of this owner was looked at.")
-        self._make_due(shard_key)
+        made_due = self._make_due(shard_key)
         pipeline = self._generation.pipeline
         if pipeline == VECTORS:
             for row in self._batches(shard_key, VECTORS_STAGE):
@@ -160,17 +160,29 @@ class _Run:
                 self._candidates(shard_key, row)
         else:
             for scope_key in dict.fromkeys(row[1] for row in self._batches(shard_key, pipeline)):
-                self._states(shard_key, scope_key, pipeline)
+                if made_due:
+                    self._fold_in_order(shard_key, scope_key, pipeline)
+                else:
+                    self._states(shard_key, scope_key, pipeline)
         self.found = self.found.plus(owners=1)
 
-    def _make_due(self, shard_key: UUID) -> None:
-        """What the generation never saw; there is none, unless something went wrong."""
+    def _make_due(self, shard_key: UUID) -> int:
+        """What the generation never saw: flushed before the session fed the pipeline, or passed by."""
         wanted = self._keys(shard_key) | {"last_stage": last_stage(self._generation.pipeline), "limit": 5_000}
         with self._database.transaction() as tx:
             ((events, _tokens),) = tx.fetch("backfill_owner", wanted)
             if events:
                 tx.fetch("ring_owner", self._keys(shard_key))
         self.found = self.found.plus(made_due=events)
+        return int(events)
+
+    def _fold_in_order(self, shard_key: UUID, scope_key: UUID, stage_name: str) -> None:
+        """Fold a lane anew from its beginning, since earlier events of the owner have come to be due."""
+        keys = self._keys(shard_key) | {"scope_key": scope_key, "stage": stage_name}
+        rows = self._database.fetch("lane_states", keys)
+        if rows:
+            self._fold_again(keys, rows[0][0])
+            self.found = self.found.plus(batches=len(rows), asked_again=len(rows))
 
     def _batches(self, shard_key: UUID, stage: str) -> list[Row]:
         wanted = self._selection.params | self._keys(shard_key) | {"stage": stage}

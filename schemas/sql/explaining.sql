@@ -41,7 +41,9 @@ JOIN strandline.fact_event e ON e.shard_key = o.shard_key AND e.fact_id = %(fact
 -- A message, its session's marks, and the event that delivered it.
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
     s.namespace, s.session_id, s.user_id, s.pinned_through, s.window_from,
-    m.incarnation = s.incarnation AS current, s.pipelines,
+    m.incarnation = s.incarnation AS current,
+    strandline.fed_v1(m.shard_key, m.session_key, NULL) AS pipelines,
+    strandline.fed_v1(m.shard_key, m.session_key, m.seq) AS fed, s.pipelines AS feeds,
     e.event_id, e.cause, e.from_seq, e.through_seq, e.created_at AS flushed_at
 FROM strandline.message m
 JOIN strandline.session s ON s.shard_key = m.shard_key AND s.session_key = m.session_key

@@ -50,7 +50,10 @@ ON CONFLICT DO NOTHING
 -- there is anything new since they were last cleared.
 WITH owner AS (
     (SELECT DISTINCT s.shard_key FROM strandline.session s
-        WHERE s.namespace = %(namespace)s AND 'facts' = ANY (s.pipelines) AND s.shard_key > %(after)s
+        WHERE s.namespace = %(namespace)s AND s.shard_key > %(after)s AND ('facts' = ANY (s.pipelines)
+            -- Or it fed them once.
+            OR EXISTS (SELECT FROM strandline.policy_change c WHERE c.shard_key = s.shard_key
+                AND c.session_key = s.session_key AND c.before -> 'pipelines' ? 'facts'))
         ORDER BY s.shard_key LIMIT %(limit)s)
     UNION
     (SELECT o.shard_key FROM strandline.fact_owner o

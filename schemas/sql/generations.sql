@@ -66,7 +66,8 @@ WITH g AS (
     FROM g
     JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s
     JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
-        AND g.pipeline = ANY (s.pipelines)
+        AND (g.pipeline = ANY (s.pipelines)
+            OR g.pipeline = ANY (strandline.fed_v1(e.shard_key, e.session_key, e.from_seq)))
     LEFT JOIN strandline.receipt r ON r.shard_key = e.shard_key AND r.event_id = e.event_id
         AND r.generation_id = g.generation_id AND r.stage = g.entry_stage
     WHERE (r.event_id IS NULL OR r.outcome = 'void') AND NOT EXISTS (

@@ -194,7 +194,8 @@ SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(s
 -- What a replay in place would go through: the events of a pipeline that fit, and their tokens.
 SELECT count(*)::integer, coalesce(sum(e.tokens), 0)::bigint FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
-WHERE %(pipeline)s::text = ANY (s.pipelines)
+WHERE (%(pipeline)s::text = ANY (s.pipelines)
+        OR %(pipeline)s::text = ANY (strandline.fed_v1(e.shard_key, e.session_key, e.from_seq)))
     AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
     AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
     AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
@@ -215,7 +216,8 @@ ORDER BY array_position(%(event_ids)s::uuid[], e.event_id)
 -- the order of its lanes: by session, or by time.
 SELECT e.session_key, e.event_id, e.tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
-    AND %(pipeline)s::text = ANY (s.pipelines)
+    AND (%(pipeline)s::text = ANY (s.pipelines)
+        OR %(pipeline)s::text = ANY (strandline.fed_v1(e.shard_key, e.session_key, e.from_seq)))
 WHERE e.shard_key = %(shard_key)s AND (e.incarnation = s.incarnation OR EXISTS (
     SELECT FROM strandline.serving_v1(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
     JOIN strandline.receipt o ON o.shard_key = e.shard_key AND o.event_id = e.event_id

@@ -38,7 +38,8 @@ SELECT s.session_key, s.namespace, s.session_id, s.user_id, s.next_seq - s.log_s
             AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages,
     s.log_start_seq, s.pinned_through, s.flushed_through, s.window_from, s.next_seq - 1 AS last_seq,
     s.pinned_tokens, s.window_tokens, s.created_at, s.last_put_at, s.token_limit, s.flush_at_tokens,
-    s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, s.shared_scope
+    s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, s.shared_scope,
+    s.max_window_messages, s.max_window_bytes
 FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[]) AS wanted (shard_key, session_key)
 JOIN strandline.session s ON s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key
 
@@ -78,3 +79,20 @@ SELECT d.event_id, d.stage, d.generation_id, d.from_seq, d.through_seq, d.create
 FROM strandline.dead_letter d
 WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.dropped_at IS NULL
 ORDER BY d.from_seq, d.generation_id, d.stage
+
+-- name: session_policy
+-- What a change of a session's policy is made from.
+SELECT s.token_limit, s.flush_at_tokens, s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines,
+    s.max_facts, s.shared_scope, s.max_window_messages, s.max_window_bytes
+FROM strandline.session s WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+
+-- name: set_policy
+-- Change it, if it still is what the change was made from, and record that.
+SELECT status, detail, over FROM strandline.set_policy_v1(
+    %(shard_key)s, %(session_key)s, %(before)s::jsonb, %(after)s::jsonb, %(actor)s::text)
+
+-- name: policy_changes
+-- How a session's policy was changed, oldest first.
+SELECT c.number, c.before::text, c.after::text, c.flushed_through, c.actor, c.created_at
+FROM strandline.policy_change c
+WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s ORDER BY c.number

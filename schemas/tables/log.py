@@ -17,6 +17,7 @@ from sqlalchemy import (
     Uuid,
     func,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from strandline.schemas.messages import ROLES
 from strandline.schemas.tables.base import key, metadata, moment, said
@@ -82,6 +83,20 @@ session = Table(
     CheckConstraint("(shared_scope IS NULL) = (shared_key IS NULL)", name="shared"),
     comment="One conversation: its marks, its token count and its policy",
     postgresql_with={"fillfactor": "45", "autovacuum_vacuum_scale_factor": "0.02"},
+)
+
+policy_change = Table(
+    "policy_change",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    said("before", JSONB, nullable=False),
+    said("after", JSONB, nullable=False),
+    Column("flushed_through", BigInteger, nullable=False),
+    said("actor", Text),
+    moment("created_at", default=True),
+    comment="How a session's policy was changed, by whom, and through which message the one before held",
 )
 
 message = Table(

@@ -23,7 +23,7 @@ COMMANDS = {
     "demo": "Play a conversation through the real pipeline and look at its memory.",
     "worker": "Consume flush events until stopped.",
     "status": "Show what is due, held and done.",
-    "sessions": "List sessions, or show how one stands.",
+    "sessions": "List sessions, show how one stands, set its policy.",
     "get": "Show what a read of a session gives now.",
     "search": "Search what was said and what is known.",
     "flush": "Deliver a session's messages to the pipelines now.",

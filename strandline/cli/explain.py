@@ -20,6 +20,7 @@ from strandline.pipelines.explanation_parts import (
     Source,
     StageTrace,
 )
+from strandline.pipelines.policy_history import change_line
 from strandline.schemas.identity import DEFAULT_NAMESPACE
 from strandline.schemas.shown_text import counted
 
@@ -94,6 +95,7 @@ def _message(found: MessageExplanation) -> Iterator[str]:
             f"flush event {event.event_id}: {event.cause}, messages {event.from_seq} to {event.through_seq},"
             f" {_at(event.at)}"
         )
+    yield from map(change_line, found.policy_changes)
     for trace in found.stages:
         yield from _stage(trace)
     for candidate in found.candidates:

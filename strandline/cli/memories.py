@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from strandline.memory import Memory
 from strandline.pipelines.blocks import FactExtractionMemoryBlock
 from strandline.pipelines.declaring import BlockSource, default_blocks
 from strandline.pipelines.directory import check_known, find_session
-from strandline.pipelines.sessions import SessionPolicy, SessionState, session_state
+from strandline.pipelines.sessions import SessionState, session_state
 from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import FACTS
@@ -42,7 +42,7 @@ def opened_session(
             user_id=state.user_id,
             namespace=namespace,
             token_limit=state.policy.token_limit if token_limit is None else token_limit,
-            memory_blocks=_blocks(state.policy),
+            memory_blocks=blocks_of(state.policy.pipelines, state.policy.max_facts),
             database_url=servers.database_url,
             schema=settings.database_schema,
         )
@@ -99,12 +99,12 @@ def opened_facts(
             facts.close()
 
 
-def _blocks(policy: SessionPolicy) -> list[BlockSource]:
-    """The blocks that a memory has by default, of the pipelines that the session feeds; others by name."""
+def blocks_of(pipelines: Sequence[str], max_facts: int | None) -> list[BlockSource]:
+    """The blocks that a memory has by default, of these pipelines; others by name."""
     own: dict[str, BlockSource] = {block.pipeline or "": block for block in default_blocks()}
-    if policy.max_facts is not None:
-        own[FACTS] = FactExtractionMemoryBlock(max_facts=policy.max_facts)
-    return [own.get(pipeline, pipeline) for pipeline in policy.pipelines]
+    if max_facts is not None:
+        own[FACTS] = FactExtractionMemoryBlock(max_facts=max_facts)
+    return [own.get(pipeline, pipeline) for pipeline in pipelines]
 
 
 def _owner(database: Database, namespace: str, user_id: str | None, session_id: str | None) -> dict[str, Any]:

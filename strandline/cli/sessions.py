@@ -1,4 +1,4 @@
-"""``strandline sessions``: which sessions there are, and how one stands."""
+"""``strandline sessions``: which sessions there are, how one stands, and its policy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from strandline.cli.options import as_json, json_schema_option, settings_from, target_options
+from strandline.cli.policy import policy_lines, set_policy_command
 from strandline.cli.targets import opened_database
 from strandline.cli.terminal import print_json, print_schema, print_table, say
+from strandline.pipelines.policy_history import change_line
 from strandline.pipelines.sessions import (
     PipelineCoverage,
     SessionPage,
     SessionPicture,
-    SessionPolicy,
     SessionState,
     list_sessions,
     show_session,
@@ -28,9 +29,12 @@ _HEADERS = (
 )  # fmt: skip
 
 
-@click.group("sessions", short_help="List sessions, or show how one stands.")
+@click.group("sessions", short_help="List sessions, show how one stands, set its policy.")
 def command() -> None:
-    """The sessions of a database; nothing is changed by looking."""
+    """The sessions of a database, with what is stored of each; looking changes nothing."""
+
+
+command.add_command(set_policy_command)
 
 
 @command.command("list", short_help="List sessions by name.")
@@ -115,6 +119,7 @@ def _row(state: SessionState) -> tuple[str | int, ...]:
 
 def _print(picture: SessionPicture) -> None:
     say(*_state_lines(picture.session), *policy_lines(picture.session.policy))
+    say(*map(change_line, picture.policy_changes))
     if picture.coverage:
         say("")
         print_table(("pipeline", "generation", "covered", "due", "dead"), [*map(_covered, picture.coverage)])
@@ -141,20 +146,6 @@ def _state_lines(state: SessionState) -> Iterator[str]:
     yield (
         f"tokens: {state.window_tokens:,} in the window, {state.pinned_tokens:,} in the pinned head;"
         f" flushes above {state.policy.flush_at_tokens:,}"
-    )
-
-
-def policy_lines(policy: SessionPolicy) -> Iterator[str]:
-    """A policy, as a person reads it."""
-    idle = "never" if policy.idle_seconds is None else f"after {counted(policy.idle_seconds, 'second')}"
-    yield (
-        f"policy: token limit {policy.token_limit:,}, mark {policy.flush_at_tokens:,}, flush size"
-        f" {policy.token_flush_size:,}, delivered when idle: {idle}"
-    )
-    facts = "" if policy.max_facts is None else f", at most {counted(policy.max_facts, 'fact')}"
-    shared = "" if policy.shared_scope is None else f", shared with {policy.shared_scope}"
-    yield (
-        f"  pipelines: {', '.join(policy.pipelines) or 'none'}{facts}{shared}; tokenizer {policy.tokenizer}"
     )
 
 

@@ -36,6 +36,7 @@ WITHOUT_STATISTICS = {
     "fact_event": ("payload", "traces", "actor"),
     "fact_revision": ("text", "fingerprint", "lexemes", "own_text", "own_fingerprint", "own_lexemes"),
     "message": ("id", "digest", "envelope", "metadata", "calls", "answers"),
+    "policy_change": ("before", "after", "actor"),
     "replay": ("selection",),
     "session": ("session_id", "user_id", "shared_scope"),
     "session_owner": ("session_id", "user_id"),
@@ -686,6 +687,25 @@ def upgrade() -> None:
         comment="The ledger of cost, without content",
     )
     op.create_table(
+        "policy_change",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("before", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("after", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("flushed_through", sa.BigInteger(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "number", name=op.f("policy_change_pkey")),
+        schema=schema,
+        comment="How a session's policy was changed, by whom, and through which message the one before held",
+    )
+    op.create_table(
         "popped",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("session_key", sa.Uuid(), nullable=False),
@@ -893,6 +913,8 @@ def upgrade() -> None:
         "window_v1",
         "put_v1",
         "serving_v1",
+        "fed_v1",
+        "set_policy_v1",
         "uncovered_v1",
         "flush_v1",
         "unfold_v1",

@@ -1,0 +1,66 @@
+"""How a session's policy was changed: when, by whom, and what of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from strandline.schemas.database import Fetcher
+
+
+class PolicyChangeTrace(BaseModel):
+    """One change of a session's policy; ``before`` and ``after`` hold only what changed.
+
+    What was flushed up to ``flushed_through`` went to the pipelines of the policy before.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    at: datetime
+    actor: str | None
+    flushed_through: int
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+def policy_changes(fetcher: Fetcher, shard_key: UUID, session_key: UUID) -> tuple[PolicyChangeTrace, ...]:
+    """The changes of a session's policy, oldest first."""
+    rows = fetcher.fetch("policy_changes", {"shard_key": shard_key, "session_key": session_key})
+    return tuple(_trace(*row) for row in rows)
+
+
+def change_line(change: PolicyChangeTrace) -> str:
+    """A change, as a person reads it."""
+    what = "; ".join(
+        f"{name.replace('_', ' ')} {_said(change.before[name])} -> {_said(change.after[name])}"
+        for name in change.after
+    )
+    by = change.actor or "a person"
+    at = change.at.isoformat(sep=" ", timespec="seconds")
+    return f"policy change {change.number} {at} by {by}, after message {change.flushed_through}: {what}"
+
+
+def _trace(
+    number: int, before: str, after: str, flushed_through: int, actor: str | None, at: datetime
+) -> PolicyChangeTrace:
+    old, new = json.loads(before), json.loads(after)
+    changed = [name for name in new if old.get(name) != new[name]]
+    return PolicyChangeTrace(
+        number=number,
+        at=at,
+        actor=actor,
+        flushed_through=flushed_through,
+        before={name: old.get(name) for name in changed},
+        after={name: new[name] for name in changed},
+    )
+
+
+def _said(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)

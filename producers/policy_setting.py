@@ -1,0 +1,89 @@
+"""Changing a session's policy: a recorded act, valid from the next put and the next flush on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from strandline.producers.appending import check_owner
+from strandline.schemas.errors import ConflictError, NotFoundError, UnknownPipelineError
+from strandline.schemas.flushing import Flushed, flush_over_mark
+from strandline.schemas.identity import SessionIdentity
+from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.policy import Policy, PolicyChange, changed_policy
+from strandline.schemas.shown_text import quote
+
+# Each attempt that loses found that another change was committed in the meantime.
+ATTEMPTS = 10
+
+_CHANGEABLE = (
+    "token_limit", "flush_at_tokens", "token_flush_size", "idle_seconds", "pipelines", "max_facts",
+    "max_window_messages", "max_window_bytes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """The policy of a session after a change, and what was flushed since its window is above the new mark."""
+
+    policy: Policy
+    flushed: Flushed | None = None
+
+
+def set_policy(identity: SessionIdentity, change: PolicyChange, actor: str | None) -> Operation[PolicySet]:
+    """Change what is asked for; a change that changes nothing is not recorded.
+
+    Raises:
+        NotFoundError: nothing was put to the session yet.
+        OwnerError: it belongs to another owner.
+        ConfigurationError: the limits that would come of it cannot be used.
+        UnknownPipelineError: no worker has registered a pipeline that is added.
+        ConflictError: others changed it again and again.
+    """
+    for _attempt in range(ATTEMPTS):
+        present = yield from _present(identity)
+        wanted = changed_policy(present, change)
+        if wanted == present:
+            return PolicySet(present)
+        rows: list[Row] = yield Fetch(
+            "set_policy",
+            _keys(identity) | {"before": _json(present), "after": _json(wanted), "actor": actor},
+        )
+        status, detail, over = rows[0] if rows else ("changed", None, False)
+        if status == "unknown_pipeline":
+            raise UnknownPipelineError(
+                f"No worker has registered {detail} in this database, so what is flushed would never be"
+                " derived; nothing was changed. Start a worker that serves it (`strandline worker`)."
+            )
+        if status == "ok":
+            flushed = None
+            if over:
+                flushed = yield from flush_over_mark(identity.shard_key, identity.session_key)
+            return PolicySet(wanted, flushed)
+    raise ConflictError(
+        f"The policy of session {quote(identity.session_id)} was changed {ATTEMPTS} times by others while it"
+        " was to be changed; nothing was changed. Try again."
+    )
+
+
+def _present(identity: SessionIdentity) -> Operation[Policy]:
+    rows: list[Row] = yield Fetch("session_policy", _keys(identity))
+    if not rows:
+        owners: list[Row] = yield Fetch("find_owner", {"directory_key": identity.directory_key})
+        if owners:
+            check_owner(identity, owners[0][1])
+        raise NotFoundError(
+            f"Nothing was put yet to session {quote(identity.session_id)} in namespace"
+            f" {quote(identity.namespace)}: its policy is that of the Memory that puts first."
+        )
+    limit, flush_at, flush_size, idle, tokenizer, pipelines, *others = rows[0]
+    return Policy(limit, flush_at, flush_size, idle, tokenizer, tuple(pipelines), *others)
+
+
+def _keys(identity: SessionIdentity) -> dict[str, object]:
+    return {"shard_key": identity.shard_key, "session_key": identity.session_key}
+
+
+def _json(policy: Policy) -> str:
+    """The part of a policy that can change."""
+    return json.dumps({name: getattr(policy, name) for name in _CHANGEABLE})

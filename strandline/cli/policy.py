@@ -1,0 +1,126 @@
+"""``strandline sessions set-policy``: a session's stored limits and pipelines, changed on record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from strandline.cli.memories import blocks_of, opened_session
+from strandline.cli.options import (
+    as_json,
+    json_schema_option,
+    namespace_option,
+    settings_from,
+    target_options,
+)
+from strandline.cli.terminal import print_json, print_schema, say
+from strandline.pipelines.sessions import SessionPolicy
+from strandline.schemas.policy import Policy, Unchanged
+from strandline.schemas.shown_text import counted
+
+
+@click.command("set-policy", short_help="Change a session's limits or pipelines.")
+@click.argument("session")
+@namespace_option
+@click.option("--user", metavar="ID", help="Whose session it must be; default: whoever's it is.")
+@click.option("--token-limit", type=int, metavar="N", help="What a read may fill.")
+@click.option("--history-ratio", type=float, metavar="R", help="The mark's share of the limit.")
+@click.option("--token-flush-size", type=int, metavar="N", help="What leaves, at least, in one flush event.")
+@click.option("--max-window-messages", type=int, metavar="N", help="What the window holds, at most.")
+@click.option("--max-window-bytes", type=int, metavar="N", help="The same in bytes as stored.")
+@click.option("--idle-seconds", type=int, metavar="N", help="Deliver after so long without a put.")
+@click.option("--never-idle", is_flag=True, help="Never deliver because of that.")
+@click.option("--pipelines", metavar="NAMES", help="What flushes feed from now on: facts,summary,vectors.")
+@click.option("--no-pipelines", is_flag=True, help="Flushes are archived only.")
+@click.option(
+    "--max-facts", type=click.IntRange(1), metavar="N", help="With --pipelines: of the facts block."
+)
+@click.option("--actor", metavar="NAME", help="Who does it; kept with the change.")
+@as_json
+@json_schema_option
+@target_options
+def set_policy_command(
+    session: str,
+    namespace: str,
+    user: str | None,
+    token_limit: int | None,
+    history_ratio: float | None,
+    token_flush_size: int | None,
+    max_window_messages: int | None,
+    max_window_bytes: int | None,
+    idle_seconds: int | None,
+    never_idle: bool,
+    pipelines: str | None,
+    no_pipelines: bool,
+    max_facts: int | None,
+    actor: str | None,
+    as_json: bool,
+    json_schema: bool,
+    **given: Any,
+) -> int:
+    """Change what is stored with SESSION, from its next put and flush on; what is not named stays.
+
+    Pipelines that are added get what is flushed from now on; `strandline replay` with --session derives what
+    was flushed before.  Tokenizer, user and shared scope are fixed.
+    """
+    if json_schema:
+        print_schema(SessionPolicy)
+        return 0
+    if (never_idle and idle_seconds is not None) or (no_pipelines and pipelines is not None):
+        raise click.UsageError("--never-idle and --no-pipelines stand alone.")
+    names = _names(pipelines, no_pipelines)
+    if max_facts is not None and "facts" not in (names or ()):
+        raise click.UsageError("--max-facts goes with --pipelines that name facts.")
+    settings = settings_from(**given)
+    with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
+        policy = memory.set_policy(
+            token_limit=token_limit,
+            chat_history_token_ratio=history_ratio,
+            token_flush_size=token_flush_size,
+            idle_seconds=idle_seconds if idle_seconds is not None or never_idle else Unchanged.UNCHANGED,
+            memory_blocks=None if names is None else blocks_of(names, max_facts or state.policy.max_facts),
+            max_window_messages=max_window_messages,
+            max_window_bytes=max_window_bytes,
+            actor=actor,
+        )
+    report = _report(policy)
+    if as_json:
+        print_json(report)
+    else:
+        say("nothing changed" if report == state.policy else f"changed the policy of session {session}")
+        say(*policy_lines(report))
+    return 0
+
+
+def policy_lines(policy: SessionPolicy) -> Iterator[str]:
+    """A policy, as a person reads it."""
+    idle = "never" if policy.idle_seconds is None else f"after {counted(policy.idle_seconds, 'second')}"
+    window = (
+        f"{counted(policy.max_window_messages, 'message')} and {counted(policy.max_window_bytes, 'byte')}"
+    )
+    yield (
+        f"policy: token limit {policy.token_limit:,}, mark {policy.flush_at_tokens:,}, flush size"
+        f" {policy.token_flush_size:,}; window of at most {window}; delivered when idle: {idle}"
+    )
+    facts = "" if policy.max_facts is None else f", at most {counted(policy.max_facts, 'fact')}"
+    shared = "" if policy.shared_scope is None else f", shared with {policy.shared_scope}"
+    yield (
+        f"  pipelines: {', '.join(policy.pipelines) or 'none'}{facts}{shared}; tokenizer {policy.tokenizer}"
+    )
+
+
+def _names(pipelines: str | None, none: bool) -> tuple[str, ...] | None:
+    if none:
+        return ()
+    if pipelines is None:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in pipelines.split(",") if name.strip()))
+    if not names:
+        raise click.UsageError("--pipelines names none; --no-pipelines says so.")
+    return names
+
+
+def _report(policy: Policy) -> SessionPolicy:
+    return SessionPolicy(**{name: getattr(policy, name) for name in SessionPolicy.model_fields})
