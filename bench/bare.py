@@ -13,9 +13,9 @@ from bench.ground import Given, Ground
 
 BARE_TABLE = "CREATE TABLE bare_message (LIKE strandline.message INCLUDING ALL)"
 BARE_INSERT = """
-INSERT INTO bare_message (shard_key, session_key, seq, incarnation, id, role, tokens, digest, envelope,
-    metadata, calls, answers, created_at)
-VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, NULL, NULL, NULL, clock_timestamp())
+INSERT INTO bare_message (shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest,
+    envelope, metadata, calls, answers, created_at)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, NULL, NULL, NULL, clock_timestamp())
 """
 BARE_SELECT = """
 SELECT seq, id, role, tokens, created_at, envelope::text, metadata::text FROM strandline.message
@@ -35,10 +35,12 @@ class BareSession:
         """The parameters of ``BARE_INSERT``: the id, the JSON and its digest are made here and now."""
         shard_key, session_key, incarnation = self._keys
         envelope = json.dumps({"content": message["content"]}, ensure_ascii=False)
-        digest = blake2b(envelope.encode(), digest_size=16).digest()
+        encoded = envelope.encode()
+        digest, size = blake2b(encoded, digest_size=16).digest(), len(encoded)
         number = next(self._seqs)
         role = message["role"]
-        return [shard_key, session_key, number, incarnation, urandom(16).hex(), role, 40, digest, envelope]
+        keys = [shard_key, session_key, number, incarnation, urandom(16).hex()]
+        return [*keys, role, 40, size, digest, envelope]
 
 
 def make_bare_table(ground: Ground) -> None:
