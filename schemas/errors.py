@@ -89,6 +89,10 @@ class OutcomeUnknownError(DatabaseUnavailableError):
     """
 
 
+class BrokerUnavailableError(StrandlineError):
+    """The broker does not answer a worker that starts; puts and reads go on without it."""
+
+
 class SchemaError(DatabaseError):
     """The tables are missing or of another version; the sentence names ``strandline migrate``."""
 

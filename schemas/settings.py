@@ -96,6 +96,9 @@ class Settings(BaseSettings):
     heartbeat_interval_seconds: Positive = 1.0
     worker_dead_after_seconds: Positive = 5.0
     lease_deadline_seconds: Positive = 600.0
+    startup_wait_seconds: float = Field(
+        60.0, ge=0, description="how long a worker that starts waits for Postgres and the broker, together"
+    )
     shutdown_grace_seconds: float = Field(20.0, ge=0, description="after a signal, for batches in hand")
     sweep_interval_seconds: Positive = 1.0
     sweep_batch_size: int = Field(200, ge=1, le=10_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from celery.platforms import SecurityWarning
 
@@ -17,6 +17,7 @@ from strandline.schemas.settings import Settings
 from strandline.workers.app import make_app, serve
 from strandline.workers.consumer import Consumer
 from strandline.workers.shutdown import Shutdown
+from strandline.workers.startup import Patience
 
 
 def run_worker(
@@ -28,24 +29,28 @@ def run_worker(
     concurrency: int | None = None,
     sweep: bool = True,
     log_level: str = "WARNING",
+    tell: Callable[[str], None] = lambda _line: None,
 ) -> int:
     """Consume until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 for an end that was asked for.
 
     The process ends here, with code 0, when the grace time is over before its batches are; a second signal
-    ends it at once, with 128 and the signal's number.
+    ends it at once, with 128 and the signal's number.  ``tell`` is given the line that tells why it stops.
 
     Raises:
-        StrandlineError: before consuming, if the database, its tables or a model are not as they must be.
+        StrandlineError: before consuming, if the database, its tables, the broker or a model are not as they
+            must be; servers that are away are waited for, for ``startup_wait_seconds``.
     """
     if concurrency is not None:
         settings = settings.model_copy(update={"worker_concurrency": concurrency})
+    patience = Patience(settings.startup_wait_seconds)
     database = Database.connect(ConnectionOptions.from_settings(database_url, settings, durable=False))
     try:
-        built = prepare_stages(database, settings, stages)
+        built = patience.for_postgres(lambda: prepare_stages(database, settings, stages))
         app = make_app(settings, broker_url, list(built))
         bell = Doorbell(broker_url, level=logging.INFO)
         consumer = Consumer(database, built, settings, ring=bell.ring, with_sweep=sweep, reach=stop_points())
         serve(app, consumer, list(built))
+        patience.for_broker(app)
         # Celery warns that root may be handed pickled code; only JSON is accepted here.
         warnings.filterwarnings("ignore", category=SecurityWarning)
         worker = app.Worker(
@@ -58,12 +63,14 @@ def run_worker(
             without_heartbeat=True,
             quiet=True,
         )
-        shutdown = Shutdown(consumer, grace_seconds=settings.shutdown_grace_seconds, close_bell=bell.close)
+        shutdown = Shutdown(
+            consumer, grace_seconds=settings.shutdown_grace_seconds, close_bell=bell.close, tell=tell
+        )
         # Where Celery, as it starts, would take the signals in its own way.
         worker.install_platform_tweaks = lambda _worker: None
         shutdown.take_signals()
         # Before the first hint comes: a lease is worth nothing without a heartbeat.
-        consumer.start()
+        patience.for_postgres(consumer.start)
         worker.start()
         bell.close()
         return int(worker.exitcode or 0)

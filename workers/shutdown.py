@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from celery.worker import state as celery_state
 
+from strandline.schemas.shown_text import counted
 from strandline.workers.consumer import Consumer
 from strandline.workers.signal_pipe import SignalPipe
 
@@ -35,12 +36,21 @@ class Shutdown:
         consumer: what is stopped and whose lanes are handed back.
         grace_seconds: how long batches in hand may go on after the first signal.
         close_bell: publishes the hints for what was handed back.
+        tell: is given one line when the process begins to stop, with the reason.
     """
 
-    def __init__(self, consumer: Consumer, *, grace_seconds: float, close_bell: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        grace_seconds: float,
+        close_bell: Callable[[], None],
+        tell: Callable[[str], None] = lambda _line: None,
+    ) -> None:
         self._consumer = consumer
         self._grace_seconds = grace_seconds
         self._close_bell = close_bell
+        self._tell = tell
 
     def take_signals(self) -> None:
         """From now on SIGTERM, SIGINT and SIGHUP end the process; for the main thread."""
@@ -48,13 +58,14 @@ class Shutdown:
         threading.Thread(target=self._end, args=(signals,), name="strandline-shutdown", daemon=True).start()
 
     def _end(self, signals: SignalPipe) -> None:
-        signals.wait()
+        first = signals.wait()
         self._consumer.begin_stopping()
         # Celery's loop looks at it about once a second; 0 is the exit code of its warm shutdown.
         celery_state.should_stop = 0
-        logger.info(
-            "worker is stopping", extra={"action": "stopping", "in_hand": len(self._consumer.engine.active)}
-        )
+        in_hand = len(self._consumer.engine.active)
+        logger.info("worker is stopping", extra={"action": "stopping", "in_hand": in_hand})
+        why = signal.Signals(first).name if first else "asked to"
+        self._tell(f"stops ({why}); {counted(in_hand, 'lane')} in hand, {self._grace_seconds:g} s at most")
         second = signals.wait(self._grace_seconds)
         exit_code = 128 + second if second else 0
         handing_back = threading.Thread(

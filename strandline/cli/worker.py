@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 import click
 from celery.signals import worker_ready
@@ -53,8 +54,9 @@ def command(
     Serves the configured database and broker, or joins what `strandline up` runs in STRANDLINE_HOME.
 
     What is in hand when it is told to end goes on for STRANDLINE_SHUTDOWN_GRACE_SECONDS; the rest is handed
-    back to other workers, and the exit code is 0. A second signal hands back at once; the exit code is then
-    128 and the signal's number.
+    back to other workers, and the exit code is 0. Servers that are away when it starts are waited for, for
+    STRANDLINE_STARTUP_WAIT_SECONDS; if they stay away, the exit code is 1. A second signal hands back at
+    once; the exit code is then 128 and the signal's number.
     """
     # Before Celery, which takes it as it is: its own format prints no fields.
     log_to_stderr(log_level.upper())
@@ -75,19 +77,22 @@ def command(
             concurrency=concurrency,
             sweep=not no_sweep,
             log_level=log_level.upper(),
+            tell=_tell,
         )
 
 
 def _announce_when_ready(stages: tuple[str, ...]) -> None:
     def announce(**_: object) -> None:
-        # Celery has put a logger in place of sys.stdout by now.
-        say(
-            f"strandline worker {os.getpid()} is ready: {', '.join(stages)}; Ctrl-C stops it",
-            file=sys.__stdout__,
-        )
+        _tell(f"is ready: {', '.join(stages)}; Ctrl-C stops it")
 
     # weak=False: nothing else holds the function.
     worker_ready.connect(announce, weak=False)
+
+
+def _tell(line: str) -> None:
+    # Celery has put a logger in place of sys.stdout by now; and whoever read that may be gone.
+    with suppress(OSError):
+        say(f"strandline worker {os.getpid()} {line}", file=sys.__stdout__)
 
 
 def _stages(queues: str | None, settings: Settings) -> tuple[str, ...]:

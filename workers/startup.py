@@ -1,0 +1,101 @@
+"""How a worker starts beside servers that are starting as well: it waits for them, and says for which.
+
+A machine or a cluster starts everything at once, and a server that is restarted is away for a moment.  A
+worker that runs waits for both; one that has just been started would end, and its supervisor start it again
+and again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from strandline.schemas.errors import BrokerUnavailableError, DatabaseUnavailableError
+
+logger = logging.getLogger("strandline.workers")
+
+T = TypeVar("T")
+
+PAUSE_SECONDS = 0.5
+
+
+class Patience:
+    """What is left of the time that a worker waits for its servers, all of them together.
+
+    Args:
+        seconds: STRANDLINE_STARTUP_WAIT_SECONDS; with 0 each is asked once.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
+        self._waited_for: set[str] = set()
+
+    def for_postgres(self, start: Callable[[], T]) -> T:
+        """What ``start`` returns; tried again while Postgres is away.
+
+        Raises:
+            DatabaseUnavailableError: it still was when the time was over.
+        """
+        pause = threading.Event()
+        while True:
+            try:
+                return start()
+            except DatabaseUnavailableError as error:
+                if self._left() <= 0:
+                    raise DatabaseUnavailableError(f"{self._gave_up('Postgres')} {error}") from error
+                self._say("Postgres", str(error))
+            pause.wait(min(PAUSE_SECONDS, self._left()))
+
+    def for_broker(self, app: Celery) -> None:
+        """Return once the application's broker takes a connection.
+
+        Raises:
+            BrokerUnavailableError: it still did not when the time was over.
+        """
+        while True:
+            try:
+                with app.connection_for_read() as connection:
+                    # Each host of the URL once.
+                    connection.ensure_connection(max_retries=max(0, len(connection.alt or ()) - 1))
+            except (OperationalError, OSError) as error:
+                # Its own sentence may quote the URL.
+                cause = type(error.__cause__ or error).__name__
+                if self._left() <= 0:
+                    raise BrokerUnavailableError(
+                        f"{self._gave_up('The broker')} Check that it runs and that STRANDLINE_BROKER_URL is"
+                        f" right ({cause}); `strandline doctor` says more."
+                    ) from None
+                self._say("the broker", cause)
+            else:
+                return
+            threading.Event().wait(min(PAUSE_SECONDS, self._left()))
+
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    def _gave_up(self, server: str) -> str:
+        return (
+            f"{server} did not answer within {self._seconds:g} seconds of the worker's start"
+            " (STRANDLINE_STARTUP_WAIT_SECONDS)."
+        )
+
+    def _say(self, server: str, reason: str) -> None:
+        if server in self._waited_for:
+            return
+        self._waited_for.add(server)
+        logger.warning(
+            "worker waits for a server",
+            extra={
+                "action": "startup_wait",
+                "server": server,
+                "reason": reason,
+                "at_most_seconds": round(self._left(), 1),
+            },
+        )
