@@ -66,6 +66,7 @@ class Behaviour:
         path: only requests whose path ends in this are concerned.
         hang: never answer; the connection stays open until the client or the server closes.
         drip: send the body one byte per this many seconds.
+        pad: send so many blanks before the body, which is as good JSON as without.
         truncate: the model's text ends in the middle; ``cut_body`` does that to the HTTP body.
         wrong_schema: the model's text is JSON of another form.
         refuse_formats: response formats (``json_schema``, ``json_object``) answered with 400.
@@ -84,6 +85,7 @@ class Behaviour:
     path: str = ""
     hang: bool = False
     drip: float = 0.0
+    pad: int = 0
     truncate: bool = False
     cut_body: bool = False
     wrong_schema: bool = False
@@ -237,7 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
             closing.wait(behaviour.latency)
         response = _response(request, behaviour)
         body = response.body[: len(response.body) // 2] if behaviour.cut_body else response.body
-        self._send_bytes(response.status, body, response.headers, behaviour.drip)
+        self._send_bytes(response.status, b" " * behaviour.pad + body, response.headers, behaviour.drip)
 
     def _send(self, status: int, body: Mapping[str, Any]) -> None:
         self._send_bytes(status, json.dumps(body).encode())

@@ -37,10 +37,10 @@ from tests.model_server import ModelServer
 
 MakeMemory = Callable[..., Memory]
 
-SHORT = Shape(faults=14, calm=1.5, span=13.0, workers=2, producers=2)
+SHORT = Shape(faults=24, calm=1.5, span=20.0, workers=2, producers=2)
 
 
-@given(seed=st.integers(), faults=st.integers(14, 150), span=st.floats(300, 1200))
+@given(seed=st.integers(), faults=st.integers(24, 150), span=st.floats(300, 1200))
 def test_a_seed_has_one_plan(seed: int, faults: int, span: float) -> None:
     shape = Shape(faults, calm=10.0, span=span)
     plan = make_plan(seed, shape)
@@ -55,9 +55,9 @@ def test_a_seed_has_one_plan(seed: int, faults: int, span: float) -> None:
     assert all(fault.at >= 30.0 for fault in plan[1:])
 
 
-@given(seed=st.integers(), span=st.floats(15, 600))
+@given(seed=st.integers(), span=st.floats(30, 600))
 def test_faults_of_one_track_do_not_overlap(seed: int, span: float) -> None:
-    plan = make_plan(seed, Shape(20, calm=1.0, span=span, workers=2))
+    plan = make_plan(seed, Shape(30, calm=1.0, span=span, workers=2))
     tracks = defaultdict(list)
     for fault in plan:
         tracks[fault.target, fault.slot].append(fault)
@@ -69,8 +69,8 @@ def test_faults_of_one_track_do_not_overlap(seed: int, span: float) -> None:
 def test_a_plan_that_does_not_fit_says_so() -> None:
     with pytest.raises(DoesNotFitError, match="give the campaign more minutes or fewer faults"):
         make_plan(1, Shape(faults=200, calm=1.0, span=10.0))
-    with pytest.raises(DoesNotFitError, match="at least 14 faults"):
-        make_plan(1, Shape(faults=13, calm=1.0, span=100.0))
+    with pytest.raises(DoesNotFitError, match="at least 24 faults"):
+        make_plan(1, Shape(faults=23, calm=1.0, span=100.0))
 
 
 @given(entries=st.lists(st.builds(Intent, st.text(), st.just("p0"), st.integers(1, 99))), cut=st.data())
@@ -172,7 +172,7 @@ def test_every_session_has_one_owner() -> None:
 
 def test_a_producer_that_is_killed_as_the_load_ends_recovers() -> None:
     """It is started again at the end of the plan, and the load goes on until it has put once more."""
-    shape = Shape(faults=14, calm=0.0, span=2.0, workers=1, producers=2)
+    shape = Shape(faults=24, calm=0.0, span=2.0, workers=1, producers=2)
     plan = (PlannedFault(1, at=1.0, seconds=0.5, kind="producer killed", slot=1),)
     report = Campaign(2, shape, rate=30.0, broker="redis", say=print, plan=plan, patience=10).run()
     assert report.violations == []
@@ -189,7 +189,9 @@ def test_a_short_campaign_finds_no_violation(capsys: pytest.CaptureFixture[str])
     assert sum(row.count for row in report.faults) == SHORT.faults
     assert all(row.count for row in report.faults)
     assert report.accepted > 0
-    assert report.applied == 4 * report.events > 0
+    # A derivation anew applies each event once more.
+    assert report.applied >= 4 * report.events > 0
+    assert report.edits and report.resets
     assert json.loads(as_json(report))["seed"] == 5
     assert not Path(report.logs or "/none").exists()
 

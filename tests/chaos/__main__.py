@@ -13,7 +13,7 @@ from tests.chaos.plan import DoesNotFitError, Shape, make_plan, most_at_once
 from tests.chaos.report import as_json, as_text
 from tests.chaos.servers import BrokerMissingError
 
-MOST_MINUTES = 20.0
+MOST_MINUTES = 40.0
 CALM_SECONDS = 12.0
 # Start, settling and judging, which are not part of the plan.
 AROUND_SECONDS = 60.0
@@ -58,7 +58,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same plan")
     parser.add_argument("--faults", type=int, default=100, metavar="N")
-    parser.add_argument("--minutes", type=float, default=9.0, metavar="M", help="at most 20; about so long")
+    parser.add_argument("--minutes", type=float, default=9.0, metavar="M", help="at most 40; about so long")
     parser.add_argument("--rate", type=float, default=40.0, help="puts per second of all producers together")
     parser.add_argument("--broker", choices=sorted(BROKERS), default="redis")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to FILE as well")
@@ -66,7 +66,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--plan", action="store_true", help="print the plan of the seed, and do nothing")
     options = parser.parse_args()
     if not 0 < options.minutes <= MOST_MINUTES:
-        parser.error("--minutes must be above 0, and at most 20")
+        parser.error("--minutes must be above 0, and at most 40")
     return options
 
 

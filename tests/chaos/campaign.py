@@ -17,8 +17,9 @@ import psycopg
 
 from tests.chaos import judge
 from tests.chaos.children import StoppedTooLateError
-from tests.chaos.faults import FAULTS, FROZEN_WORKER, WELL, Harm
+from tests.chaos.faults import FROZEN_WORKER, WELL, Harm
 from tests.chaos.findings import fill_away, fill_puts, fill_recoveries
+from tests.chaos.meanwhile import FAULTS
 from tests.chaos.observer import Observer
 from tests.chaos.plan import PlannedFault, Shape, make_plan, most_at_once
 from tests.chaos.report import Report, machine
@@ -212,10 +213,13 @@ class Campaign:
         report.verified = f"{len(wrong)} violations" if wrong else "no violation"
         self.violations += [f"verify: {violation['sentence']}" for violation in wrong[:10]]
         with psycopg.connect(stack.postgres.url, autocommit=True) as connection:
-            compared = judge.compare(connection, observer.seen.acks)
-            self.violations += [*compared.violations, *judge.check_tables(connection)]
+            book = stack.book
+            compared = judge.compare(connection, [*observer.seen.acks, *book.acks])
+            self.violations += [*compared.violations, *judge.check_tables(connection, book.gone_texts)]
             counts = judge.counts(connection)
         self.violations += judge.compare_histories(observer.seen.acks, stack.postgres.url)
+        report.edits, report.resets = book.edits, book.resets
+        self.violations += judge.deleted_and_live(book, stack.postgres.url)
         report.accepted, report.lost, report.doubled = compared.accepted, compared.lost, compared.doubled
         report.events, report.applied = counts["events"], counts["applied"]
         report.facts, report.model_calls = counts["facts"], counts["model_calls"]

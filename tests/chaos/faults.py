@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Protocol
 
 from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, STAGES, SUMMARY_STAGE, VECTORS_STAGE
 from tests.chaos.children import Child
+from tests.chaos.clock_steps import repeated_on, step_back
+from tests.chaos.hostile_messages import send_hostile_messages
 from tests.chaos.plan import Kind, PlannedFault
 from tests.chaos.recoveries import HeldLanes, Recovery, consumed_since, lanes_held
 from tests.chaos.stack import Stack
@@ -19,8 +21,17 @@ POSTGRES, BROKER, WORKERS = "postgres", "broker", "workers"
 # One of several workers: its work is taken up, so recoveries do not wait for it.
 FROZEN_WORKER = "a frozen worker"
 CONSUMING = (POSTGRES, BROKER, WORKERS)
-PROVIDER_DOWN: tuple[Kind, ...] = ("model limits the rate", "model fails", "model never answers")
+PROVIDER_DOWN: tuple[Kind, ...] = (
+    "model limits the rate",
+    "model fails",
+    "model never answers",
+    "model answers too much",
+    "model drips",
+)
 MODEL_STAGES = (EXTRACT_STAGE, MERGE_STAGE, SUMMARY_STAGE)
+
+# Well above what a client takes.
+TOO_MANY_BYTES = 12_000_000
 
 # For so long a worker that holds lanes is waited for.
 FREEZE_WITHIN_SECONDS = 12.0
@@ -38,6 +49,8 @@ BEHAVIOURS: Mapping[Kind, Mapping[str, Any]] = {
     "model cuts answers": {"truncate": True, **WELL},
     "model answers otherwise": {"wrong_schema": True, **WELL},
     "model never answers": {"hang": True},
+    "model answers too much": {"pad": TOO_MANY_BYTES},
+    "model drips": {"drip": 0.5},
 }
 
 
@@ -239,7 +252,45 @@ class ModelMisbehaves:
         self.harm.consumed_again(stages=MODEL_STAGES, needs=(*CONSUMING, *BEHAVIOURS))
 
 
-FAULTS: Mapping[Kind, Callable[[Harm], Fault]] = {
+class PostgresBlackHoled(ServerRestarted):
+    """Connections stand, or are even accepted, and nothing is answered; then all of them end."""
+
+    name = POSTGRES
+
+    def end(self) -> None:
+        self.harm.stack.line.cut()
+
+    def begin(self) -> None:
+        self.harm.stack.line.mend()
+
+
+@dataclass
+class BrokerSentJunk:
+    """Messages that are no hints reach every queue."""
+
+    harm: Harm
+
+    def inject(self) -> None:
+        send_hostile_messages(self.harm.stack.broker.url)
+        self.harm.consumed_again()
+
+    def heal(self) -> None:
+        """The workers drop them."""
+
+
+class ClockSteppedBack(WorkerFault):
+    """A worker is killed, and all times that were written lie an hour ahead, its heartbeat too."""
+
+    def inject(self) -> None:
+        if (pid := self.worker.kill()) is not None:
+            repeated_on(self.harm.stack.postgres.url, lambda connection: step_back(connection, pid))
+            self.harm.lanes_taken_up(pid)
+
+    def heal(self) -> None:
+        self.worker.start()
+
+
+SERVER_FAULTS: Mapping[Kind, Callable[[Harm], Fault]] = {
     "worker killed": WorkerKilled,
     "worker stopped": WorkerStopped,
     "worker frozen": WorkerFrozen,
@@ -247,5 +298,8 @@ FAULTS: Mapping[Kind, Callable[[Harm], Fault]] = {
     "broker emptied": BrokerEmptied,
     "broker restarted": BrokerRestarted,
     "postgres restarted": PostgresRestarted,
+    "postgres black-holed": PostgresBlackHoled,
+    "broker sent junk": BrokerSentJunk,
+    "clock stepped back": ClockSteppedBack,
     **dict.fromkeys(BEHAVIOURS, ModelMisbehaves),
 }

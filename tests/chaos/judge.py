@@ -17,6 +17,8 @@ from strandline import Memory
 from strandline.schemas.lanes import STAGES
 from tests.chaos.conversation import digest_of, user_of
 from tests.chaos.journal import Ack
+from tests.chaos.owner_faults import Conversation
+from tests.chaos.owners_book import OwnersBook
 
 Connection = psycopg.Connection[Any]
 
@@ -64,8 +66,9 @@ CHECKS = {
         SELECT DISTINCT m.envelope->>'content' FROM strandline.flush_event e
         JOIN strandline.message m ON m.shard_key = e.shard_key AND m.session_key = e.session_key
             AND m.seq BETWEEN e.from_seq AND e.through_seq
-        WHERE m.role = 'user' AND NOT EXISTS (SELECT FROM strandline.fact f WHERE f.shard_key = m.shard_key
-            AND f.live AND f.text = m.envelope->>'content')""",
+        WHERE m.role = 'user' AND m.envelope->>'content' <> ALL (%(gone)s::text[])
+            AND NOT EXISTS (SELECT FROM strandline.fact f WHERE f.shard_key = m.shard_key
+                AND f.live AND f.text = m.envelope->>'content')""",
     "sessions whose flushed messages are not each in one searchable piece": """
         SELECT s.session_id FROM strandline.session s WHERE
             (SELECT coalesce(sum(message_count), 0) FROM strandline.flush_event e
@@ -123,13 +126,23 @@ def compare_histories(acks: Sequence[Ack], database_url: str) -> list[str]:
     return violations
 
 
-def check_tables(connection: Connection) -> list[str]:
-    """Everything was applied, once, and what was derived is what was said."""
+def check_tables(connection: Connection, gone: Sequence[str] = ()) -> list[str]:
+    """Everything was applied, once, and what was derived is what was said; of ``gone`` texts nothing is."""
     found = []
     for name, sql in CHECKS.items():
-        rows = connection.execute(sql.encode(), {"stages": list(STAGES)}).fetchall()
+        given = {"stages": list(STAGES), "gone": list(gone)}
+        rows = connection.execute(sql.encode(), given).fetchall()
         found += _listed(name, [str(row[0]) for row in rows])
     return found
+
+
+def deleted_and_live(book: OwnersBook, database_url: str) -> list[str]:
+    """Texts that a person deleted or a reset took back, and that their owner's facts say all the same."""
+    found = []
+    for user, gone in sorted(book.gone.items()):
+        live = Conversation(database_url, "nobody", user).live_texts()
+        found += [f"{user}: {text}" for text in sorted(live & gone)]
+    return _listed("facts that were deleted and are live", found)
 
 
 def counts(connection: Connection) -> dict[str, int]:

@@ -26,10 +26,23 @@ Kind = Literal[
     "model cuts answers",
     "model answers otherwise",
     "model never answers",
+    "model answers too much",
+    "model drips",
+    "postgres black-holed",
+    "broker sent junk",
+    "clock stepped back",
+    "poison turn",
+    "facts edited",
+    "session reset",
+    "replay in place",
+    "replay anew",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-Target = Literal["worker", "producer", "broker", "postgres", "model"]
+Target = Literal["worker", "producer", "broker", "postgres", "model", "turn", "owner", "replay"]
+
+# Owners whose facts people edit and whose sessions are reset.
+OWNERS = 3
 
 # Between two faults of one track, so that the second finds something to disturb.
 GAP_SECONDS = 0.7
@@ -66,6 +79,17 @@ NATURES: Mapping[Kind, Nature] = {
     "model cuts answers": Nature("model", 4, 0.6, 2.0),
     "model answers otherwise": Nature("model", 4, 0.6, 2.0),
     "model never answers": Nature("model", 4, 0.8, 8.0),
+    "model answers too much": Nature("model", 3, 0.8, 4.0),
+    "model drips": Nature("model", 3, 0.8, 8.0),
+    "postgres black-holed": Nature("postgres", 6, 1.0, 8.0),
+    "broker sent junk": Nature("broker", 6, 0.0, 0.0),
+    "clock stepped back": Nature("worker", 5, 0.0, 2.0),
+    # These take as long as they take; the next of their track waits for them.
+    "poison turn": Nature("turn", 2, 0.0, 0.0),
+    "facts edited": Nature("owner", 10, 0.0, 1.0),
+    "session reset": Nature("owner", 8, 0.0, 1.0),
+    "replay in place": Nature("replay", 3, 0.0, 0.0),
+    "replay anew": Nature("replay", 2, 0.0, 0.0),
 }
 
 
@@ -85,7 +109,7 @@ class PlannedFault:
         return NATURES[self.kind].target
 
     def __str__(self) -> str:
-        which = f" {self.slot}" if self.target in ("worker", "producer") else ""
+        which = f" {self.slot}" if self.target in ("worker", "producer", "owner") else ""
         return f"{self.number:3}  {self.at:7.1f} s  {self.kind}{which}, for {self.seconds:.1f} s"
 
 
@@ -161,7 +185,9 @@ def _kinds(count: int) -> list[Kind]:
 
 
 def _slot(draw: random.Random, kind: Kind, shape: Shape) -> int:
-    slots = {"worker": shape.workers, "producer": shape.producers}.get(NATURES[kind].target, 1)
+    slots = {"worker": shape.workers, "producer": shape.producers, "owner": OWNERS}.get(
+        NATURES[kind].target, 1
+    )
     return draw.randrange(slots)
 
 

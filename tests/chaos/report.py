@@ -18,6 +18,8 @@ BOUNDS: dict[Kind, float] = {
     "worker frozen": 10.0,
     "broker restarted": 15.0,
     "postgres restarted": 15.0,
+    "postgres black-holed": 15.0,
+    "clock stepped back": 10.0,
 }
 
 MEANINGS: dict[Kind, str] = {
@@ -28,6 +30,14 @@ MEANINGS: dict[Kind, str] = {
     "broker emptied": "until a lane was claimed and a receipt written",
     "broker restarted": "the same, from when it accepted connections",
     "postgres restarted": "the same, from when it accepted connections",
+    "postgres black-holed": "the same, from when the line was mended",
+    "broker sent junk": "until a lane was claimed and a receipt written",
+    "clock stepped back": "until the last lane it held was claimed by another",
+    "poison turn": "until nothing of its session was due",
+    "facts edited": "until what was said was derived and its facts were edited",
+    "session reset": "until the session was reset",
+    "replay in place": "until it was done, and verify was clean",
+    "replay anew": "until it served everybody, and verify was clean",
     **dict.fromkeys(
         [kind for kind in KINDS if kind.startswith("model")],
         "until what a model derives was applied, from when it was well",
@@ -120,6 +130,8 @@ class Report:
     verified: str = "not run"
     violations: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
+    edits: int = 0
+    resets: int = 0
     logs: str | None = None
     machine: dict[str, Any] = field(default_factory=dict)
 
@@ -179,6 +191,7 @@ def _figure_lines(report: Report) -> list[str]:
         ("reads that were checked", f"{report.reads:,}"),
         ("flush events, applied", f"{report.events:,}, {report.applied:,} (each in 4 stages)"),
         ("facts, model calls", f"{report.facts:,}, {report.model_calls:,}"),
+        ("facts edited, sessions reset", f"{report.edits}, {report.resets}"),
         ("dead letters, unexplained", f"{report.dead_letters}, {report.unexplained}"),
         ("stuck after they were retried", f"{report.stuck}"),
         (

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos.brokers import BROKERS
+from tests.chaos.line import PostgresLine
 from tests.chaos.plan import Shape
 from tests.chaos.servers import BrokerMissingError, PostgresServer
 from tests.chaos.stack import Stack, build
@@ -29,7 +30,9 @@ def running_stack(seed: int, shape: Shape, rate: float, broker: str) -> Iterator
         for server in (postgres, broker_server):
             ending.callback(server.stop)
             server.start()
-        stack = build(directory, postgres, broker_server, shape, seed=seed, rate=rate)
+        line = PostgresLine(postgres.url)
+        ending.callback(line.stop)
+        stack = build(directory, postgres, line, broker_server, shape, seed=seed, rate=rate)
         ending.callback(stack.end_children)
         yield stack
         kept.keep = stack.keep

@@ -20,6 +20,8 @@ from strandline.schemas.database import Database
 from strandline.schemas.migrate import migrate
 from strandline.schemas.settings import load_settings
 from tests.chaos.children import Child
+from tests.chaos.line import PostgresLine
+from tests.chaos.owners_book import OwnersBook
 from tests.chaos.plan import Shape
 from tests.chaos.servers import BrokerServer, PostgresServer
 from tests.chaos.timeline import Timeline
@@ -41,7 +43,10 @@ class Stack:
     """All that runs, as ``build`` describes it.
 
     Attributes:
+        line: what every process but the campaign reaches Postgres by.
         environment: what a command needs to reach the servers.
+        at_work: the same with the settings of workers.
+        book: what is known of sessions that no producer puts to.
         timeline: when what was away.
         ending: set when the campaign is to end early.
         keep: True keeps the directory with the logs, the journals and the data.
@@ -49,13 +54,16 @@ class Stack:
 
     directory: Path
     postgres: PostgresServer
+    line: PostgresLine
     broker: BrokerServer
     environment: Mapping[str, str]
+    at_work: Mapping[str, str]
     model: Child
     model_url: str
     workers: list[Child]
     producers: list[Child]
     timeline: Timeline = field(default_factory=Timeline)
+    book: OwnersBook = field(default_factory=OwnersBook)
     ending: threading.Event = field(default_factory=threading.Event)
     keep: bool = False
 
@@ -81,13 +89,20 @@ class Stack:
 
 
 def build(
-    directory: Path, postgres: PostgresServer, broker: BrokerServer, shape: Shape, *, seed: int, rate: float
+    directory: Path,
+    postgres: PostgresServer,
+    line: PostgresLine,
+    broker: BrokerServer,
+    shape: Shape,
+    *,
+    seed: int,
+    rate: float,
 ) -> Stack:
     """Make the tables and describe the processes; both servers run already.
 
     ``rate``: puts per second of all producers together.
     """
-    environment = _environment(directory, postgres.url, broker.url)
+    environment = _environment(directory, line.url, broker.url)
     _prepare(postgres.url)
     port = _free_port()
     model_url = f"http://127.0.0.1:{port}"
@@ -106,8 +121,10 @@ def build(
     return Stack(
         directory,
         postgres,
+        line,
         broker,
         environment,
+        at_work,
         model=child("model", "tests.model_server", "--port", str(port), "--keep", "0"),
         model_url=model_url,
         workers=[
