@@ -15,6 +15,7 @@ from tests.chaos.owner_faults import DERIVED_WITHIN_SECONDS, Conversation, huge_
 from tests.chaos.plan import Kind
 
 REPLAY_SECONDS = 400.0
+PIPELINES = ("facts", "summary", "vectors")
 
 
 @dataclass
@@ -156,7 +157,8 @@ class Replayed:
 
 
 def replayed_in_place(harm: Harm) -> Replayed:
-    return Replayed(harm)
+    """Of one pipeline after the other, so that the load does not outlast the plan by much."""
+    return Replayed(harm, ("--pipeline", PIPELINES[harm.planned.number % len(PIPELINES)]))
 
 
 def replayed_anew(harm: Harm) -> Replayed:
