@@ -206,7 +206,8 @@ def _stages(fetcher: Fetcher, key: dict[str, Any], pipelines: Sequence[str]) -> 
 
 def _stage(row: Row, calls: Sequence[ModelCall]) -> StageTrace:
     pipeline, generation, generation_state, stage, outcome, ended_at, batch_id = row[:7]
-    batch_stage, batch_events, due_since, reason, dropped_at, error, failures, _waits, held, next_at = row[7:]
+    batch_stage, batch_events, due_since, reason, dropped_at, error, failures, _waits = row[7:15]
+    held, next_at, waits_until, waits_for = row[15:]
     if outcome == "dead":
         state: StageState = "dead" if dropped_at is None else "dropped"
     elif outcome is not None:
@@ -227,6 +228,8 @@ def _stage(row: Row, calls: Sequence[ModelCall]) -> StageTrace:
         held=bool(held),
         failures=failures or 0,
         next_attempt_at=next_at,
+        waits_until=waits_until,
+        waits_for=waits_for,
         reason=reason or error,
         # Merge has nothing to do for an event without candidates: the batch was extract's, and so the call.
         calls=tuple(call for call in calls if call.batch_id == batch_id and batch_stage == stage),
@@ -310,6 +313,11 @@ def _halted(trace: StageTrace) -> str:
         if trace.held:
             after = f", after an error ({trace.reason})" if trace.reason else ""
             return f"{waits}: a worker is at its lane now{after}."
+        if trace.waits_until is not None:
+            return (
+                f"{waits}: its namespace has used up its budget of {trace.waits_for},"
+                f" and waits until {trace.waits_until:%Y-%m-%d %H:%M:%S %Z}."
+            )
         if trace.reason:
             return f"{waits}: its lane waits after an error ({trace.reason})."
         return f"{waits}: no worker has taken it up."

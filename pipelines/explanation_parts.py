@@ -41,6 +41,7 @@ class StageTrace(_Part):
     ``state``: ``applied``, ``due``, ``dead`` (a dead letter), ``dropped`` (one that was given up), ``void``
     (its session was reset first), ``waiting`` (for the stage before it), ``not_fed`` (the generation is
     younger than the event).  ``reason`` is the dead letter's, or the lane's last error.
+    ``waits_until`` says until when its namespace waits for a budget that is used up, ``waits_for`` which.
     """
 
     pipeline: str
@@ -54,6 +55,8 @@ class StageTrace(_Part):
     held: bool
     failures: int
     next_attempt_at: datetime | None
+    waits_until: datetime | None
+    waits_for: str | None
     reason: str | None
     calls: tuple[ModelCall, ...]
 

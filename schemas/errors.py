@@ -150,6 +150,15 @@ class ReplayBudgetError(TransientModelError):
         super().__init__("Replays have used up their model calls for now.", retry_after_seconds=wait_seconds)
 
 
+class BudgetError(TransientModelError):
+    """A namespace has used up what it may ask of models for now; nothing was asked."""
+
+    def __init__(self, waits_for: str, wait_seconds: float) -> None:
+        super().__init__(
+            f"The namespace has used up its budget of {waits_for} for now.", retry_after_seconds=wait_seconds
+        )
+
+
 class PermanentModelError(ModelError):
     """The provider refused this input, or its output stayed unusable after one repair."""
 

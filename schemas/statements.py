@@ -28,6 +28,7 @@ _FILES = (
     "popping.sql",
     "sharing.sql",
     "generations.sql",
+    "limits.sql",
     "replaying.sql",
 )
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -54,6 +55,8 @@ FUNCTIONS = (
     "search_v1",
     "due_in_lane_v1",
     "begin_batch_v1",
+    "may_start_v1",
+    "take_slice_v1",
     "claim_lane_v1",
     "next_lane_v1",
     "take_turn_v1",

@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from strandline import Memory
-from strandline.pipelines.engine.drain import Engine, Outcome, StopPoint, drain
+from strandline.pipelines.engine.drain import drain
+from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
 from strandline.pipelines.engine.lease import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Stage, Stages
@@ -96,11 +97,13 @@ class HandWorker:
 class CountingStage:
     """A summary without a model: its state is which messages were folded, in order.
 
-    ``calls_made`` counts what stands for model calls; ``fail`` is asked before each.
+    ``calls_made`` counts what stands for model calls, each of so many ``tokens``; ``fail`` is asked before
+    each.
     """
 
     fail: Callable[[Batch], None] = lambda _batch: None
     calls_made: int = 0
+    tokens: int = 0
     name: str = SUMMARY_STAGE
 
     def wait_seconds(self) -> float:
@@ -113,7 +116,7 @@ class CountingStage:
         def make() -> RawAnswer:
             self.calls_made += 1
             self.fail(batch)
-            return RawAnswer("counting", "0", ",".join(map(str, work)).encode())
+            return RawAnswer("counting", "0", ",".join(map(str, work)).encode(), self.tokens)
 
         return (Call("count", make),)
 

@@ -13,7 +13,7 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.engine.batches import claim, renew
-from strandline.pipelines.engine.drain import StopPoint
+from strandline.pipelines.engine.engine import StopPoint
 from strandline.pipelines.engine.lease import LeaseTerms, hold, release
 from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.connections import ConnectionOptions

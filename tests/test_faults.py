@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from strandline import Memory
-from strandline.pipelines.engine.drain import StopPoint
+from strandline.pipelines.engine.engine import StopPoint
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import STAGES, Lane, queue_name
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from strandline.pipelines.engine.drain import Outcome
+from strandline.pipelines.engine.engine import Outcome
 from strandline.schemas.lanes import Lane
 from strandline.workers.following import Following
 

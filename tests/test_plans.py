@@ -127,7 +127,8 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             at = {"after": "", "namespaces": [], "owners": [], "left_out": [], "precedences": [0, 1]}
             return lane | lease | terms | new_batch | at
         case "renew_lane":
-            way = {"gives_way": True, "left_out": [], "namespace": "default"}
+            way = {"gives_way": True, "left_out": [], "namespace": "default", "is_limited": False}
+            way["is_budgeted"] = False
             return lane | lease | {"lease_epoch": 2} | terms | new_batch | way
         case "ring_due":
             return {"stage": "summary", "limit": 200}
@@ -338,7 +339,7 @@ def test_a_turn_is_found_by_its_index_in_a_backlog_that_came_after_the_plan(
             with connection.transaction(force_rollback=True):
                 ((*_, namespace),) = connection.execute(
                     b"SELECT shard_key, namespace FROM strandline.next_lane_v1('summary', '{0,1}',"
-                    b" %(after)s, '{}', '{}', '{}', 5.0, 256)",
+                    b" %(after)s, '{}', '{}', '{}', %(worker_id)s, 5.0, 256)",
                     wanted,
                 ).fetchall()
                 explained = connection.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, wanted)

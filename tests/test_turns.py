@@ -22,8 +22,8 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.engine.turns import TURNS_TO_AN_IMPORT, Turns
 from strandline.schemas.database import Database
 from strandline.schemas.identity import identify_session
-from strandline.schemas.lanes import SUMMARY_STAGE, Lane
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.lanes import SUMMARY_STAGE, Lane, Ring
+from strandline.schemas.settings import load_settings
 from strandline.workers.consumer import Consumer
 from tests.conftest import rows_of
 from tests.consuming import TERMS, CountingStage, counting
@@ -35,9 +35,10 @@ WITH given AS (
         %(session_ids)s::text[]) AS g (shard_key, session_key, namespace, session_id)
 ), made AS (
     INSERT INTO strandline.session (shard_key, session_key, next_seq, token_limit, flush_at_tokens,
-        token_flush_size, namespace, session_id, tokenizer, pipelines, window_from, flushed_through)
-    SELECT shard_key, session_key, %(events)s + 1, 3000, 2100, 300, namespace, session_id, 'o200k_base',
-        '{summary}', %(events)s + 1, %(events)s FROM given
+        token_flush_size, max_window_messages, max_window_bytes, namespace, session_id, tokenizer, pipelines,
+        window_from, flushed_through)
+    SELECT shard_key, session_key, %(events)s + 1, 3000, 2100, 300, 2000, 16000000, namespace, session_id,
+        'o200k_base', '{summary}', %(events)s + 1, %(events)s FROM given
     RETURNING shard_key, session_key, incarnation, namespace
 ), flushed AS (
     INSERT INTO strandline.flush_event (shard_key, session_key, from_seq, through_seq, event_id, incarnation,
@@ -121,15 +122,15 @@ def workers(
     number: int,
     *,
     budget: int = 8_000,
-    settings: Settings | None = None,
+    ring: Ring | None = None,
 ) -> list[Consumer]:
     """Workers that note what they drain, and whose hints for later go to the end of the queue."""
     made = [
         Consumer(
             database,
             counting(CountingStage(fail=backlog.note)),
-            (settings or load_settings()).model_copy(update={"batch_token_budget": budget}),
-            ring=backlog.hints.extend,
+            load_settings().model_copy(update={"batch_token_budget": budget}),
+            ring=ring or backlog.hints.extend,
             with_sweep=False,
         )
         for _ in range(number)
@@ -137,6 +138,12 @@ def workers(
     for worker in made:
         worker._beat()
     return made
+
+
+def stage_of(worker: Consumer) -> CountingStage:
+    stage = worker.engine.stages.of(0, SUMMARY_STAGE)
+    assert isinstance(stage, CountingStage)
+    return stage
 
 
 def serve(workers: Sequence[Consumer], backlog: Backlog, hints: int | None = None) -> list[str]:
@@ -209,7 +216,7 @@ def test_a_long_import_gives_way_to_live_work_of_the_same_owner(database: Databa
             backlog.add("tenant", 1, user="u")
 
     long = backlog.hints[0]
-    worker.engine.stages[SUMMARY_STAGE].fail = flush_meanwhile  # type: ignore[index]
+    stage_of(worker).fail = flush_meanwhile
     assert serve([worker], backlog)[:5] == ["imported"] * 3 + ["live", "imported"]
 
 

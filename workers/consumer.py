@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from functools import partial
 from uuid import UUID, uuid4
 
-from strandline.pipelines.engine.drain import Engine, Outcome, StopPoint, Turn, drain, drain_next
+from strandline.pipelines.engine.budgets import Budgets
+from strandline.pipelines.engine.drain import Turn, drain, drain_next
 from strandline.pipelines.engine.ending import level_of
+from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
 from strandline.pipelines.engine.lease import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
@@ -37,8 +39,6 @@ logger = logging.getLogger("strandline.workers")
 
 # A worker is busy when so much of its threads is at work: of those that end a task some are always free.
 BUSY_SHARE = 0.75
-
-TURNS_PER_HINT = 2
 
 # What a worker that leaves waits for its claims, and its looks for replays, under way: some statements each.
 CLAIM_SECONDS = 1.0
@@ -65,6 +65,7 @@ class Consumer:
     ) -> None:
         self.worker_id: UUID = uuid4()
         self._database = database
+        self._concurrency = settings.worker_concurrency
         self._stages = stages
         self._left_out: list[int] = []
         self.condition = Condition()
@@ -73,6 +74,7 @@ class Consumer:
         self._ring = ring
         self._stopping = threading.Event()
         self._following = Following(ring, stages, self._stopping.is_set)
+        self._budgets = Budgets(database, self.worker_id)
         self.engine = Engine(
             database=database,
             stages=stages,
@@ -90,6 +92,7 @@ class Consumer:
             stopping=self._stopping.is_set,
             reach=reach,
             prices=settings.model_prices,
+            budgets=self._budgets,
         )
         self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
@@ -101,7 +104,7 @@ class Consumer:
             stages=list(stages),
             batch_size=settings.sweep_batch_size,
             dead_after_seconds=settings.worker_dead_after_seconds,
-            is_busy=lambda: len(self.engine.active) >= BUSY_SHARE * settings.worker_concurrency,
+            is_busy=self._is_busy,
         )
         self._sweeping = (
             Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick) if with_sweep else None
@@ -127,12 +130,16 @@ class Consumer:
         """Drain the lane whose turn it is, as a hint asks for.
 
         Where that was not the lane which the hint names, one more has its turn: what was drained may never
-        have been rung for, and then the hint's own lane would wait for the sweep.
+        have been rung for, and then the hint's own lane would wait for the sweep.  A busy worker has other
+        hints for that.
         """
         with self._logged():
-            for _turn in range(TURNS_PER_HINT):
-                if self._take_turn(hint) in (None, hint) or self.stopping:
-                    return
+            if self._take_turn(hint) not in (None, hint) and not self.stopping and not self._is_busy():
+                self._take_turn(hint)
+
+    def _is_busy(self) -> bool:
+        """Whether hardly a thread is free."""
+        return len(self.engine.active) >= BUSY_SHARE * self._concurrency
 
     def take_over(self, lane: Lane) -> None:
         """Drain a lane that its holder did not give back."""
@@ -193,6 +200,7 @@ class Consumer:
         self._heartbeat.stop()
         self.engine.active.close(CLAIM_SECONDS)
         try:
+            self._budgets.give_back(everything=True)
             rows = self._database.fetch("leave", {"worker_id": self.worker_id})
         except StrandlineError:
             return []
@@ -222,6 +230,7 @@ class Consumer:
             self._database.fetch("leave_out", {"worker_id": self.worker_id, "generation_ids": left_out})
             self._left_out = left_out
         self._tell_condition()
+        self._budgets.give_back()
         left_over = {"worker_id": self.worker_id} | self.engine.active.params()
         self._database.fetch("hand_back_lanes", left_over)
         deadline = {"deadline_seconds": self.engine.terms.deadline_seconds}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-from strandline.pipelines.engine.drain import Outcome
+from strandline.pipelines.engine.engine import Outcome
 from strandline.schemas.lanes import Lane, Ring
 
 

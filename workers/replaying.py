@@ -14,8 +14,9 @@ from collections import deque
 from dataclasses import replace
 from uuid import UUID, uuid4
 
-from strandline.pipelines.engine.drain import Engine, drain
+from strandline.pipelines.engine.drain import drain
 from strandline.pipelines.engine.ending import level_of
+from strandline.pipelines.engine.engine import Engine
 from strandline.schemas.errors import ReplayBudgetError, StrandlineError
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import get_args
 
-from strandline.pipelines.engine.drain import StopPoint
+from strandline.pipelines.engine.engine import StopPoint
 from strandline.schemas.errors import ConfigurationError
 
 

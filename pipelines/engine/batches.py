@@ -24,6 +24,9 @@ from strandline.schemas.operations import Row
 
 MAX_BATCH_EVENTS = 64
 
+# A round that was broken off goes on in another statement; what waits behind so many is taken up later.
+TURN_ATTEMPTS = 4
+
 _EVENT_FIELDS = (
     "event_id",
     "shard_key",
@@ -70,11 +73,11 @@ class Held:
         Raises:
             UndecodableEventError: an event in it is of a newer release.
         """
-        batch_id = self._rows[0][5]
+        batch_id = self._rows[0][7]
         if batch_id is None:
             return None
         made_at = self._new_batch.asked_at if batch_id == self._new_batch.batch_id else -math.inf
-        return Batch(self.lease.lane, batch_id, tuple(_decode(row[6:]) for row in self._rows), made_at)
+        return Batch(self.lease.lane, batch_id, tuple(_decode(row[8:]) for row in self._rows), made_at)
 
 
 def claim(
@@ -90,7 +93,7 @@ def claim(
     """
     new_batch = _NewBatch(token_budget)
     rows = database.fetch("claim_lane", lane_params(lane) | _holder(worker_id, terms) | new_batch.params)
-    return Held(Lease(lane, worker_id, *rows[0][:5]), rows, new_batch) if rows else None
+    return Held(Lease(lane, worker_id, *rows[0][:7]), rows, new_batch) if rows else None
 
 
 def take_turn(
@@ -111,17 +114,18 @@ def take_turn(
         StrandlineError: the database failed; nothing has changed.
     """
     new_batch = _NewBatch(token_budget)
-    round_ = turns.params(hint.stage) | {"left_out": list(left_out)}
-    rows = database.fetch(
-        "take_turn", lane_params(hint) | _holder(worker_id, terms) | new_batch.params | round_
-    )
-    turns.note(hint.stage, [(row[7], row[0]) for row in rows])
+    wanted = lane_params(hint) | _holder(worker_id, terms) | new_batch.params | {"left_out": list(left_out)}
+    for _attempt in range(TURN_ATTEMPTS):
+        rows = database.fetch("take_turn", wanted | turns.params(hint.stage))
+        turns.note(hint.stage, [(row[7], row[0]) for row in rows])
+        if not rows or rows[-1][3] is not None:
+            break
     taken = [row for row in rows if row[3] is not None]
     if not taken:
         return None
     shard_key, scope_key, generation_id = taken[0][:3]
     lane = Lane(shard_key, scope_key, generation_id, hint.stage)
-    return Held(Lease(lane, worker_id, *taken[0][3:8]), [row[3:] for row in taken], new_batch)
+    return Held(Lease(lane, worker_id, *taken[0][3:10]), [row[3:] for row in taken], new_batch)
 
 
 def _holder(worker_id: UUID, terms: LeaseTerms) -> dict[str, Any]:
@@ -150,7 +154,13 @@ def renew(
         LeaseLostError: another worker has the lane by now, or a reset took it away.
     """
     new_batch = _NewBatch(token_budget)
-    way = {"gives_way": gives_way, "left_out": list(left_out), "namespace": lease.namespace}
+    way = {
+        "gives_way": gives_way,
+        "left_out": list(left_out),
+        "namespace": lease.namespace,
+        "is_limited": lease.is_limited,
+        "is_budgeted": lease.is_budgeted,
+    }
     rows = database.fetch(
         "renew_lane", lease.params | _holder(lease.worker_id, terms) | way | new_batch.params
     )

@@ -9,25 +9,20 @@ one transaction under the lease's epoch.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Any, Literal
-from uuid import UUID
+from dataclasses import dataclass
+from typing import Any
 
-from strandline.pipelines.engine.active import ActiveLanes
+from strandline.pipelines.engine.answering import answer
 from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew, take_turn
 from strandline.pipelines.engine.ending import level_of
-from strandline.pipelines.engine.lease import Lease, LeaseTerms, hold, lane_params, release
+from strandline.pipelines.engine.engine import Engine, Outcome
+from strandline.pipelines.engine.lease import Lease, hold, lane_params, release
 from strandline.pipelines.engine.raised_at import raised_at
-from strandline.pipelines.engine.retry import RetryPolicy
-from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Sharing, Stage, Stages
-from strandline.pipelines.engine.troubles import Troubles
-from strandline.pipelines.engine.turns import Turns
-from strandline.schemas.database import Database
+from strandline.pipelines.engine.stage import Batch, Sharing, Stage
 from strandline.schemas.errors import (
     BlockCodeError,
+    BudgetError,
     DatabaseUnavailableError,
     LeaseLostError,
     PermanentModelError,
@@ -36,47 +31,10 @@ from strandline.schemas.errors import (
     ServerLimitError,
     TransientModelError,
 )
-from strandline.schemas.lanes import Lane, Ring
-from strandline.schemas.prices import ModelPrice, cost_usd
+from strandline.schemas.lanes import Lane
 from strandline.schemas.shown_text import counted
 
 logger = logging.getLogger("strandline.engine")
-
-StopPoint = Literal["loaded", "called", "stored", "applying", "applied"]
-Outcome = Literal["drained", "gave_way", "taken", "postponed", "lost", "stopped", "unserved"]
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """What draining needs; one per worker process, shared by its threads.
-
-    Attributes:
-        ring: told of lanes that have work, once their transaction has committed.
-        ring_later: told of lanes that gave way; the thread that did so must not go on with them.
-        active: the lanes that threads of this process drain.
-        stopping: asked between batches; True means give the lane back and leave.
-        reach: called at each stop point (tests kill or pause a process exactly there).
-        prices: of the models whose calls the ledger puts a cost to.
-        turns: whom this process served last.
-        troubles: why the work of a stage waits for its provider.
-        admit: asked before each model call; what it raises puts the lane off.
-    """
-
-    database: Database
-    stages: Stages
-    worker_id: UUID
-    terms: LeaseTerms
-    retry: RetryPolicy
-    batch_token_budget: int
-    ring: Ring
-    ring_later: Ring = field(default=lambda _lanes: None)
-    turns: Turns = field(default_factory=Turns)
-    active: ActiveLanes = field(default_factory=ActiveLanes)
-    stopping: Callable[[], bool] = field(default=lambda: False)
-    reach: Callable[[StopPoint], None] = field(default=lambda _point: None)
-    prices: tuple[ModelPrice, ...] = ()
-    troubles: Troubles = field(default_factory=Troubles)
-    admit: Callable[[Lane], None] = field(default=lambda _lane: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +72,7 @@ def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Outcome:
         if held is None:
             return "taken"
         outcome = _drain_held(engine, held, stage, gives_way=gives_way)
-    _ring_if_due(engine, lane, outcome)
+    _ring_if_due(engine, held.lease, outcome)
     return outcome
 
 
@@ -155,7 +113,7 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
             _return_untouched(engine, held.lease)
             return Turn(lane, "unserved")
         outcome = _drain_held(engine, held, its_stage, gives_way=True)
-    _ring_if_due(engine, lane, outcome)
+    _ring_if_due(engine, held.lease, outcome)
     return Turn(lane, outcome)
 
 
@@ -167,16 +125,20 @@ def _left_out(engine: Engine, stage: str) -> list[int]:
 
 
 def _return_untouched(engine: Engine, lease: Lease) -> None:
-    """Give back a lane that was taken for a generation which cannot be served here."""
+    """Give back a lane with what befell it before, since nothing was tried."""
     release(engine.database, lease, postponements=lease.postponements, failures=lease.failures)
 
 
-def _ring_if_due(engine: Engine, lane: Lane, outcome: Outcome) -> None:
-    """Ring for a lane that was left with work; for when a new hint for it would be heeded again."""
-    if outcome == "gave_way":
-        engine.ring_later([lane])
-    elif outcome in ("drained", "stopped") and _has_work(engine, lane):
-        engine.ring([lane])
+def _ring_if_due(engine: Engine, lease: Lease, outcome: Outcome) -> None:
+    """Ring for a lane that was left with work; for when a new hint for it would be heeded again.
+
+    Where a namespace may have only so many lanes at work, the hints of the others came in vain: so whoever
+    makes room rings, if only with the lane that is done.
+    """
+    if outcome == "gave_way" or lease.is_limited:
+        engine.ring_later([lease.lane])
+    elif outcome in ("drained", "stopped") and _has_work(engine, lease.lane):
+        engine.ring([lease.lane])
 
 
 def _drain_held(engine: Engine, held: Held, stage: Stage[Any, Any], *, gives_way: bool) -> Outcome:
@@ -215,6 +177,10 @@ def _drain_held(engine: Engine, held: Held, stage: Stage[Any, Any], *, gives_way
             extra={"action": "database_unavailable", **_where(lease.lane)},
         )
         return "lost"
+    except BudgetError:
+        # No worker takes up this namespace's work until its time has come; so this does not count.
+        _return_untouched(engine, lease)
+        return "postponed"
     except ReplayBudgetError as error:
         release(engine.database, lease, wait_seconds=error.retry_after_seconds or 0.0)
         return "postponed"
@@ -256,70 +222,13 @@ def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any])
 def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> bool:
     work = stage.load(engine.database, batch)
     engine.reach("loaded")
-    answers = {call.step: _answer(engine, lease, batch, call) for call in stage.calls(batch, work)}
+    answers = {call.step: answer(engine, lease, batch, call) for call in stage.calls(batch, work)}
     effect = stage.effect(batch, work, answers)
     if isinstance(stage, Sharing):
         stage.share(engine.database, batch, effect)
     has_more = _apply(engine, lease, batch, stage, work, effect)
     engine.reach("applied")
     return has_more
-
-
-def _answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
-    """The stored answer of this step; made and stored first if there is none."""
-    stored = _stored(engine.database, batch, call.step) if _may_be_answered(engine, batch) else None
-    if stored is not None:
-        return stored
-    engine.admit(batch.lane)
-    began = time.monotonic()
-    made = call.make()
-    seconds = time.monotonic() - began
-    engine.troubles.settle(batch.lane)
-    engine.reach("called")
-    is_first = _store(engine, lease, batch, call.step, made, seconds)
-    engine.reach("stored")
-    if is_first:
-        return made
-    # Two holders have overlapped: the first answer stayed, and it is the one to apply.
-    return _stored(engine.database, batch, call.step) or made
-
-
-def _may_be_answered(engine: Engine, batch: Batch) -> bool:
-    """Not what was made a moment ago: hardly anybody has taken that over and answered it by now.
-
-    If somebody has, this call is wasted, and its answer refused.
-    """
-    return time.monotonic() - batch.made_at > engine.terms.dead_after_seconds / 4
-
-
-def _stored(database: Database, batch: Batch, step: str) -> RawAnswer | None:
-    params = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id, "step": step}
-    for model, prompt_hash, body in database.fetch("stored_answer", params):
-        return RawAnswer(model, prompt_hash, bytes(body))
-    return None
-
-
-def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAnswer, seconds: float) -> bool:
-    """Store an answer and its cost; False where there was an answer already, which stays."""
-    size = {"input_tokens": answer.input_tokens, "output_tokens": answer.output_tokens}
-    stored = engine.database.fetch(
-        "store_answer",
-        lease.params
-        | size
-        | {
-            "batch_id": batch.batch_id,
-            "step": step,
-            "model": answer.model,
-            "prompt_hash": answer.prompt_hash,
-            "body": answer.body,
-            "seconds": seconds,
-            "cost_usd": cost_usd(engine.prices, answer.model, **size),
-        },
-    )
-    if not stored:
-        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away during a model call.")
-    ((is_first,),) = stored
-    return bool(is_first)
 
 
 def _apply(

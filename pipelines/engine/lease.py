@@ -7,7 +7,7 @@ paused and wakes up cannot write anything.  No connection is held: leases work b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -29,7 +29,8 @@ class Lease:
     """A lane held by a worker under an epoch.
 
     ``postponements``, ``failures`` and ``crashes`` count what befell the lane since it last got on: waits
-    of any reason, errors of its own, and workers that died.  ``namespace`` is whose work is done.
+    of any reason, errors of its own, and workers that died.  ``namespace`` is whose work is done;
+    ``is_limited`` says that it may have only so many lanes at work, ``is_budgeted`` that it has a budget.
     """
 
     lane: Lane
@@ -39,6 +40,8 @@ class Lease:
     failures: int = 0
     crashes: int = 0
     namespace: str = ""
+    is_limited: bool = False
+    is_budgeted: bool = False
 
     @property
     def params(self) -> dict[str, Any]:
@@ -47,7 +50,7 @@ class Lease:
 
     def after_a_batch(self) -> Lease:
         """The same, with nothing held against it: the lane got on."""
-        return Lease(self.lane, self.worker_id, self.epoch, namespace=self.namespace)
+        return replace(self, postponements=0, failures=0, crashes=0)
 
 
 def lane_params(lane: Lane) -> dict[str, Any]:

@@ -62,7 +62,7 @@ SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r
         SELECT w.condition -> 'reasons' ->> (g.generation_id || '/' || stages.stage)
         FROM strandline.worker w WHERE w.heartbeat_at > clock_timestamp() - interval '1 minute'
         ORDER BY 1 LIMIT 1)) AS error, l.failures, l.postponements,
-    l.holder IS NOT NULL AS held, l.next_attempt_at
+    l.holder IS NOT NULL AS held, l.next_attempt_at, n.waits_until, n.waits_for
 FROM strandline.flush_event e
 JOIN strandline.generation g ON g.pipeline = ANY (%(pipelines)s::text[])
 CROSS JOIN LATERAL (
@@ -80,6 +80,7 @@ LEFT JOIN strandline.dead_letter dl ON dl.shard_key = e.shard_key AND dl.session
     AND dl.generation_id = g.generation_id AND dl.stage = stages.stage AND dl.from_seq = e.from_seq
 LEFT JOIN strandline.lane l ON l.shard_key = e.shard_key AND l.scope_key = d.scope_key
     AND l.generation_id = g.generation_id AND l.stage = stages.stage
+LEFT JOIN strandline.namespace_limit n ON n.namespace = d.namespace AND n.waits_until > clock_timestamp()
 WHERE e.shard_key = %(shard_key)s AND e.event_id = %(event_id)s
 ORDER BY g.pipeline, g.generation_id, stages.place
 

@@ -64,36 +64,53 @@ WITH gone AS (
 SELECT shard_key, scope_key, generation_id, stage FROM held
 
 -- name: forget_dead_workers
--- Heartbeat rows of workers that died long ago.
+-- Heartbeat rows of workers that died long ago, and what workers took of budgets of days long gone.
+WITH old_slices AS (
+    DELETE FROM strandline.budget_slice WHERE day < (clock_timestamp() AT TIME ZONE 'UTC')::date - 7
+)
 DELETE FROM strandline.worker WHERE heartbeat_at < clock_timestamp() - interval '1 hour'
 
 -- name: ring_due
 -- Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are.
--- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.
+-- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.  What waits for its
+-- namespace's budget is not rung for: its time lies 5,000 years behind the end of the wait, where only those find it
+-- who look for it (bring_rings_forward).
 -- (clock_timestamp() is volatile: compared with it, the index would be read to its end.)
 -- (By place, since rows that are locked here do not move: by keys, a plan made while nothing was due would
 -- compare them with all that is due later.)
 WITH ripe AS (
-    SELECT d.ctid AS place FROM strandline.due d
+    SELECT d.ctid AS place, (
+        SELECT n.waits_until FROM strandline.namespace_limit n
+        WHERE n.namespace = d.namespace AND n.waits_until > statement_timestamp()
+            AND n.waits_until <= statement_timestamp() + interval '1 day') AS waits_until
+    FROM strandline.due d
     WHERE d.stage = %(stage)s AND d.ring_at <= statement_timestamp()
     ORDER BY d.ring_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), rung AS (
     UPDATE strandline.due d SET rings = d.rings + 1,
-        ring_at = clock_timestamp() + make_interval(secs => least(8, power(2, d.rings + 1)) * (0.75 + random() / 2))
+        ring_at = coalesce(r.waits_until + interval '5000 years', clock_timestamp()
+            + make_interval(secs => least(8, power(2, d.rings + 1)) * (0.75 + random() / 2)))
     FROM ripe r WHERE d.ctid = r.place
-    RETURNING d.shard_key, d.scope_key, d.generation_id, d.stage
+    RETURNING d.shard_key, d.scope_key, d.generation_id, d.stage, r.waits_until
 )
-SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung
+SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung WHERE waits_until IS NULL
 
 -- name: bring_rings_forward
--- Work that is to be rung for later than any wait is long: the clock has stepped back.
+-- Work that is to be rung for later than any wait is long: the clock has stepped back.  And work whose namespace has
+-- waited for its budget long enough (ring_due).
 WITH ahead AS (
     SELECT d.ctid AS place FROM strandline.due d
     WHERE d.stage = ANY (%(stages)s::text[]) AND d.ring_at > statement_timestamp() + interval '10 seconds'
-        AND d.ring_at < 'infinity'
+        AND d.ring_at < '5000-01-01'
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), waited AS (
+    SELECT d.ctid AS place FROM strandline.due d
+    WHERE d.stage = ANY (%(stages)s::text[]) AND d.ring_at >= '5000-01-01'
+        AND d.ring_at <= statement_timestamp() + interval '5000 years'
     LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
-UPDATE strandline.due d SET ring_at = statement_timestamp() FROM ahead a WHERE d.ctid = a.place
+UPDATE strandline.due d SET ring_at = statement_timestamp()
+FROM (SELECT place FROM ahead UNION ALL SELECT place FROM waited) AS a WHERE d.ctid = a.place
 
 -- name: orphaned_lanes
 -- Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and

@@ -16,6 +16,10 @@ FROM unnest(%(stages)s::text[]) AS s (stage) CROSS JOIN LATERAL (
                     OR (l.deadline_at > clock_timestamp() AND EXISTS (
                     SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
                         AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s))))
+        AND NOT EXISTS (
+            SELECT FROM strandline.namespace_limit n
+            WHERE n.namespace = d.namespace AND n.waits_until > clock_timestamp()
+                AND n.waits_until <= clock_timestamp() + interval '1 day')
         AND NOT (g.state = 'feeding' AND d.stage <> g.entry_stage AND EXISTS (
             SELECT FROM strandline.due e WHERE e.shard_key = d.shard_key AND e.stage = g.entry_stage
                 AND e.generation_id = d.generation_id AND e.created_at < g.created_at))

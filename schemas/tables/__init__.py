@@ -1,12 +1,12 @@
 """The tables, declared once; migrations are held to this declaration by a test.
 
 Every table of an owner's data has ``shard_key`` first in its primary key.  ``generation``, ``replay``,
-``replay_budget``, ``worker`` and ``alembic_version`` are small reference tables.  Invariants stand in
-the database as named constraints.  What is hot is narrow: no index covers a counter of ``session``, so
-that its updates stay HOT, and ``message`` rows are never updated.
+``replay_budget``, ``namespace_limit``, ``budget_slice``, ``worker`` and ``alembic_version`` are small
+reference tables.  Invariants stand in the database as named constraints.  What is hot is narrow: no index
+covers a counter of ``session``, so that its updates stay HOT, and ``message`` rows are never updated.
 """
 
-from strandline.schemas.tables import derived, log, shared, work
+from strandline.schemas.tables import derived, limits, log, shared, work
 from strandline.schemas.tables.base import SCHEMA, metadata
 
-__all__ = ["SCHEMA", "derived", "log", "metadata", "shared", "work"]
+__all__ = ["SCHEMA", "derived", "limits", "log", "metadata", "shared", "work"]

@@ -153,6 +153,7 @@ lane = Table(
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("crashes", Integer, nullable=False, server_default="0"),
     Column("last_error", Text),
+    Column("namespace", Text(collation="C")),
     Index("lane_held", "holder", postgresql_where=text("holder IS NOT NULL")),
     comment="The lease of a lane: who drains it, under which epoch, and when it may be tried again",
     postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.02"},

@@ -31,6 +31,7 @@ COMMANDS = {
     "verify": "Prove from the tables that nothing was lost or doubled.",
     "explain": "Say why something was remembered, or not.",
     "facts": "List facts, show the history of one, or clear a namespace.",
+    "limits": "Set what a namespace may use.",
     "replay": "Derive memory again from the log.",
     "generations": "Look at derivations, compare, promote, go back, prune.",
     "dead-letters": "Look at dead letters, retry or drop them.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -94,10 +95,38 @@ class ReplayReport(Report):
     counts: dict[str, Any]
 
 
+class NamespaceLimitsReport(Report):
+    """What a namespace may use (null: as much as there is), and what it used today (by UTC).
+
+    ``lanes_at_work`` are those of all workers, ``due`` events that are due in a stage; ``waits_until`` says
+    until when they wait for a budget that is used up, ``waits_for`` which.
+    """
+
+    namespace: str
+    max_lanes: int | None
+    max_lanes_per_worker: int | None
+    calls_per_day: int | None
+    tokens_per_day: int | None
+    usd_per_day: float | None
+    calls_today: int
+    tokens_today: int
+    usd_today: float
+    lanes_at_work: int
+    due: int
+    waits_until: datetime | None
+    waits_for: str | None
+
+
+class LimitsReport(Report):
+    """``strandline limits list`` and ``set``."""
+
+    namespaces: list[NamespaceLimitsReport]
+
+
 class StatusReport(Report):
     """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that nobody runs.
 
-    ``replays`` are those that are not finished.
+    ``replays`` are those that are not finished; ``limits`` those of each namespace that has some.
     """
 
     pipelines: list[PipelineReport]
@@ -110,6 +139,7 @@ class StatusReport(Report):
     workers: list[WorkerReport]
     unserved: list[str]
     replays: list[ReplayReport]
+    limits: list[NamespaceLimitsReport]
 
 
 class FlushReport(Report):

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from strandline.cli.interrupts import ends_as_interrupts
+from strandline.cli.limits import read_limits, waiting_line
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.replay import report_of
 from strandline.cli.reports import (
@@ -89,6 +90,7 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
         workers=workers,
         unserved=sorted(unserved | (used - registered)),
         replays=[report_of(replay) for replay in replays(database, unfinished=True)],
+        limits=read_limits(database, settings),
     )
 
 
@@ -286,4 +288,5 @@ def _warnings(report: StatusReport) -> list[str]:
         f" {replay.counts.get('phase', 'under way')}"
         for replay in report.replays
     ]
+    lines += [waiting_line(limits) for limits in report.limits if limits.waits_until is not None]
     return lines if report.workers else [*lines, "no worker is alive; `strandline worker` starts one"]

@@ -575,6 +575,59 @@ def upgrade() -> None:
         comment="Each replay: what it derives again, and how far it is",
     )
     op.create_table(
+        "namespace_limit",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("max_lanes", sa.Integer(), nullable=True),
+        sa.Column("max_lanes_per_worker", sa.Integer(), nullable=True),
+        sa.Column("calls_per_day", sa.BigInteger(), nullable=True),
+        sa.Column("tokens_per_day", sa.BigInteger(), nullable=True),
+        sa.Column("usd_per_day", sa.Double(), nullable=True),
+        sa.Column("waits_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("waits_for", sa.Text(), nullable=True),
+        sa.Column(
+            "updated_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "max_lanes >= 1 AND max_lanes_per_worker >= 1", name=op.f("namespace_limit_lanes_check")
+        ),
+        sa.CheckConstraint(
+            "calls_per_day >= 0 AND tokens_per_day >= 0 AND usd_per_day >= 0",
+            name=op.f("namespace_limit_budgets_check"),
+        ),
+        sa.CheckConstraint(
+            "(waits_until IS NULL) = (waits_for IS NULL)", name=op.f("namespace_limit_waits_check")
+        ),
+        sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_limit_pkey")),
+        schema=schema,
+        comment="What a namespace may use at once and per day, and until when its work waits; written by hand",
+    )
+    op.create_table(
+        "budget_slice",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("day", sa.Date(), nullable=False),
+        sa.Column("worker_id", sa.Uuid(), nullable=False),
+        sa.Column("calls_used", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("calls_granted", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("tokens_used", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("tokens_granted", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("usd_used", sa.Double(), server_default="0", nullable=False),
+        sa.Column("usd_granted", sa.Double(), server_default="0", nullable=False),
+        sa.Column(
+            "expires_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("namespace", "day", "worker_id", name=op.f("budget_slice_pkey")),
+        schema=schema,
+        comment="What each worker has taken of a namespace's budget of a day (UTC), in a row of its own",
+        postgresql_with={"fillfactor": "70"},
+    )
+    op.create_index("budget_slice_by_day", "budget_slice", ["day"], unique=False, schema=schema)
+    op.create_table(
         "replay_budget",
         sa.Column("namespace", sa.Text(), nullable=False),
         sa.Column("calls_left", sa.Double(), nullable=False),
@@ -622,6 +675,7 @@ def upgrade() -> None:
         sa.Column("failures", sa.Integer(), server_default="0", nullable=False),
         sa.Column("crashes", sa.Integer(), server_default="0", nullable=False),
         sa.Column("last_error", sa.Text(), nullable=True),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", "scope_key", "generation_id", "stage", name=op.f("lane_pkey")),
         schema=schema,
         comment="The lease of a lane: who drains it, under which epoch, and when it may be tried again",
@@ -926,6 +980,8 @@ def upgrade() -> None:
         "search_v1",
         "due_in_lane_v1",
         "begin_batch_v1",
+        "may_start_v1",
+        "take_slice_v1",
         "claim_lane_v1",
         "next_lane_v1",
         "take_turn_v1",

@@ -8,7 +8,9 @@
 -- so that they are merged in the order in which things were said.
 -- The clock may have stepped back: a heartbeat that lies ahead by more than the time after which a worker counts
 -- as dead is none, and a wait that begins in the future is over.
--- Returns the lease, with the namespace that the lane's work belongs to; no row where it cannot be had.
+-- Lanes of a namespace that may have only so many at work are claimed one after the other, so that they are counted.
+-- Returns the lease, with the namespace that the lane's work belongs to, and whether that may have only so many lanes
+-- at work (is_limited) or has a budget; no row where it cannot be had.
 CREATE FUNCTION strandline.claim_lane_v1(
     p_shard_key uuid,
     p_scope_key uuid,
@@ -18,11 +20,13 @@ CREATE FUNCTION strandline.claim_lane_v1(
     p_dead_after_seconds double precision,
     p_deadline_seconds double precision
 ) RETURNS TABLE (
-    lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text)
+    lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text,
+    is_limited boolean, is_budgeted boolean)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
     wanted text;
+    limits record;
 BEGIN
     SELECT (
         SELECT d.namespace FROM strandline.due d WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
@@ -41,6 +45,17 @@ BEGIN
     IF wanted IS NULL THEN
         RETURN;
     END IF;
+    SELECT coalesce(n.max_lanes, n.max_lanes_per_worker) IS NOT NULL AS lanes,
+        coalesce(n.calls_per_day, n.tokens_per_day, n.usd_per_day) IS NOT NULL AS budget
+    INTO limits FROM strandline.namespace_limit n WHERE n.namespace = wanted;
+    IF FOUND THEN
+        IF limits.lanes THEN
+            PERFORM pg_advisory_xact_lock(hashtextextended(wanted, 0));
+        END IF;
+        IF NOT strandline.may_start_v1(wanted, p_worker_id, p_dead_after_seconds) THEN
+            RETURN;
+        END IF;
+    END IF;
     RETURN QUERY
     WITH free AS (
         SELECT l.holder FROM strandline.lane l
@@ -55,16 +70,17 @@ BEGIN
         UPDATE strandline.lane l SET
             lease_epoch = l.lease_epoch + 1, holder = p_worker_id, leased_at = clock_timestamp(),
             deadline_at = clock_timestamp() + make_interval(secs => p_deadline_seconds),
-            crashes = l.crashes + (free.holder IS NOT NULL)::integer
+            crashes = l.crashes + (free.holder IS NOT NULL)::integer, namespace = wanted
         FROM free
         WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key
             AND l.generation_id = p_generation_id AND l.stage = p_stage
         RETURNING l.*
     ), opened AS (
         INSERT INTO strandline.lane (
-            shard_key, scope_key, generation_id, stage, lease_epoch, holder, leased_at, deadline_at)
+            shard_key, scope_key, generation_id, stage, lease_epoch, holder, leased_at, deadline_at,
+            namespace)
         SELECT p_shard_key, p_scope_key, p_generation_id, p_stage, 1, p_worker_id, clock_timestamp(),
-            clock_timestamp() + make_interval(secs => p_deadline_seconds)
+            clock_timestamp() + make_interval(secs => p_deadline_seconds), wanted
         WHERE NOT EXISTS (
             SELECT FROM strandline.lane l
             WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key
@@ -74,6 +90,7 @@ BEGIN
     ), held AS (
         SELECT * FROM taken UNION ALL SELECT * FROM opened
     )
-    SELECT h.lease_epoch, h.postponements, h.failures, h.crashes, wanted FROM held h;
+    SELECT h.lease_epoch, h.postponements, h.failures, h.crashes, wanted,
+        coalesce(limits.lanes, false), coalesce(limits.budget, false) FROM held h;
 END
 $function$;

@@ -5,6 +5,7 @@
 -- and never read as a whole; within an owner the oldest work comes first.  A namespace whose owner was not noted
 -- begins anywhere, so that workers rarely look at the same lanes.  What is of the first of
 -- p_precedences comes before all that is of the second (0: live; 1: imported, or derived again).
+-- Namespaces that wait for their budget, or have as many lanes at work as they may, get none.
 -- Who looks for a turn locks the lane it is given until its transaction ends, and passes over those that others
 -- were given: nobody waits for anybody here.
 -- Returns the lane.  Without a scope_key: p_looks rows were looked at in vain, and the round goes on after this
@@ -16,6 +17,7 @@ CREATE FUNCTION strandline.next_lane_v1(
     p_namespaces text[],
     p_owners uuid[],
     p_left_out integer[],
+    p_worker_id uuid,
     p_dead_after_seconds double precision,
     p_looks integer
 ) RETURNS TABLE (namespace text, shard_key uuid, scope_key uuid, generation_id integer, precedence smallint)
@@ -47,6 +49,7 @@ BEGIN
                 ORDER BY d.namespace LIMIT 1;
                 EXIT WHEN here IS NULL OR (half = 2 AND here > p_after COLLATE "C");
                 reached := here;
+                CONTINUE WHEN NOT strandline.may_start_v1(here, p_worker_id, p_dead_after_seconds);
                 from_owner := coalesce(p_owners[array_position(p_namespaces, here)], gen_random_uuid());
                 FOR owners_half IN 1..2 LOOP
                     FOR one IN

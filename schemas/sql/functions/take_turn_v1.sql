@@ -2,8 +2,8 @@
 --
 -- Where nobody waits for a turn, the lane that the hint names is claimed, if it has work that next_lane_v1 does not
 -- look for or came too late to be seen.
--- Returns the lease; and before it, or alone, without a scope_key, how far the round went where it passed over more
--- lanes than it looks at in one go.
+-- Returns the lease; and before it, or alone, without a scope_key, how far the round went without one: it is to be
+-- asked for again from there.
 CREATE FUNCTION strandline.take_turn_v1(
     p_stage text,
     p_precedences smallint[],
@@ -19,7 +19,7 @@ CREATE FUNCTION strandline.take_turn_v1(
     p_deadline_seconds double precision
 ) RETURNS TABLE (
     shard_key uuid, scope_key uuid, generation_id integer, lease_epoch bigint, postponements integer,
-    failures integer, crashes integer, namespace text)
+    failures integer, crashes integer, namespace text, is_limited boolean, is_budgeted boolean)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -33,17 +33,24 @@ BEGIN
     -- another reason than its own row.
     FOR attempt IN 1..8 LOOP
         SELECT n.* INTO one FROM strandline.next_lane_v1(
-            p_stage, p_precedences, after, namespaces, owners, p_left_out, p_dead_after_seconds, 256) AS n;
+            p_stage, p_precedences, after, namespaces, owners, p_left_out, p_worker_id, p_dead_after_seconds, 256) AS n;
         EXIT WHEN NOT FOUND;
         IF one.scope_key IS NULL THEN
             RETURN QUERY SELECT one.shard_key, NULL::uuid, NULL::integer, NULL::bigint, NULL::integer,
-                NULL::integer, NULL::integer, one.namespace;
+                NULL::integer, NULL::integer, one.namespace, false, false;
         ELSE
             SELECT c.* INTO lease FROM strandline.claim_lane_v1(one.shard_key, one.scope_key, one.generation_id,
                 p_stage, p_worker_id, p_dead_after_seconds, p_deadline_seconds) AS c;
             IF FOUND THEN
                 RETURN QUERY SELECT one.shard_key, one.scope_key, one.generation_id, lease.lease_epoch,
-                    lease.postponements, lease.failures, lease.crashes, lease.namespace;
+                    lease.postponements, lease.failures, lease.crashes, lease.namespace, lease.is_limited,
+                    lease.is_budgeted;
+                RETURN;
+            END IF;
+            -- Its lanes at work may be counted under a lock (claim_lane_v1), of which no transaction takes two.
+            IF EXISTS (SELECT FROM strandline.namespace_limit n WHERE n.namespace = one.namespace) THEN
+                RETURN QUERY SELECT one.shard_key, NULL::uuid, NULL::integer, NULL::bigint, NULL::integer,
+                    NULL::integer, NULL::integer, one.namespace, false, false;
                 RETURN;
             END IF;
         END IF;
@@ -53,7 +60,7 @@ BEGIN
     END LOOP;
     RETURN QUERY
         SELECT p_hinted_shard_key, p_hinted_scope_key, p_hinted_generation_id, c.lease_epoch, c.postponements,
-            c.failures, c.crashes, c.namespace
+            c.failures, c.crashes, c.namespace, c.is_limited, c.is_budgeted
         FROM strandline.claim_lane_v1(p_hinted_shard_key, p_hinted_scope_key, p_hinted_generation_id, p_stage,
             p_worker_id, p_dead_after_seconds, p_deadline_seconds) AS c;
 END

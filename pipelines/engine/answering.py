@@ -1,0 +1,85 @@
+"""Answering: the model calls of a batch, each made once, stored before it is applied, and paid for.
+
+No database connection is held while a model is called.
+"""
+
+from __future__ import annotations
+
+import time
+
+from strandline.pipelines.engine.engine import Engine
+from strandline.pipelines.engine.lease import Lease
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.schemas.database import Database
+from strandline.schemas.errors import LeaseLostError
+from strandline.schemas.prices import cost_usd
+
+
+def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
+    """The stored answer of this step; made and stored first if there is none."""
+    stored = _stored(engine.database, batch, call.step) if _may_be_answered(engine, batch) else None
+    if stored is not None:
+        return stored
+    engine.admit(batch.lane)
+    began = time.monotonic()
+    made = _made(engine, lease, batch, call)
+    seconds = time.monotonic() - began
+    engine.troubles.settle(batch.lane)
+    engine.reach("called")
+    is_first = _store(engine, lease, batch, call.step, made, seconds)
+    engine.reach("stored")
+    if is_first:
+        return made
+    # Two holders have overlapped: the first answer stayed, and it is the one to apply.
+    return _stored(engine.database, batch, call.step) or made
+
+
+def _made(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
+    """A new answer; of a namespace with a budget, counted before, and by what it took after."""
+    if engine.budgets is None or not lease.is_budgeted:
+        return call.make()
+    thought = sum(event.tokens for event in batch.events)
+    engine.budgets.admit(lease.namespace, thought)
+    made = call.make()
+    size = {"input_tokens": made.input_tokens, "output_tokens": made.output_tokens}
+    cost = cost_usd(engine.prices, made.model, **size)
+    engine.budgets.settle(lease.namespace, sum(size.values()) - thought, float(cost or 0))
+    return made
+
+
+def _may_be_answered(engine: Engine, batch: Batch) -> bool:
+    """Not what was made a moment ago: hardly anybody has taken that over and answered it by now.
+
+    If somebody has, this call is wasted, and its answer refused.
+    """
+    return time.monotonic() - batch.made_at > engine.terms.dead_after_seconds / 4
+
+
+def _stored(database: Database, batch: Batch, step: str) -> RawAnswer | None:
+    params = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id, "step": step}
+    for model, prompt_hash, body in database.fetch("stored_answer", params):
+        return RawAnswer(model, prompt_hash, bytes(body))
+    return None
+
+
+def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAnswer, seconds: float) -> bool:
+    """Store an answer and its cost; False where there was an answer already, which stays."""
+    size = {"input_tokens": answer.input_tokens, "output_tokens": answer.output_tokens}
+    stored = engine.database.fetch(
+        "store_answer",
+        lease.params
+        | size
+        | {
+            "batch_id": batch.batch_id,
+            "step": step,
+            "model": answer.model,
+            "prompt_hash": answer.prompt_hash,
+            "body": answer.body,
+            "seconds": seconds,
+            "cost_usd": cost_usd(engine.prices, answer.model, **size),
+        },
+    )
+    if not stored:
+        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away during a model call.")
+    ((is_first,),) = stored
+    return bool(is_first)

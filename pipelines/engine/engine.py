@@ -1,0 +1,57 @@
+"""The engine of a worker process: what draining needs, and the words for how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+from uuid import UUID
+
+from strandline.pipelines.engine.active import ActiveLanes
+from strandline.pipelines.engine.budgets import Budgets
+from strandline.pipelines.engine.lease import LeaseTerms
+from strandline.pipelines.engine.retry import RetryPolicy
+from strandline.pipelines.engine.stage import Stages
+from strandline.pipelines.engine.troubles import Troubles
+from strandline.pipelines.engine.turns import Turns
+from strandline.schemas.database import Database
+from strandline.schemas.lanes import Lane, Ring
+from strandline.schemas.prices import ModelPrice
+
+StopPoint = Literal["loaded", "called", "stored", "applying", "applied"]
+Outcome = Literal["drained", "gave_way", "taken", "postponed", "lost", "stopped", "unserved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What draining needs; one per worker process, shared by its threads.
+
+    Attributes:
+        ring: told of lanes that have work, once their transaction has committed.
+        ring_later: told of lanes that gave way; the thread that did so must not go on with them.
+        active: the lanes that threads of this process drain.
+        stopping: asked between batches; True means give the lane back and leave.
+        reach: called at each stop point (tests kill or pause a process exactly there).
+        prices: of the models whose calls the ledger puts a cost to.
+        turns: whom this process served last.
+        troubles: why the work of a stage waits for its provider.
+        budgets: what namespaces may ask of models per day; None: as much as they need.
+        admit: asked before each model call; what it raises puts the lane off.
+    """
+
+    database: Database
+    stages: Stages
+    worker_id: UUID
+    terms: LeaseTerms
+    retry: RetryPolicy
+    batch_token_budget: int
+    ring: Ring
+    ring_later: Ring = field(default=lambda _lanes: None)
+    turns: Turns = field(default_factory=Turns)
+    budgets: Budgets | None = None
+    active: ActiveLanes = field(default_factory=ActiveLanes)
+    stopping: Callable[[], bool] = field(default=lambda: False)
+    reach: Callable[[StopPoint], None] = field(default=lambda _point: None)
+    prices: tuple[ModelPrice, ...] = ()
+    troubles: Troubles = field(default_factory=Troubles)
+    admit: Callable[[Lane], None] = field(default=lambda _lane: None)

@@ -1,0 +1,31 @@
+-- may_start_v1: whether a namespace may have one more lane drained now: it is not waiting for its budget, and fewer
+-- lanes of it are at work than it may have, in all and in this worker.
+CREATE FUNCTION strandline.may_start_v1(
+    p_namespace text, p_worker_id uuid, p_dead_after_seconds double precision
+) RETURNS boolean
+LANGUAGE plpgsql AS $function$
+DECLARE
+    wanted record;
+    at_work record;
+BEGIN
+    SELECT l.max_lanes, l.max_lanes_per_worker, l.waits_until INTO wanted
+        FROM strandline.namespace_limit l WHERE l.namespace = p_namespace;
+    IF NOT FOUND THEN
+        RETURN true;
+    END IF;
+    -- No wait is longer than a day: else the clock has stepped back.
+    IF wanted.waits_until > clock_timestamp()
+            AND wanted.waits_until <= clock_timestamp() + interval '1 day' THEN
+        RETURN false;
+    END IF;
+    IF coalesce(wanted.max_lanes, wanted.max_lanes_per_worker) IS NULL THEN
+        RETURN true;
+    END IF;
+    SELECT count(*) AS lanes, count(*) FILTER (WHERE l.holder = p_worker_id) AS of_worker INTO at_work
+        FROM strandline.lane l JOIN strandline.worker w ON w.worker_id = l.holder
+        WHERE l.holder IS NOT NULL AND l.namespace = p_namespace AND l.deadline_at > clock_timestamp()
+            AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < p_dead_after_seconds;
+    RETURN at_work.lanes < coalesce(wanted.max_lanes, at_work.lanes + 1)
+        AND at_work.of_worker < coalesce(wanted.max_lanes_per_worker, at_work.of_worker + 1);
+END
+$function$;

@@ -1,0 +1,54 @@
+"""What a namespace may use, and what workers have taken of it."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Date,
+    Double,
+    Index,
+    Integer,
+    Table,
+    Text,
+    Uuid,
+)
+
+from strandline.schemas.tables.base import metadata, moment
+
+namespace_limit = Table(
+    "namespace_limit",
+    metadata,
+    Column("namespace", Text(collation="C"), primary_key=True),
+    Column("max_lanes", Integer),
+    Column("max_lanes_per_worker", Integer),
+    Column("calls_per_day", BigInteger),
+    Column("tokens_per_day", BigInteger),
+    Column("usd_per_day", Double),
+    moment("waits_until", nullable=True),
+    Column("waits_for", Text),
+    moment("updated_at", default=True),
+    CheckConstraint("max_lanes >= 1 AND max_lanes_per_worker >= 1", name="lanes"),
+    CheckConstraint("calls_per_day >= 0 AND tokens_per_day >= 0 AND usd_per_day >= 0", name="budgets"),
+    CheckConstraint("(waits_until IS NULL) = (waits_for IS NULL)", name="waits"),
+    comment="What a namespace may use at once and per day, and until when its work waits; written by hand",
+)
+
+budget_slice = Table(
+    "budget_slice",
+    metadata,
+    Column("namespace", Text(collation="C"), primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("worker_id", Uuid, primary_key=True),
+    Column("calls_used", BigInteger, nullable=False, server_default="0"),
+    Column("calls_granted", BigInteger, nullable=False, server_default="0"),
+    Column("tokens_used", BigInteger, nullable=False, server_default="0"),
+    Column("tokens_granted", BigInteger, nullable=False, server_default="0"),
+    Column("usd_used", Double, nullable=False, server_default="0"),
+    Column("usd_granted", Double, nullable=False, server_default="0"),
+    moment("expires_at", default=True),
+    Index("budget_slice_by_day", "day"),
+    comment="What each worker has taken of a namespace's budget of a day (UTC), in a row of its own",
+    postgresql_with={"fillfactor": "70"},
+)

@@ -1,0 +1,310 @@
+"""Limits: what a namespace has at work at once, and what it may ask of models per day."""
+
+from __future__ import annotations
+
+import json
+import queue
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from strandline.pipelines.engine.budgets import Budgets
+from strandline.pipelines.engine.stage import Batch
+from strandline.pipelines.explanation import explain
+from strandline.pipelines.explanation_parts import MessageExplanation
+from strandline.schemas.database import Database
+from strandline.schemas.errors import BudgetError
+from strandline.schemas.lanes import SUMMARY_STAGE, Lane
+from strandline.workers.consumer import Consumer
+from strandline.workers.sweep import Sweep
+from tests.conftest import MakeMemory, rows_of, wait_until
+from tests.consuming import HandWorker, counting, summary_lane
+from tests.test_turns import Backlog, serve, stage_of, workers
+
+SET = """
+INSERT INTO strandline.namespace_limit (namespace, max_lanes, max_lanes_per_worker, calls_per_day,
+    tokens_per_day, usd_per_day)
+SELECT x.* FROM json_to_record(%s::json) AS x (namespace text, max_lanes integer,
+    max_lanes_per_worker integer, calls_per_day bigint, tokens_per_day bigint, usd_per_day double precision)
+RETURNING namespace
+"""
+
+
+@pytest.fixture
+def backlog(database_url: str) -> Backlog:
+    return Backlog(database_url)
+
+
+def limit(url: str, namespace: str, **limits: float) -> None:
+    rows_of(url, SET, json.dumps({"namespace": namespace} | limits))
+
+
+def slice_of(budget: int) -> int:
+    """The most that one worker takes at a time."""
+    return max(1, budget // 50)
+
+
+def is_admitted(worker: Budgets, namespace: str) -> bool:
+    try:
+        worker.admit(namespace, 10)
+    except BudgetError:
+        return False
+    return True
+
+
+ITS_SLICE_ENDS = """
+UPDATE strandline.budget_slice SET expires_at = clock_timestamp() WHERE namespace = %s AND worker_id = %s
+RETURNING 1
+"""
+
+
+IS_LEFT = "SELECT waits_until - clock_timestamp() + interval '1 second' FROM strandline.namespace_limit"
+
+# As if so much time had passed for what waits.
+A_DAY_LATER = """
+WITH waiting AS (UPDATE strandline.namespace_limit SET waits_until = waits_until - %s RETURNING namespace)
+UPDATE strandline.due d SET ring_at = d.ring_at - (
+    SELECT waits_until - clock_timestamp() + interval '1 second' FROM strandline.namespace_limit)
+FROM waiting w WHERE d.namespace = w.namespace RETURNING 1
+"""
+
+
+def calls_used(url: str) -> int:
+    rows = rows_of(url, "SELECT coalesce(sum(calls_used), 0)::integer FROM strandline.budget_slice")
+    return int(rows[0][0])
+
+
+@hypothesis_settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(seed=st.integers(0, 2**32), budget=st.integers(0, 300), number=st.integers(1, 5))
+def test_workers_that_share_a_budget_exceed_it_by_no_more_than_a_slice_of_each_that_is_killed(
+    seed: int, budget: int, number: int, database: Database, database_url: str
+) -> None:
+    """Some leave and say what they used, some are killed and never say it, and others come for them."""
+    namespace = uuid4().hex
+    limit(database_url, namespace, calls_per_day=budget)
+    here = [Budgets(database, uuid4()) for _ in range(number)]
+    drawn = random.Random(seed)  # noqa: S311
+    made = killed = 0
+    for _step in range(500):
+        place = drawn.randrange(number)
+        match drawn.choices(["call", "leave", "kill"], [100, 3, 1])[0]:
+            case "leave":
+                here[place].give_back(everything=True)
+            case "kill":
+                rows_of(database_url, ITS_SLICE_ENDS, namespace, here[place].worker_id)
+                here[place] = Budgets(database, uuid4())
+                killed += 1
+            case _:
+                made += is_admitted(here[place], namespace)
+    assert made <= budget + slice_of(budget) * killed
+    for worker in here:
+        worker.give_back(everything=True)
+    last = Budgets(database, uuid4())
+    while is_admitted(last, namespace):
+        made += 1
+    assert made >= budget, "no part of a budget is lost"
+
+
+@pytest.mark.parametrize("budget", [0, 7, 100, 1_000])
+def test_workers_that_take_slices_at_the_same_moment_exceed_a_budget_by_a_slice_each(
+    budget: int, database: Database, database_url: str
+) -> None:
+    limit(database_url, "shared", calls_per_day=budget)
+    here = [Budgets(database, uuid4()) for _ in range(6)]
+
+    def spend(worker: Budgets) -> int:
+        made = 0
+        while is_admitted(worker, "shared"):
+            made += 1
+        return made
+
+    with ThreadPoolExecutor(len(here)) as pool:
+        made = sum(pool.map(spend, here))
+    assert made <= budget + slice_of(budget) * (len(here) - 1)
+    for worker in here:
+        worker.give_back(everything=True)
+    assert calls_used(database_url) == made
+
+
+def dead_letters(url: str) -> int:
+    return int(rows_of(url, "SELECT count(*) FROM strandline.dead_letter")[0][0])
+
+
+def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command that ran to its end."""
+    whole = [sys.executable, "-m", "strandline", *arguments, "--database-url", database_url]
+    return subprocess.run(whole, capture_output=True, text=True, timeout=120, check=False)
+
+
+class AtWork:
+    """A stage's work that goes on for a moment, and how much of it each tenant had at once."""
+
+    def __init__(self, backlog: Backlog) -> None:
+        self._backlog = backlog
+        self._changed = threading.Condition()
+        self.now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.done: Counter[str] = Counter()
+
+    def work(self, batch: Batch) -> None:
+        name = self._backlog.names[batch.lane.scope_key]
+        with self._changed:
+            self.now[name] += 1
+            self.most[name] = max(self.most[name], self.now[name])
+            self._changed.notify_all()
+            # So that others can begin meanwhile, if they may.
+            self._changed.wait(0.02)
+            self.now[name] -= 1
+            self.done[name] += 1
+
+
+@pytest.mark.parametrize(("limits", "most"), [({"max_lanes": 3}, 3), ({"max_lanes_per_worker": 2}, 4)])
+def test_a_namespace_never_has_more_lanes_at_work_than_it_may(
+    limits: dict[str, float], most: int, database: Database, database_url: str, backlog: Backlog
+) -> None:
+    """Of two workers with eight threads each; whoever is done makes room for the next."""
+    limit(database_url, "limited", **limits)
+    backlog.add("limited", 40)
+    backlog.add("free", 40)
+    hints: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
+    for hint in backlog.hints:
+        hints.put(hint)
+    at_work = AtWork(backlog)
+
+    def ring(lanes: Iterable[Lane]) -> None:
+        for lane in lanes:
+            hints.put(lane)
+
+    both = workers(database, backlog, 2, ring=ring)
+    for worker in both:
+        stage_of(worker).fail = at_work.work
+
+    def take(worker: Consumer) -> None:
+        while (hint := hints.get()) is not None:
+            worker.take_up(hint)
+
+    with ThreadPoolExecutor(16) as pool:
+        for number in range(16):
+            pool.submit(take, both[number % 2])
+        try:
+            wait_until(lambda: at_work.done.total() == 80, timeout=120, what="all to be drained")
+        finally:
+            for _ in range(16):
+                hints.put(None)
+    assert at_work.done == {"limited": 40, "free": 40}
+    assert at_work.most["limited"] <= most
+
+
+def test_what_is_over_budget_waits_without_a_failure_while_others_are_served(
+    database: Database, database_url: str, backlog: Backlog
+) -> None:
+    limit(database_url, "poor", calls_per_day=5)
+    backlog.add("poor", 20)
+    backlog.add("rich", 20)
+    assert Counter(serve(workers(database, backlog, 3), backlog)) == {"poor": 5, "rich": 20}
+    ((lanes, *counts),) = rows_of(
+        database_url,
+        "SELECT count(*), max(l.failures), max(l.postponements), max(l.crashes) FROM strandline.lane l"
+        " WHERE l.namespace = 'poor' AND EXISTS (SELECT FROM strandline.due d"
+        " WHERE d.shard_key = l.shard_key AND d.scope_key = l.scope_key)",
+    )
+    assert counts == [0, 0, 0]
+    assert lanes <= 3, "a worker finds it out once, and then no lane is taken in vain"
+    assert dead_letters(database_url) == 0
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_what_waits_for_its_budget_is_not_rung_for_until_its_time_or_new_limits(
+    by_hand: bool, database: Database, database_url: str, backlog: Backlog
+) -> None:
+    limit(database_url, "poor", calls_per_day=0)
+    backlog.add("poor", 10)
+    (worker,) = workers(database, backlog, 1)
+    worker.take_up(backlog.hints[0])
+    assert backlog.drained == []
+    rung: list[Lane] = []
+    sweep = Sweep(
+        database,
+        ring=rung.extend,
+        take_over=rung.extend,
+        stages=[SUMMARY_STAGE],
+        batch_size=200,
+        dead_after_seconds=5.0,
+    )
+    rows_of(database_url, "UPDATE strandline.due SET ring_at = clock_timestamp() RETURNING 1")
+    sweep.tick()
+    sweep.tick()
+    assert rung == []
+    if by_hand:
+        assert command(database_url, "limits", "clear", "poor").returncode == 0
+    else:
+        rows_of(database_url, A_DAY_LATER, rows_of(database_url, IS_LEFT)[0][0])
+    sweep.tick()
+    assert set(rung) == set(backlog.hints)
+    serve([worker], backlog)
+    assert Counter(backlog.drained) == ({"poor": 10} if by_hand else {})
+
+
+def test_tokens_are_counted_as_the_answers_say(
+    database: Database, database_url: str, backlog: Backlog
+) -> None:
+    """Each answer takes a hundred, and each event was thought to take ten."""
+    limit(database_url, "poor", tokens_per_day=1_000)
+    backlog.add("poor", 40)
+    here = workers(database, backlog, 2)
+    for worker in here:
+        stage_of(worker).tokens = 100
+    serve(here, backlog)
+    for worker in here:
+        worker.leave()
+    ((used,),) = rows_of(database_url, "SELECT sum(tokens_used)::integer FROM strandline.budget_slice")
+    assert used == 100 * len(backlog.drained)
+    assert 1_000 <= used <= 1_000 + 100 * len(here)
+
+
+def test_limits_status_and_explain_say_what_waits_and_until_when(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory("s", memory_blocks=["facts", "summary"])
+    memory.put({"role": "user", "content": "the harbour is fine", "id": "m1"})
+    memory.flush(all=True)
+    done = command(database_url, "limits", "set", "default", "--calls-per-day", "0", "--lanes", "4")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "default: 0 of 4 lanes at work, 0 of 0 model calls today\n"
+    worker = HandWorker(database, counting())
+    object.__setattr__(worker.engine, "budgets", Budgets(database, worker.worker_id))
+    assert worker.drain(summary_lane(database_url, "s")) == "postponed"
+    ((until,),) = rows_of(
+        database_url,
+        "SELECT to_char(waits_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')"
+        " FROM strandline.namespace_limit",
+    )
+    waits = f"namespace default has used up its budget of calls: 2 events wait until {until} UTC"
+    assert waits in command(database_url, "limits", "list").stdout
+    assert waits in command(database_url, "status").stdout
+    (limits,) = json.loads(command(database_url, "status", "--json").stdout)["limits"]
+    assert (limits["namespace"], limits["waits_for"], limits["due"]) == ("default", "calls", 2)
+    explained = explain(database, "m1")
+    assert isinstance(explained, MessageExplanation)
+    assert f"used up its budget of calls, and waits until {until} UTC" in " ".join(explained.why)
+
+
+def test_limits_want_a_namespace_that_has_some_and_a_limit(database_url: str) -> None:
+    nothing_given = command(database_url, "limits", "set", "tenant")
+    assert nothing_given.returncode == 2
+    assert "No limit is given" in nothing_given.stderr
+    without = command(database_url, "limits", "clear", "tenant")
+    assert (without.returncode, "tenant has no limits" in without.stderr) == (1, True)
+    assert command(database_url, "limits", "list").stdout.startswith("no namespace has limits")
