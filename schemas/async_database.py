@@ -19,7 +19,10 @@ from strandline.schemas.connections import (
     ConnectionOptions,
     ended_by_limit,
     is_lost,
+    is_refused_by_standby,
+    may_pass,
     outcome_unknown,
+    pauses,
     translated,
 )
 from strandline.schemas.deadlines import AsyncBoundedConnection, within
@@ -85,9 +88,10 @@ class AsyncDatabase:
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.noting(options.find_url))
         kind = AsyncBoundedConnection if options.pooled else AsyncDirectConnection
+        noted = async_connection_class(kind, reach, options.statement_seconds, look=options.pooled)
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             options.async_conninfo,
-            connection_class=async_connection_class(kind, reach, options.statement_seconds),
+            connection_class=noted,
             kwargs=options.connect_arguments(),
             min_size=0,
             max_size=options.pool_size,
@@ -117,18 +121,26 @@ class AsyncDatabase:
 
     async def _repeat(self, statement: Statement, params: Mapping[str, Any], seconds: float) -> list[Row]:
         """Async twin of ``Database._repeat``."""
-        async with self._pool.connection() as connection:
-            try:
-                with within(seconds, connection):
-                    return await execute(connection, statement, params)
-            except psycopg.Error as error:
-                await self._look_at(error, connection, final=True)
-                raise
+        last: psycopg.Error | None = None
+        for pause in pauses():
+            await asyncio.sleep(pause)
+            async with self._pool.connection() as connection:
+                try:
+                    with within(seconds, connection):
+                        return await execute(connection, statement, params)
+                except psycopg.Error as error:
+                    await self._look_at(error, connection, final=True)
+                    last = error
+        raise last or AssertionError("there is at least one attempt")
 
     async def _look_at(
         self, error: psycopg.Error, connection: psycopg.AsyncConnection[Any], *, final: bool
     ) -> None:
         """Async twin of ``Database._look_at``."""
+        if may_pass(error):
+            if is_refused_by_standby(error):
+                await self._pool.renew(connection)
+            return
         if not is_lost(error, connection):
             raise error
         await self._pool.renew(connection)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from strandline.schemas.isolation import LookedAt
 
 
 class CallersPool:
@@ -14,14 +17,22 @@ class CallersPool:
 
     def __init__(self, pool: ConnectionPool[Any]) -> None:
         self._pool = pool
+        self._looked_at = LookedAt()
 
     @property
     def closed(self) -> bool:
         return self._pool.closed
 
-    def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]:
-        """One connection; commits when the block ends, rolls back when it raises."""
-        return self._pool.connection()
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """One connection; commits when the block ends, rolls back when it raises.
+
+        Raises:
+            ConfigurationError: its transactions begin otherwise than they have to.
+        """
+        with self._pool.connection() as connection:
+            self._looked_at.look(connection)
+            yield connection
 
     def renew(self, lost: psycopg.Connection[Any]) -> None:
         """A connection broke, so the others are likely to be dead as well: the pool looks at each."""
@@ -39,14 +50,18 @@ class AsyncCallersPool:
 
     def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
         self._pool = pool
+        self._looked_at = LookedAt()
 
     @property
     def closed(self) -> bool:
         return self._pool.closed
 
-    def connection(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """Async twin of ``CallersPool.connection``."""
-        return self._pool.connection()
+        async with self._pool.connection() as connection:
+            await self._looked_at.alook(connection)
+            yield connection
 
     async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
         """Async twin of ``CallersPool.renew``."""

@@ -9,6 +9,11 @@ import psycopg
 from strandline.schemas.shown_url import server_place, without_secrets
 
 _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile("too many clients|too many connections|connection slots are reserved"),
+        "it takes no more connections; raise its max_connections, lower STRANDLINE_POOL_MAX_SIZE, or put a"
+        " pooler before it",
+    ),
     (re.compile("Connection refused"), "the connection was refused"),
     (re.compile("No such file or directory"), "no server listens on that socket"),
     (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 from strandline.schemas.deadlines import GRACE_SECONDS, DeadlineExceeded
 from strandline.schemas.errors import (
     ConfigurationError,
+    DatabaseBusyError,
     DatabaseError,
     DatabaseTimeoutError,
     DatabaseUnavailableError,
@@ -138,6 +140,10 @@ class ConnectionOptions:
         if self.planned_once:
             yield "plan_cache_mode", "force_generic_plan"
         yield "jit", "off"
+        # Whatever the database or the role has for its own transactions (``schemas.isolation``).
+        yield "default_transaction_isolation", r"read\ committed"
+        yield "default_transaction_read_only", "off"
+        yield "default_transaction_deferrable", "off"
         if not self.durable:
             yield "synchronous_commit", "off"
 
@@ -177,6 +183,33 @@ _GONE = (
     psycopg.InterfaceError,
     pg.IdleInTransactionSessionTimeout,
     pg.TransactionTimeout,
+)
+
+
+# What passes by itself, mostly at once: the transaction was rolled back for another that was in its way.
+_ROLLED_BACK = (pg.SerializationFailure, pg.DeadlockDetected)
+
+# Postgres is there, and does not do it now.
+_BUSY: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
+    (_ROLLED_BACK, "Postgres rolled this back for another transaction; nothing was done, try again."),
+    (
+        (pg.DiskFull,),
+        "Postgres has no space left on its disk; nothing was done. Free some, then try again.",
+    ),
+    (
+        (pg.TooManyConnections,),
+        "Postgres takes no more connections; nothing was done. Raise its max_connections, lower"
+        " STRANDLINE_POOL_MAX_SIZE, or put a pooler before it.",
+    ),
+    (
+        (pg.OutOfMemory, pg.InsufficientResources, pg.ConfigurationLimitExceeded),
+        "Postgres lacks memory or another resource; nothing was done. Look at its log, then try again.",
+    ),
+    (
+        (pg.ReadOnlySqlTransaction,),
+        "Postgres accepts reads only, as a standby does; nothing was done. Try again when the URL leads to"
+        " the primary.",
+    ),
 )
 
 
@@ -223,6 +256,9 @@ def _meaning(error: Exception) -> StrandlineError:
         return DatabaseTimeoutError(
             f"Postgres did not answer in time; nothing was half-done, try again. ({said})"
         )
+    for kinds, sentence in _BUSY:
+        if isinstance(error, kinds):
+            return DatabaseBusyError(f"{sentence} ({said})")
     if isinstance(error, (*_GONE, PoolClosed)):
         return DatabaseUnavailableError(
             f"Postgres cannot be reached or ended the connection; try again. ({said})"
@@ -233,6 +269,22 @@ def _meaning(error: Exception) -> StrandlineError:
 def is_lost(error: psycopg.Error, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
     """Whether the connection broke, so that a repeatable statement may be sent again on another."""
     return isinstance(error, _GONE) and connection.closed
+
+
+def may_pass(error: psycopg.Error) -> bool:
+    """Whether nothing was done, and it may be done if it is asked for again at once."""
+    return isinstance(error, _ROLLED_BACK) or is_refused_by_standby(error)
+
+
+def is_refused_by_standby(error: psycopg.Error) -> bool:
+    """Whether the server only reads: after a failover a new connection may lead to another one."""
+    return isinstance(error, pg.ReadOnlySqlTransaction)
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait before each further attempt, jittered, since those that met would meet again."""
+    for seconds in (0.0, 0.02, 0.05, 0.1, 0.2):
+        yield seconds * random.uniform(0.5, 1.5)  # noqa: S311
 
 
 def ended_by_limit(error: Exception) -> bool:

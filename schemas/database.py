@@ -17,7 +17,10 @@ from strandline.schemas.connections import (
     ConnectionOptions,
     ended_by_limit,
     is_lost,
+    is_refused_by_standby,
+    may_pass,
     outcome_unknown,
+    pauses,
     translated,
 )
 from strandline.schemas.deadlines import BoundedConnection, within
@@ -90,9 +93,10 @@ class Database:
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.noting(options.find_url))
         kind = BoundedConnection if options.pooled else DirectConnection
+        noted = connection_class(kind, reach, options.statement_seconds, look=options.pooled)
         pool: ConnectionPool[Any] = ProcessPool(
             options.conninfo,
-            connection_class=connection_class(kind, reach, options.statement_seconds),
+            connection_class=noted,
             kwargs=options.connect_arguments(),
             min_size=0,
             max_size=options.pool_size,
@@ -139,17 +143,25 @@ class Database:
             return self._repeat(statement, params, seconds)
 
     def _repeat(self, statement: Statement, params: Mapping[str, Any], seconds: float) -> list[Row]:
-        """The second attempt, for which there are ``seconds`` left."""
-        with self._pool.connection() as connection:
-            try:
-                with within(seconds, connection):
-                    return execute(connection, statement, params)
-            except psycopg.Error as error:
-                self._look_at(error, connection, final=True)
-                raise
+        """The other attempts: one for which there are ``seconds`` left, and more of what may pass."""
+        last: psycopg.Error | None = None
+        for pause in pauses():
+            time.sleep(pause)
+            with self._pool.connection() as connection:
+                try:
+                    with within(seconds, connection):
+                        return execute(connection, statement, params)
+                except psycopg.Error as error:
+                    self._look_at(error, connection, final=True)
+                    last = error
+        raise last or AssertionError("there is at least one attempt")
 
     def _look_at(self, error: psycopg.Error, connection: psycopg.Connection[Any], *, final: bool) -> None:
         """Return if the connection is lost and there is another attempt; else raise what it comes to."""
+        if may_pass(error):
+            if is_refused_by_standby(error):
+                self._pool.renew(connection)
+            return
         if not is_lost(error, connection):
             raise error
         self._pool.renew(connection)

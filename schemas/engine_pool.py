@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import psycopg
 
+from strandline.schemas.isolation import LookedAt
 from strandline.schemas.joining import driver_connection
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class EnginePool:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._looked_at = LookedAt()
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
@@ -65,11 +67,13 @@ class EnginePool:
         the connection back.
 
         Raises:
-            ConfigurationError: the engine's driver is not psycopg 3.
+            ConfigurationError: the engine's driver is not psycopg 3, or its transactions begin otherwise than
+                they have to.
         """
         with self._engine.connect() as held:
             driver = driver_connection(held.connection.driver_connection, psycopg.Connection)
             try:
+                self._looked_at.look(driver)
                 yield driver
                 if not driver.closed:
                     driver.commit()
@@ -96,6 +100,7 @@ class AsyncEnginePool:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
+        self._looked_at = LookedAt()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
@@ -104,6 +109,7 @@ class AsyncEnginePool:
             proxy = await held.get_raw_connection()
             driver = driver_connection(proxy.driver_connection, psycopg.AsyncConnection)
             try:
+                await self._looked_at.alook(driver)
                 yield driver
                 if not driver.closed:
                     await driver.commit()

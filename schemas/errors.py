@@ -82,6 +82,10 @@ class ServerLimitError(DatabaseTimeoutError):
     """Postgres, which is there, ended what took longer than its limit; nothing was half-done."""
 
 
+class DatabaseBusyError(DatabaseUnavailableError):
+    """Postgres, which is there, cannot do it now; nothing was done, and the sentence says why."""
+
+
 class OutcomeUnknownError(DatabaseUnavailableError):
     """The connection ended, or was given up, before the answer came: the statement may have taken effect.
 

@@ -20,6 +20,8 @@ import psycopg
 from strandline.schemas.connect_problems import connect_problem
 from strandline.schemas.connections import Unreachable
 from strandline.schemas.deadlines import AsyncBoundedConnection, BoundedConnection
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.isolation import check_isolation, check_isolation_async
 from strandline.schemas.reconnecting import RECONNECT_SECONDS
 
 logger = logging.getLogger("strandline.database")
@@ -62,6 +64,7 @@ class Reach:
         self._failed_at = 0.0
         self._lost_at = 0.0
         self.callers = 0
+        self.refusal: ConfigurationError | None = None
 
     @property
     def is_fine(self) -> bool:
@@ -88,7 +91,7 @@ class Reach:
         """A connection was made."""
         with self._lock:
             away_since, self._away_since = self._away_since, None
-            self._reached, self._problem = True, None
+            self._reached, self._problem, self.refusal = True, None, None
             self._lost_at = away_since or self._lost_at
         if away_since is not None:
             seconds = round(time.monotonic() - away_since, 1)
@@ -99,6 +102,7 @@ class Reach:
         problem = connect_problem(error, self._url)
         with self._lock:
             self._problem = problem
+            self.refusal = error if isinstance(error, ConfigurationError) else None
             self._will_take_more = bool(_WILL_TAKE_MORE.search(str(error)))
             self._failures += 1
             self._failed_at = time.monotonic()
@@ -137,6 +141,7 @@ class Reach:
 
         Raises:
             Unreachable: there is nothing to wait for.
+            ConfigurationError: what connects cannot be used.
         """
         now = time.monotonic()
         with self._lock:
@@ -144,6 +149,8 @@ class Reach:
                 return True
             if self._problem is not None and not self._is_worth_waiting(now, caller):
                 is_recent = self._failures > caller.failures or now - self._failed_at < RECONNECT_SECONDS
+                if is_recent and self.refusal is not None:
+                    raise self.refusal
                 if is_recent or now - caller.since > self._patience:
                     raise Unreachable(self._problem)
             # The pool then says that it has waited long enough.
@@ -158,25 +165,36 @@ class Reach:
         logger.warning("database away", extra={"action": "database_away", "reason": problem})
 
 
-def connection_class(kind: type[Any], reach: Reach, statement_seconds: float) -> type[Any]:
-    """A class like ``kind`` whose connections are noted by ``reach`` and wait for ``statement_seconds``."""
+def connection_class(kind: type[Any], reach: Reach, statement_seconds: float, *, look: bool) -> type[Any]:
+    """A class like ``kind`` whose connections are noted by ``reach`` and wait for ``statement_seconds``.
+
+    ``look=True``: nothing can be asked for at their start, so each is asked how its transactions begin.
+    """
 
     class Noted(kind):  # type: ignore[misc]
         @classmethod
         def connect(cls, *arguments: Any, **options: Any) -> Any:
             try:
                 connection = super().connect(*arguments, **options)
+                connection.statement_seconds = statement_seconds
+                if look:
+                    check_isolation(connection)
+            except ConfigurationError as error:
+                connection.close()
+                reach.failed(error)
+                raise
             except (psycopg.Error, OSError) as error:
                 reach.failed(error)
                 raise
-            connection.statement_seconds = statement_seconds
             reach.connected()
             return connection
 
     return Noted
 
 
-def async_connection_class(kind: type[Any], reach: Reach, statement_seconds: float) -> type[Any]:
+def async_connection_class(
+    kind: type[Any], reach: Reach, statement_seconds: float, *, look: bool
+) -> type[Any]:
     """Twin of ``connection_class`` for the pool of an event loop."""
 
     class Noted(kind):  # type: ignore[misc]
@@ -184,10 +202,16 @@ def async_connection_class(kind: type[Any], reach: Reach, statement_seconds: flo
         async def connect(cls, *arguments: Any, **options: Any) -> Any:
             try:
                 connection = await super().connect(*arguments, **options)
+                connection.statement_seconds = statement_seconds
+                if look:
+                    await check_isolation_async(connection)
+            except ConfigurationError as error:
+                await connection.close()
+                reach.failed(error)
+                raise
             except (psycopg.Error, OSError) as error:
                 reach.failed(error)
                 raise
-            connection.statement_seconds = statement_seconds
             reach.connected()
             return connection
 

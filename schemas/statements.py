@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 _FILES = (
+    "connecting.sql",
     "producing.sql",
     "importing.sql",
     "consuming.sql",

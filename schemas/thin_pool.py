@@ -18,6 +18,7 @@ from strandline.schemas.connections import Unreachable
 from strandline.schemas.deadlines import AsyncBoundedConnection, BoundedConnection
 from strandline.schemas.forking import this_process
 from strandline.schemas.reaching import FIRST_STEP_SECONDS, LONGEST_STEP_SECONDS, Reach
+from strandline.schemas.reconnecting import RECONNECT_SECONDS
 
 CT = TypeVar("CT", bound="psycopg.Connection[Any]")
 
@@ -121,9 +122,10 @@ class ThinPool:
 
         Nothing is asked of them: one that was cut without a word would not answer before its deadline.
         """
-        if isinstance(lost, BoundedConnection) and lost.opened_at > self._renewed_at:
+        if isinstance(lost, BoundedConnection) and is_news(lost, self._renewed_at):
             self._renewed_at = time.monotonic()
-            self._reach.lost(lost)
+            if lost.closed:
+                self._reach.lost(lost)
             self._pool.drain()
 
 
@@ -169,10 +171,19 @@ class AsyncThinPool:
 
     async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
         """Async twin of ``ThinPool.renew``."""
-        if isinstance(lost, AsyncBoundedConnection) and lost.opened_at > self._renewed_at:
+        if isinstance(lost, AsyncBoundedConnection) and is_news(lost, self._renewed_at):
             self._renewed_at = time.monotonic()
-            self._reach.lost(lost)
+            if lost.closed:
+                self._reach.lost(lost)
             await self._pool.drain()
+
+
+def is_news(lost: BoundedConnection | AsyncBoundedConnection, renewed_at: float) -> bool:
+    """Whether connections of its age have not been replaced yet.
+
+    One that is open was only refused, as by a standby; new ones may be as well, so not too often.
+    """
+    return lost.opened_at > renewed_at and (lost.closed or time.monotonic() - renewed_at > RECONNECT_SECONDS)
 
 
 def has_idle(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> bool:
@@ -186,5 +197,7 @@ def raise_problem(reach: Reach) -> None:
     Raises:
         Unreachable: with the reason of the latest attempt.
     """
+    if reach.refusal is not None:
+        raise reach.refusal
     if reach.problem is not None:
         raise Unreachable(reach.problem) from None

@@ -22,6 +22,7 @@ from strandline.producers.search import SearchHit
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,
+    DatabaseBusyError,
     DatabaseError,
     DatabaseTimeoutError,
     DatabaseUnavailableError,
@@ -46,6 +47,7 @@ __all__ = [
     "ConfigurationError",
     "ConflictError",
     "CustomBlock",
+    "DatabaseBusyError",
     "DatabaseError",
     "DatabaseTimeoutError",
     "DatabaseUnavailableError",

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError, StrandlineError
+from strandline.schemas.errors import (
+    DatabaseBusyError,
+    DatabaseTimeoutError,
+    DatabaseUnavailableError,
+    StrandlineError,
+)
 
 
 def level_of(error: StrandlineError, *, ending: bool) -> int:
@@ -16,5 +21,5 @@ def level_of(error: StrandlineError, *, ending: bool) -> int:
     """
     if not isinstance(error, DatabaseUnavailableError):
         return logging.WARNING
-    is_loud = isinstance(error, DatabaseTimeoutError) and not ending
+    is_loud = isinstance(error, (DatabaseTimeoutError, DatabaseBusyError)) and not ending
     return logging.WARNING if is_loud else logging.INFO

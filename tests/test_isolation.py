@@ -1,0 +1,188 @@
+"""Transactions begin at read committed; what Postgres refuses for the moment is repeated, or told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from sqlalchemy import create_engine
+
+from strandline import ConfigurationError, DatabaseBusyError, DatabaseUnavailableError, Memory
+from strandline.schemas.connections import ConnectionOptions
+from strandline.schemas.database import Database
+from strandline.schemas.settings import Settings
+from tests.conftest import rows_of
+
+MakeMemory = Callable[..., Memory]
+
+SERIALIZABLE = "default_transaction_isolation = 'serializable'"
+REPEATABLE = "default_transaction_isolation = 'repeatable read'"
+READ_ONLY = "default_transaction_read_only = on"
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def set_default(url: str, setting: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET {setting}")
+
+
+@pytest.mark.parametrize("setting", [SERIALIZABLE, REPEATABLE, READ_ONLY])
+def test_what_the_database_has_for_others_refuses_no_put(
+    setting: str, make_memory: MakeMemory, database_url: str
+) -> None:
+    """Twelve threads and an event loop put to six sessions of one user, which are flushed on the way."""
+    set_default(database_url, setting)
+    options = {"user_id": "u", "token_limit": 300, "token_flush_size": 40}
+    memories = [make_memory(f"s{n}", **options) for n in range(6)]
+
+    def put_some(number: int) -> None:
+        for turn in range(15):
+            memories[number % 6].put(user(f"I saw {turn} gulls from boat {number}."))
+
+    async def put_many() -> None:
+        await asyncio.gather(*(memories[n % 6].aput(user(f"task {n}")) for n in range(60)))
+        await memories[0].aclose()
+
+    with ThreadPoolExecutor(12) as threads:
+        list(threads.map(put_some, range(12)))
+    asyncio.run(put_many())
+    assert rows_of(database_url, "SELECT count(*)::int FROM strandline.message") == [(240,)]
+
+
+@pytest.mark.parametrize("setting", [SERIALIZABLE, READ_ONLY])
+def test_a_pool_of_the_callers_that_begins_otherwise_is_refused(
+    setting: str, make_memory: MakeMemory, database_url: str
+) -> None:
+    set_default(database_url, setting)
+    with (
+        ConnectionPool(database_url, min_size=0, max_size=2, open=True) as pool,
+        pytest.raises(ConfigurationError, match="ALTER ROLE"),
+    ):
+        make_memory("s", pool=pool).put(user("hello"))
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(database_url))
+    with pytest.raises(ConfigurationError, match="ALTER ROLE"):
+        make_memory("s", pool=engine).put(user("hello"))
+    engine.dispose()
+
+    async def main() -> None:
+        async with AsyncConnectionPool(database_url, min_size=0, max_size=2, open=False) as pool:
+            with pytest.raises(ConfigurationError, match="ALTER ROLE"):
+                await make_memory("s", pool=pool).aput(user("hello"))
+
+    asyncio.run(main())
+
+
+def test_behind_a_pooler_a_connection_that_begins_otherwise_is_refused(
+    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once: nothing is asked for at the start of a session there, so the role has to be set."""
+    monkeypatch.setenv("STRANDLINE_DATABASE_POOLER", "transaction")
+    monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "10000")
+    make_memory("s").put(user("hello"))
+    set_default(database_url, SERIALIZABLE)
+    memory = make_memory("s", database_url=database_url + "&application_name=afresh")
+    with pytest.raises(ConfigurationError, match="serializable"):
+        memory.put(user("hello"))
+
+    async def main() -> None:
+        with pytest.raises(ConfigurationError, match="serializable"):
+            await memory.aput(user("hello"))
+        await memory.aclose()
+
+    asyncio.run(main())
+
+
+HURDLE = """
+CREATE SEQUENCE hurdle;
+CREATE FUNCTION stumble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF nextval('public.hurdle') <= {times} THEN
+        RAISE EXCEPTION 'in the way' USING ERRCODE = '{code}';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER stumble BEFORE INSERT ON strandline.message FOR EACH ROW EXECUTE FUNCTION stumble();
+"""
+
+
+def put_up(url: str, code: str, *, times: int) -> None:
+    """Have Postgres refuse the next messages with this code."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(HURDLE.format(code=code, times=times).encode())
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01", "25006"])
+def test_what_may_pass_is_repeated_and_there_once(
+    code: str, make_memory: MakeMemory, database_url: str
+) -> None:
+    """Serialization failures, deadlocks, and a standby; a sequence keeps count beyond each rollback."""
+    memory = make_memory("s", memory_blocks=[])
+    put_up(database_url, code, times=2)
+    assert memory.put(user("first")) == 1
+    rows_of(database_url, "SELECT setval('hurdle', 1, false)")
+
+    async def main() -> None:
+        assert await memory.aput(user("second")) == 2
+        await memory.aclose()
+
+    asyncio.run(main())
+    assert [message.text for message in memory.get_all()] == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("40001", "another transaction"),
+        ("40P01", "another transaction"),
+        ("53100", "no space left"),
+        ("53200", "lacks memory"),
+        ("53300", "takes no more connections"),
+        ("25006", "reads only"),
+    ],
+)
+def test_what_does_not_pass_has_a_sentence_of_its_own(
+    code: str, sentence: str, make_memory: MakeMemory, database_url: str
+) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    put_up(database_url, code, times=1_000)
+    with pytest.raises(DatabaseBusyError, match=sentence) as told:
+        memory.put(user("hello"))
+    assert isinstance(told.value, DatabaseUnavailableError)
+
+    async def main() -> None:
+        with pytest.raises(DatabaseBusyError, match=sentence):
+            await memory.aput(user("hello"))
+        await memory.aclose()
+
+    asyncio.run(main())
+    assert memory.get_all() == []
+
+
+@pytest.fixture
+def scarce(database_url: str) -> Iterator[str]:
+    """The same database, by a role that may have a single connection."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE scarce LOGIN SUPERUSER")
+        connection.execute("ALTER DATABASE " + connection.info.dbname + " CONNECTION LIMIT 3")
+        connection.execute("ALTER ROLE scarce NOSUPERUSER CONNECTION LIMIT 0")
+    yield database_url.replace("postgres@", "scarce@")
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("DROP ROLE scarce")
+
+
+def test_a_server_that_takes_no_more_connections_says_so(scarce: str, settings: Settings) -> None:
+    options = ConnectionOptions.from_settings(
+        scarce, settings.model_copy(update={"pool_timeout_seconds": 1.0})
+    )
+    database = Database.connect(options)
+    with pytest.raises(DatabaseUnavailableError, match="takes no more connections"):
+        database.fetch("serving_generations", {})
+    database.close()
