@@ -17,10 +17,11 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from strandline.pipelines.directory import check_known
 from strandline.pipelines.fact_words import fingerprint
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.deadlines import MAINTENANCE_SECONDS
-from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.errors import NotFoundError
 from strandline.schemas.identity import DEFAULT_NAMESPACE
 from strandline.schemas.lanes import PIPELINE_STAGES
 from strandline.schemas.shown_text import quote
@@ -238,7 +239,7 @@ def verify(
         progress: told the name of each check before it runs, its number from 1, and how many there are.
 
     Raises:
-        ConfigurationError: there is no such session.
+        NotFoundError: there is nothing in this namespace, or no such session.
         StrandlineError: as ``Database.fetch`` does.
     """
     began = time.monotonic()
@@ -277,13 +278,15 @@ def stage_chain() -> dict[str, list[str]]:
 def _scope(fetcher: Fetcher, namespace: str | None, session_id: str | None) -> Scope:
     if session_id is not None:
         within = DEFAULT_NAMESPACE if namespace is None else namespace
+        check_known(fetcher, namespace=within, session_id=session_id)
         for shard_key, session_key in fetcher.fetch(
             "verify_find_session", {"namespace": within, "session_id": session_id}
         ):
             return Scope([shard_key], session_key)
-        raise ConfigurationError(
-            f"There is no session {quote(session_id)} in namespace {quote(within)}; check both names."
+        raise NotFoundError(
+            f"Nothing was put yet to session {quote(session_id)} in namespace {quote(within)}."
         )
+    check_known(fetcher, namespace=namespace)
     if namespace is not None:
         return Scope([row[0] for row in fetcher.fetch("verify_owners", {"namespace": namespace})])
     return Scope()

@@ -28,7 +28,7 @@ from strandline.schemas.errors import (
     StrandlineError,
 )
 from strandline.schemas.settings import Settings
-from strandline.schemas.shown_url import is_readable
+from strandline.schemas.url_schemes import check_database_url
 
 # After these seconds of silence the kernel asks whether the other side is there, and gives a connection up
 # that does not answer, or does not acknowledge what was sent: sooner than the deadline of a statement.
@@ -154,20 +154,13 @@ def psycopg_url(url: str) -> str:
     Raises:
         ConfigurationError: it is no Postgres URL.
     """
-    scheme, found, _rest = url.partition("://")
-    dialect, _, _driver = scheme.lower().partition("+")
-    if dialect not in ("postgresql", "postgres"):
-        raise ConfigurationError(
-            f"The database URL begins with {scheme if found else 'no scheme'!r}; Strandline keeps its log,"
-            " its queue and its vectors in one Postgres transaction, so it runs on Postgres only:"
-            " postgresql://user@host/database"
-        )
-    if not is_readable(url):
-        raise ConfigurationError(
-            "The database URL cannot be read: in its user and password the characters / ? # @ : % [ ]"
-            " have to be percent-encoded, as %2F for / and %40 for @."
-        )
-    parts = urlsplit(url)
+    try:
+        check_database_url(url)
+    except ValueError as error:
+        sentence = str(error)
+        raise ConfigurationError(f"{sentence[0].upper()}{sentence[1:]}.") from None
+    # A driver may have a name that no scheme of a URL may have, such as psycopg_async.
+    parts = urlsplit(f"postgresql://{url.partition('://')[2]}")
     # As it stands, since "+" is a plus sign to libpq, and a space to those who read URLs as forms.
     query = parts.query.replace("+", "%2B").split("&")
     renamed = ("sslmode" + option[len("ssl") :] if option.startswith("ssl=") else option for option in query)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.prices import ModelPrice, read_prices
+from strandline.schemas.url_schemes import check_broker_url, check_database_url
 
 
 def _expanded(path: Path) -> Path:
@@ -110,6 +111,20 @@ class Settings(BaseSettings):
     max_failures: int = Field(8, ge=1, description="attempts that fail alone before a dead letter")
     max_crashes: int = Field(20, ge=1, description="attempts ended by a crash before a dead letter")
 
+    @field_validator("database_url")
+    @classmethod
+    def _database_url_can_be_used(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            check_database_url(value.get_secret_value())
+        return value
+
+    @field_validator("broker_url")
+    @classmethod
+    def _broker_url_can_be_used(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            check_broker_url(value.get_secret_value())
+        return value
+
     @property
     def has_openai(self) -> bool:
         """True when a key or a base URL names a real model server."""
@@ -147,5 +162,5 @@ def _describe(error: ValidationError) -> str:
     for item in error.errors(include_input=False, include_url=False):
         name = str(item["loc"][0])
         variable = name if name.isupper() else f"STRANDLINE_{name.upper()}"
-        lines.append(f"{variable}: {item['msg']}")
+        lines.append(f"{variable}: {item['msg'].removeprefix('Value error, ')}")
     return "Settings cannot be used. " + "; ".join(lines)

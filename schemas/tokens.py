@@ -113,9 +113,17 @@ def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
     """A function from text to its number of tokens; ``tokenizer`` may return a list or a count.
 
     The function raises ConfigurationError where the tokenizer returns something else.
+
+    Raises:
+        ConfigurationError: ``tokenizer`` cannot be called.
     """
     if tokenizer is None:
         return count_default
+    if not callable(tokenizer):
+        raise ConfigurationError(
+            f"tokenizer_fn is {quote(tokenizer)}; it must be a function from text to a list of tokens or"
+            " their number. Names are not taken: give, as one, tiktoken.get_encoding('cl100k_base').encode."
+        )
     given = tokenizer
 
     def count(text: str) -> int:

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
+
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.given_pool import GivenPool, Pool
 from strandline.process_resources import Consume, ProcessResources
 from strandline.producers.window_cache import WindowCache
 from strandline.schemas.async_database import AsyncDatabase
 from strandline.schemas.database import Database
+from strandline.schemas.engine_pool import is_async_engine, is_engine
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
+from strandline.schemas.shown_text import quote
 
 __all__ = ["Consume", "Pool", "Runtime", "runtime_for"]
 
@@ -34,7 +39,12 @@ _registry = _Registry()
 
 
 def runtime_for(settings: Settings, *, pool: Pool | None = None, consume: Consume | None = None) -> Runtime:
-    """The runtime of this process for these settings; made, without any I/O, when there is none."""
+    """The runtime of this process for these settings; made, without any I/O, when there is none.
+
+    Raises:
+        ConfigurationError: ``consume`` or ``pool`` is none of what they may be.
+    """
+    _check(pool, consume)
     key = (settings, id(pool), consume)
     with _registry.lock:
         if key not in _registry.runtimes:
@@ -42,6 +52,20 @@ def runtime_for(settings: Settings, *, pool: Pool | None = None, consume: Consum
                 settings, pool=pool, consume=consume, forget=lambda: _forget(key)
             )
         return _registry.runtimes[key]
+
+
+def _check(pool: object, consume: object) -> None:
+    if consume is not None and consume not in get_args(Consume):
+        raise ConfigurationError(
+            f"consume is {quote(consume)}; it must be 'background', for threads of this process, or None, for"
+            " workers."
+        )
+    kinds = (ConnectionPool, AsyncConnectionPool)
+    if pool is not None and not isinstance(pool, kinds) and not is_engine(pool) and not is_async_engine(pool):
+        raise ConfigurationError(
+            f"pool is of the type {quote(type(pool).__name__)}; give a psycopg_pool.ConnectionPool or"
+            " AsyncConnectionPool, or a SQLAlchemy engine on psycopg 3."
+        )
 
 
 class Runtime:

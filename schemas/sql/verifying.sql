@@ -15,8 +15,9 @@ SELECT set_config('statement_timeout', '0', true), set_config('work_mem', '64MB'
     set_config('enable_seqscan', 'on', true), set_config('plan_cache_mode', 'force_custom_plan', true)
 
 -- name: verify_owners
--- The owners that have sessions in a namespace.
-SELECT DISTINCT s.shard_key FROM strandline.session s WHERE s.namespace = %(namespace)s
+-- The owners that have sessions in a namespace, or were given facts there.
+SELECT s.shard_key FROM strandline.session s WHERE s.namespace = %(namespace)s
+UNION SELECT f.shard_key FROM strandline.fact_owner f WHERE f.namespace = %(namespace)s
 
 -- name: verify_find_session
 -- The keys of a session by its name.

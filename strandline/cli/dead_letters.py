@@ -14,6 +14,7 @@ from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import Report
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, print_schema, say
+from strandline.pipelines.directory import check_known
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
     drop_dead_letter,
@@ -22,6 +23,7 @@ from strandline.pipelines.engine.dead_letters import (
 )
 from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.identity import DEFAULT_NAMESPACE
 from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
 from strandline.schemas.shown_text import counted, quote, shown_lines
@@ -86,7 +88,9 @@ class ActionsReport(Report):
 def filter_options(command: Command) -> Command:
     """``--namespace``, ``--session`` and ``--pipeline``."""
     namespace = click.option("--namespace", metavar="NAME", help="Only of this namespace.")
-    session = click.option("--session", metavar="ID", help="Only of this session.")
+    session = click.option(
+        "--session", metavar="ID", help="Only of this session (of namespace default, unless one is named)."
+    )
     pipeline = click.option("--pipeline", metavar="NAME", help="Only of this pipeline.")
     return namespace(session(pipeline(command)))
 
@@ -118,7 +122,7 @@ def list_command(everything: bool, as_json: bool, json_schema: bool, **given: An
         print_schema(DeadLettersReport)
         return 0
     with _database(given) as (database, _broker_url):
-        letters = list_dead_letters(database, dropped=everything, **_filters(given))
+        letters = list_dead_letters(database, dropped=everything, **_filters(database, given))
     if as_json:
         print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
     elif not letters:
@@ -155,7 +159,7 @@ def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given
     later is done again as well.  One of a generation that is retired is refused, which makes the exit code 1.
     """
     with _database(given) as (database, broker_url):
-        letters = _chosen(database, ids, everything=everything, filters=_filters(given))
+        letters = _chosen(database, ids, everything=everything, filters=_filters(database, given))
         retries = [(letter, retry_dead_letter(database, letter)) for letter in letters]
         due = [letter.lane for letter, retry in retries if retry.outcome == "due"]
         rung = _ring(broker_url, due)
@@ -182,7 +186,7 @@ def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given:
     What was dropped and why is kept; `list --all` shows it.
     """
     with _database(given) as (database, _broker_url):
-        letters = _chosen(database, ids, everything=everything, filters=_filters(given))
+        letters = _chosen(database, ids, everything=everything, filters=_filters(database, given))
         actions = [
             ActionReport(id=_id(letter), outcome="dropped" if drop_dead_letter(database, letter) else "gone")
             for letter in letters
@@ -219,9 +223,14 @@ def _database(given: dict[str, Any]) -> Iterator[tuple[Database, str | None]]:
         yield database, servers.broker_url
 
 
-def _filters(given: dict[str, Any]) -> dict[str, Any]:
+def _filters(database: Database, given: dict[str, Any]) -> dict[str, Any]:
+    """What is asked for, once it is sure to exist; a session without a namespace is meant in ``default``."""
+    namespace = given["namespace"]
+    if namespace is None and given["session"] is not None:
+        namespace = DEFAULT_NAMESPACE
+    check_known(database, namespace=namespace, session_id=given["session"])
     return {
-        "namespace": given["namespace"],
+        "namespace": namespace,
         "session_id": given["session"],
         "pipeline": given["pipeline"],
     }

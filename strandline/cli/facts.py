@@ -10,9 +10,10 @@ import click
 from strandline.cli.facts_listing import history_command, list_command
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import ClearFactsReport
-from strandline.cli.targets import running_servers
+from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import console, is_rich, print_json, say
 from strandline.facts import Facts
+from strandline.pipelines.directory import check_known
 from strandline.producers.facts_namespace import Clearing, NamespaceFacts
 from strandline.schemas.shown_text import counted
 
@@ -48,6 +49,8 @@ def clear(
     """
     settings = settings_from(database_url, broker_url, schema)
     with running_servers(settings, only_looking=True) as servers:
+        with opened(servers.database_url, settings) as database:
+            check_known(database, namespace=namespace)
         facts = Facts.of_namespace(
             namespace, database_url=servers.database_url, schema=settings.database_schema
         )

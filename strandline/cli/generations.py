@@ -23,6 +23,7 @@ from strandline.cli.replay_reports import (
 )
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, print_schema, say
+from strandline.pipelines.directory import check_known
 from strandline.pipelines.registry import Generation, find, serving, settings_differing
 from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare
 from strandline.pipelines.replay.records import replays
@@ -89,6 +90,7 @@ def diff_command(
     if namespace is None and (user is not None or session is not None):
         namespace = DEFAULT_NAMESPACE
     with _database(given) as (database, settings):
+        check_known(database, namespace=namespace, session_id=session, user_id=user)
         found = compare(
             database,
             generation,
@@ -129,6 +131,9 @@ def promote_command(
     """
     with _database(given) as (database, _settings):
         chosen = _kept(database, generation)
+        check_known(
+            database, session_id=session, user_id=user, namespace=namespace if user or session else None
+        )
         if user is None and session is None:
             _refuse_uncovered(database, chosen)
             serve_everybody(database, chosen)

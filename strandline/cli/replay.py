@@ -20,6 +20,7 @@ from strandline.cli.replay_reports import EstimateReport, EstimatesReport, Repla
 from strandline.cli.reports import ReplayReport
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, say
+from strandline.pipelines.directory import check_known
 from strandline.pipelines.registry import serving, settings_differing
 from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.estimate import Estimate, estimate
@@ -81,6 +82,12 @@ def command(
         running_servers(settings, only_looking=True) as servers,
         opened(servers.database_url, settings, pool_size=4) as database,
     ):
+        check_known(
+            database,
+            namespace=selection.namespace,
+            session_id=selection.session_id,
+            user_id=selection.user_id,
+        )
         names = list(pipelines) or _default_pipelines(database, settings, new=new and not force)
         if dry_run:
             found = [estimate(database, name, selection, settings, new=new) for name in names]

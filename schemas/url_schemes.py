@@ -1,0 +1,63 @@
+"""Which URLs name a database or a broker that can be used; checked where settings are read."""
+
+from __future__ import annotations
+
+import re
+
+from strandline.schemas.shown_text import quote
+from strandline.schemas.shown_url import is_readable
+
+DATABASE_DIALECTS = ("postgresql", "postgres")
+# What SQLAlchemy's users write behind the plus sign: whichever of these it is, psycopg 3 connects.
+DATABASE_DRIVERS = ("", "psycopg", "psycopg_async", "psycopg2", "asyncpg")
+# The transports that Celery knows by name; measured and supported are Redis and RabbitMQ.
+BROKER_SCHEMES = frozenset(
+    {
+        "amqp", "amqps", "azureservicebus", "azurestoragequeues", "confluentkafka", "consul", "etcd",
+        "filesystem", "gcpubsub", "kafka", "librabbitmq", "memory", "mongodb", "pgmq", "pyamqp", "pyro",
+        "qpid", "redis", "rediss", "sentinel", "slmq", "sqla", "sqlalchemy", "sqs", "zookeeper",
+    }
+)  # fmt: skip
+
+
+def check_database_url(url: str) -> str:
+    """Return ``url`` if it names a Postgres that psycopg connects to.
+
+    Raises:
+        ValueError: it does not; the sentence shows nothing of it but its scheme.
+    """
+    scheme, found, rest = url.partition("://")
+    dialect, _, driver = scheme.lower().partition("+")
+    if not found or dialect not in DATABASE_DIALECTS:
+        raise ValueError(
+            f"the database URL begins with {quote(scheme) if found else 'no scheme'}; Strandline keeps its"
+            " log, its queue and its vectors in one Postgres transaction, so it runs on Postgres only:"
+            " postgresql://user@host/database"
+        )
+    if driver not in DATABASE_DRIVERS:
+        raise ValueError(
+            f"the database URL names the driver {quote(driver)}; Strandline connects with psycopg:"
+            f" leave it out, or write {', '.join(filter(None, DATABASE_DRIVERS))}, which all run on psycopg"
+        )
+    if not is_readable(f"postgresql://{rest}"):
+        raise ValueError(
+            "the database URL cannot be read: in its user and password the characters / ? # @ : % [ ]"
+            " have to be percent-encoded, as %2F for / and %40 for @"
+        )
+    return url
+
+
+def check_broker_url(url: str) -> str:
+    """Return ``url`` if Celery knows what it names; of several, parted by ``;``, each.
+
+    Raises:
+        ValueError: it does not; the sentence shows nothing of it but its scheme.
+    """
+    for one in re.split(r";(?=[\w+.-]+://)", url):
+        scheme, found, _rest = one.partition("://")
+        if not found or scheme.partition("+")[0].lower() not in BROKER_SCHEMES:
+            raise ValueError(
+                f"the broker URL begins with {quote(scheme) if found else 'no scheme'}; give that of a Redis"
+                " (redis://host:6379/0) or a RabbitMQ (amqp://user@host//)"
+            )
+    return url

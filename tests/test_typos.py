@@ -1,0 +1,182 @@
+"""What is misspelt is refused with a sentence: where it is given, and not at the first use or never."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any
+
+import pytest
+import tiktoken
+from hypothesis import given
+from hypothesis import strategies as st
+from kombu.transport import TRANSPORT_ALIASES
+from psycopg_pool import ConnectionPool
+
+from strandline import ConfigurationError, Facts, Memory
+from strandline.cli.entry import run
+from strandline.schemas.database import Database
+from strandline.schemas.settings import load_settings
+from strandline.schemas.url_schemes import (
+    BROKER_SCHEMES,
+    DATABASE_DRIVERS,
+    check_broker_url,
+    check_database_url,
+)
+from tests.conftest import MakeMemory, rows_of
+
+URL = "postgresql://me@host/db"
+
+
+@pytest.mark.parametrize(
+    ("given_", "sentence"),
+    [
+        ({"consume": "backgroud"}, "consume is 'backgroud'; it must be 'background'"),
+        ({"consume": True}, "consume is True"),
+        ({"broker_url": "foo://x"}, "the broker URL begins with 'foo'"),
+        ({"broker_url": "127.0.0.1:6379"}, "the broker URL begins with no scheme"),
+        ({"broker_url": "amqp://one//;ampq://two//"}, "the broker URL begins with 'ampq'"),
+        ({"tokenizer_fn": "cl100k"}, "Names are not taken"),
+        ({"tokenizer_fn": 7}, "tokenizer_fn is 7"),
+        ({"database_url": "postgresql+pg8000://me@host/db"}, "the driver 'pg8000'"),
+        ({"database_url": "mysql://me@host/db"}, "it runs on Postgres only"),
+        ({"database_url": "host/db"}, "begins with no scheme"),
+        ({"pool": "postgresql://me@host/db"}, "pool is of the type 'str'"),
+        ({"insert_method": "assistant"}, "insert_method is 'assistant'"),
+        ({"chat_history_token_ratio": "0.7"}, "chat_history_token_ratio is '0.7'"),
+        ({"memory_block": []}, "no argument 'memory_block'"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_typo_is_refused_when_a_memory_is_made(given_: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Memory.from_defaults("s", **{"database_url": URL} | given_)
+    assert sentence in str(caught.value)
+
+
+def test_facts_refuse_what_a_memory_refuses() -> None:
+    with pytest.raises(ConfigurationError, match="pg8000"):
+        Facts.for_owner(user_id="anna", database_url="postgresql+pg8000://host/db")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("STRANDLINE_BROKER_URL", "foo://x"),
+        ("STRANDLINE_DATABASE_URL", "sqlite:///x"),
+        ("STRANDLINE_EMBEDDED", "nevr"),
+        ("STRANDLINE_DATABASE_POOLER", "transactions"),
+        ("STRANDLINE_TEXT_BACKEND", "lokal"),
+        ("STRANDLINE_EMBEDDING_BACKEND", "open-ai"),
+        ("STRANDLINE_POOL_MAX_SIZE", "many"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_with_its_variable(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError, match=variable):
+        load_settings()
+
+
+@pytest.mark.parametrize("driver", DATABASE_DRIVERS)
+def test_every_driver_that_is_accepted_runs_on_psycopg(driver: str, database_url: str) -> None:
+    scheme = f"postgresql+{driver}" if driver else "postgresql"
+    memory = Memory.from_defaults("s", database_url=database_url.replace("postgresql", scheme, 1))
+    assert memory.put({"role": "user", "content": "hello"}) == 1
+    memory.close()
+
+
+def test_the_brokers_that_are_known_are_those_that_celery_knows() -> None:
+    assert {scheme.lower() for scheme in TRANSPORT_ALIASES} == BROKER_SCHEMES
+
+
+@given(st.sampled_from(["postgresql+pg8000", "mysql", "foo"]), st.text("abcdefgh0123456789", min_size=8))
+def test_no_refusal_shows_a_password(scheme: str, secret: str) -> None:
+    for check in (check_database_url, check_broker_url):
+        with pytest.raises(ValueError, match=r"begins with|names the driver") as caught:
+            check(f"{scheme}://me:{secret}@host/db")
+        assert secret not in str(caught.value)
+
+
+def test_what_is_meant_is_accepted(database_url: str) -> None:
+    encode = tiktoken.get_encoding("o200k_base").encode
+    Memory.from_defaults("s", database_url=URL, tokenizer_fn=encode, consume="background")
+    with ConnectionPool(database_url, min_size=0, max_size=1, open=False) as pool:
+        Memory.from_defaults("s", pool=pool)
+    for broker in ("redis://h/0", "REDISS://h/0", "redis+socket:///s", "amqp://a//;amqp://b//", "sqs://"):
+        assert check_broker_url(broker) == broker
+
+
+def command(database_url: str, *arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run([*arguments, "--database-url", database_url])
+    return code, out.getvalue(), err.getvalue()
+
+
+TYPO = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify", "--namespace", "typo"),
+        ("verify", "--session", "typo"),
+        ("verify", "--namespace", "typo", "--session", "s"),
+        ("explain", TYPO),
+        ("explain", "m", "--namespace", "typo"),
+        ("explain", "m", "--session", "typo"),
+        ("explain", "m", "--user", "typo"),
+        ("facts", "clear", "--namespace", "typo"),
+        ("facts", "clear", "--namespace", "typo", "--yes"),
+        ("facts", "list", "--user", "typo"),
+        ("replay", "--namespace", "typo"),
+        ("replay", "--namespace", "typo", "--dry-run"),
+        ("replay", "--session", "typo"),
+        ("replay", "--user", "typo"),
+        ("dead-letters", "list", "--namespace", "typo"),
+        ("dead-letters", "list", "--session", "typo"),
+        ("dead-letters", "retry", "--all", "--namespace", "typo"),
+        ("dead-letters", "drop", "--all", "--session", "typo"),
+        ("generations", "diff", "1", "--namespace", "typo"),
+        ("generations", "promote", "1", "--user", "typo"),
+        ("sessions", "list", "--namespace", "typo"),
+        ("sessions", "show", "typo"),
+        ("sessions", "set-policy", "typo", "--token-limit", "10"),
+        ("flush", "typo"),
+        ("flush", "s", "--namespace", "typo"),
+        ("get", "typo"),
+        ("search", "x", "--user", "typo"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_about_what_is_not_there_says_so_and_ends_with_1(
+    arguments: tuple[str, ...], make_memory: MakeMemory, database_url: str
+) -> None:
+    make_memory("s", user_id="u").put({"role": "user", "content": "hello", "id": "m"})
+    code, out, err = command(database_url, *arguments)
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1 and err.startswith("strandline: There is no")
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.replay") == [(0,)]
+
+
+def test_what_is_there_and_has_nothing_to_show_ends_with_0(
+    make_memory: MakeMemory, database_url: str, database: Database
+) -> None:
+    make_memory("s", user_id="u").put({"role": "user", "content": "hello", "id": "m"})
+    Facts.for_owner(user_id="only-facts", namespace="shop", database_url=database_url).add("Likes tea")
+    for arguments in (
+        ("verify", "--namespace", "default"),
+        ("verify", "--namespace", "shop"),
+        ("verify", "--session", "s"),
+        ("dead-letters", "list", "--session", "s"),
+        ("dead-letters", "list"),
+        ("facts", "list", "--user", "u"),
+        ("facts", "list", "--user", "only-facts", "--namespace", "shop"),
+        ("facts", "clear", "--namespace", "shop"),
+    ):
+        code, out, err = command(database_url, *arguments)
+        assert (code, err) == (0, ""), (arguments, err)
+        assert out
+    assert "1 fact" in command(database_url, "verify", "--namespace", "shop")[1]
