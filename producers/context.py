@@ -55,7 +55,8 @@ class MemoryContext(Sequence[Message]):
         messages: all of them, in order.
         covered_through: per pipeline of the blocks, the last ``seq`` up to which everything that was
             flushed is in what the block shows.
-        caught_up: nothing flushed is still on its way to a block (with ``wait_for``: nothing up to it).
+        caught_up: nothing flushed is still on its way to a block (with ``wait_for``: it was put, and nothing
+            up to it is).
         omitted: what was left out, and why; empty when everything fits and works.
         tokens: the stored tokens of the messages, and those of the inserted memory.
         over_budget: ``tokens`` is above the limit, since the pinned head, the window and blocks of

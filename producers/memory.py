@@ -173,7 +173,8 @@ class SessionMemory(Searching):
             initial_token_count: tokens that the caller's own prompt takes: the result fits into the limit
                 beside them.  Where they leave too little room, the oldest of the window are left out of this
                 read, and ``.omitted`` names them; the last turn stays.
-            wait_for: wait until derived memory covers this ``seq``, as far as it was delivered.
+            wait_for: wait until this ``seq`` was put and derived memory covers it, as far as it was
+                delivered.  ``.caught_up`` says whether it came to that.
             timeout: for how many seconds at most; default 10.
 
         Raises:

@@ -72,7 +72,7 @@ class ReadRequest:
         part_tokens: what content parts that are no text count, by type.
         initial_token_count: what of the limit is taken already.
         query: what vector blocks search for; else ``messages``; else the latest of the window.
-        wait_for: wait until the blocks cover this ``seq``, as far as it was flushed.
+        wait_for: wait until this ``seq`` was put and the blocks cover it, as far as it was flushed.
         timeout_seconds: how long to wait (default 10 s); then the read goes on with what there is.
         embed_query: a query's vector as pgvector reads it, given its text and the generation's config
             (``embedder``, ``dimensions``); None if the vectors there are of another model.
@@ -199,7 +199,7 @@ def _check_unowned(identity: SessionIdentity) -> Operation[None]:
 
 
 def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operation[None]:
-    """Wait until nothing up to ``seq`` is on its way to a pipeline, or the time is over."""
+    """Wait until ``seq`` was put and nothing up to it is on its way to a pipeline, or the time is over."""
     timeout = DEFAULT_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
     deadline = time.monotonic() + timeout
     params = {
@@ -212,7 +212,7 @@ def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operati
     while True:
         rows: list[Row] = yield Fetch("coverage", params)
         left = deadline - time.monotonic()
-        if left <= 0 or all(from_seq is None for _, from_seq, _ in rows):
+        if left <= 0 or (rows and all(from_seq is None and seq <= last for _, from_seq, last in rows)):
             return
         yield Pause(min(pause, left))
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -230,6 +230,8 @@ def _narrowed(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Sn
 
 
 def _caught_up(snapshot: Snapshot, covered: Mapping[str, int], wait_for: int | None) -> bool:
+    if wait_for is not None and wait_for > snapshot.last_seq:
+        return False
     target = snapshot.flushed_through if wait_for is None else min(wait_for, snapshot.flushed_through)
     return all(through >= target for through in covered.values())
 

@@ -23,6 +23,7 @@ class Snapshot:
 
     Attributes:
         exists: whether anything was ever put to it; if not, its marks are those of an empty one.
+        last_seq: of the newest message; 0 before the first.
         fed: the pipelines that its flushes feed.
         shared_key: of the scope that it shares with, if with one.
         serving: by pipeline, ``generation_id``, ``version`` and ``config`` of the generation that serves.
@@ -34,6 +35,7 @@ class Snapshot:
 
     exists: bool
     window_from: int
+    last_seq: int
     flushed_through: int
     pinned_through: int
     has_flushed: bool
@@ -80,6 +82,7 @@ def read_snapshot(rows: Sequence[Row], known: KnownWindow = NOTHING_KNOWN) -> Sn
     return Snapshot(
         exists=header["session"] is not None,
         window_from=window_from,
+        last_seq=marks.get("next_seq", 1) - 1,
         flushed_through=flushed_through,
         pinned_through=pinned_through,
         has_flushed=flushed_through > pinned_through or marks.get("log_start_seq", 1) > 1,

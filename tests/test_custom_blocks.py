@@ -155,7 +155,7 @@ def test_an_owners_state_takes_in_all_sessions_in_the_order_of_their_flushes(
         == "<memory>\n<diary>\nfirst\nsecond\nthird\n</diary>\n</memory>"
     )
     assert "not hers" in other.get()[0].text
-    assert two.get(wait_for=2).caught_up
+    assert two.get(wait_for=1).caught_up
     assert sound(database)
 
 

@@ -92,6 +92,7 @@ def snapshot_rows(
     **marks: int,
 ) -> list[Row]:
     default = {"window_from": 1, "flushed_through": 0, "pinned_through": 0, "log_start_seq": 1}
+    default["next_seq"] = 10
     header = {
         "session": {**default, **marks, "pipelines": list(pipelines)} if exists else None,
         "serving": {name: {"generation_id": at, "config": EMBEDDER} for at, name in enumerate(serving)}

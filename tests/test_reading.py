@@ -79,7 +79,8 @@ def derived(make_memory: MakeMemory, database_url: str) -> Memory:
 
 def test_a_session_that_was_never_used_is_empty(make_memory: MakeMemory, database_url: str) -> None:
     memory = make_memory("new", user_id="maren")
-    for context in (memory.get(), memory.get("anything?"), memory.get(wait_for=5, timeout=0.1)):
+    assert not memory.get(wait_for=5, timeout=0.1).caught_up
+    for context in (memory.get(), memory.get("anything?")):
         assert list(context) == []
         assert (context.tokens, context.over_budget, context.caught_up, context.omitted) == (
             0,
@@ -186,7 +187,37 @@ def test_waiting_for_what_was_not_flushed_waits_for_nothing(make_memory: MakeMem
     memory = make_memory()
     last = talk(memory, 3)
     assert memory.get(wait_for=last, timeout=3600).caught_up
-    assert memory.get(wait_for=10_000, timeout=3600).caught_up
+
+
+@pytest.mark.parametrize("blocks", [["facts", "summary", "vectors"], []])
+def test_what_was_never_put_is_never_caught_up_with(make_memory: MakeMemory, blocks: list[str]) -> None:
+    memory = make_memory(memory_blocks=blocks)
+    last = talk(memory, 3)
+    for seq in (last + 1, 10**6, 2**63 - 1):
+        assert not memory.get(wait_for=seq, timeout=0.05).caught_up
+
+    async def main() -> None:
+        assert not (await memory.aget(wait_for=last + 1, timeout=0.05)).caught_up
+        await memory.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_message_that_is_put_meanwhile_ends_the_wait(make_memory: MakeMemory) -> None:
+    memory = make_memory()
+    last = talk(memory, 3)
+
+    async def main() -> None:
+        reading = asyncio.create_task(memory.aget(wait_for=last + 1, timeout=3600))
+        for _ in range(5):
+            await memory.aget_all()
+        assert not reading.done(), "the message is not there yet"
+        await memory.aput(user("the next"))
+        context = await reading
+        assert context.caught_up and context[-1].text == "the next"
+        await memory.aclose()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("method", ["system", "user"])

@@ -193,10 +193,10 @@ FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_ke
 ORDER BY part, seq
 
 -- name: coverage
--- Which ranges some pipelines have not covered yet (for a bounded wait).
-SELECT g.pipeline, d.from_seq, s.flushed_through
+-- Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait).
+SELECT g.pipeline, d.from_seq, s.next_seq - 1 AS last_seq
 FROM strandline.session s
-CROSS JOIN strandline.serving_v1(%(shard_key)s, %(pipelines)s::text[]) g
+LEFT JOIN strandline.serving_v1(%(shard_key)s, %(pipelines)s::text[]) g ON true
 LEFT JOIN strandline.due d ON d.shard_key = s.shard_key AND d.session_key = s.session_key
     AND d.generation_id = g.generation_id AND d.incarnation = s.incarnation AND d.from_seq <= %(seq)s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
