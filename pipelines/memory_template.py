@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
@@ -26,18 +27,23 @@ _SAMPLE = (Section("static_memory", "a"), Section("summary", "b"))
 @lru_cache(maxsize=64)
 def compile_memory_template(source: str) -> Renderer:
     """A renderer from Jinja source, for example
-    ``{% for s in sections %}[{{ s.name }}] {{ s.text }}{% endfor %}``.
+    ``{% for s in sections %}<{{ s.name }}>{{ s.text }}</{{ s.name }}>{% endfor %}``.
+
+    Stored text holds no ``<``, so tags hold it in; a layout by lines does not, since it may hold newlines.
 
     Compiled once per source, since a backend makes a ``Memory`` per request, and tried at once on a
     sample, so that a mistake shows where the template is given and not at the first read.
 
     Raises:
-        ConfigurationError: the template cannot be parsed, or uses what is not there.
+        ConfigurationError: the template cannot be parsed, uses what is not there, or never uses ``sections``.
     """
     try:
         template = _ENVIRONMENT.from_string(source)
+        used = find_undeclared_variables(_ENVIRONMENT.parse(source))
     except TemplateError as error:
         raise _refusal(error) from error
+    if "sections" not in used:
+        raise _refusal("it never uses `sections`, so no memory would be shown")
 
     def render(sections: Sequence[Section]) -> str:
         return _rendered(template, sections) if sections else ""
@@ -55,7 +61,7 @@ def _rendered(template: Template, sections: Sequence[Section]) -> str:
         raise _refusal(error) from error
 
 
-def _refusal(error: Exception) -> ConfigurationError:
+def _refusal(error: Exception | str) -> ConfigurationError:
     return ConfigurationError(
         f"memory_template cannot be used: {error}. It is a Jinja template over `sections`, each with"
         " `name` and `text`."

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from strandline.schemas.messages import Message
+from strandline.schemas.messages import Message, speaker_name
+from strandline.schemas.shown_text import seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +36,17 @@ def render_memory(sections: Sequence[Section]) -> str:
 
 
 def escaped(text: str) -> str:
-    """``text`` with ``&``, ``<`` and ``>`` as entities: it can neither close a tag nor open one.
+    """``text`` with ``&``, ``<`` and ``>`` as entities, and what a person would not see made visible.
 
-    Quotes stay as they are: as entities they cost a seventh of the tokens of real conversations.
+    So it can neither close a tag nor open one.  Quotes stay as they are: as entities they cost a seventh of
+    the tokens of real conversations.
     """
-    return escape(text, quote=False)
+    return escape(seen(text), quote=False)
 
 
 def quoted(text: str) -> str:
-    """``text`` for an attribute in single quotes."""
-    return escape(text, quote=True)
+    """``text`` for an attribute in single quotes, on one line."""
+    return escape(seen(text).replace("\n", "\\n").replace("\t", "\\t"), quote=True)
 
 
 def fact_line(text: str) -> str:
@@ -54,5 +56,5 @@ def fact_line(text: str) -> str:
 
 def message_line(message: Message) -> str:
     """One message as it stands in a section: who spoke, and its text without other content parts."""
-    name = f" name='{quoted(message.name)}'" if message.name else ""
+    name = f" name='{quoted(speaker_name(message.name, message.role))}'" if message.name else ""
     return f"<message role='{quoted(message.role)}'{name}>{escaped(message.text)}</message>"

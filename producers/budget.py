@@ -8,22 +8,30 @@ all, so that the sum holds for what a model is sent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from strandline.pipelines.blocks import BaseMemoryBlock, CountText
-from strandline.pipelines.rendering import Renderer, Section
+from strandline.pipelines.rendering import Renderer, Section, render_memory
 from strandline.producers.block_code import attempt
 from strandline.producers.context import Omission
 from strandline.producers.parted_calls import parted_calls
 from strandline.producers.recent_counts import recent_counts
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.messages import Message
 from strandline.schemas.shown_text import counted
 from strandline.schemas.tokens import PART_TOKENS, count_parts
 
 _PARTED = "The blocks have taken in the other part of its tool call already."
+
+_NOT_RENDERED = "The memory template does not show its text."
+
+# Lines and markup stay as they are, for templates that look at these.
+_ANY_CHARACTER = re.compile(r"[^\s<>&;]")
+_OTHER_CHARACTER = "\u2588"
 
 # What the memory is set apart by from the message that it is inserted into.
 SEPARATOR = "\n\n"
@@ -84,6 +92,21 @@ class Measure:
     def rendered(self, contributions: Iterable[Contribution]) -> str:
         return self.render([Section(c.block.name, c.text) for c in contributions if c.text])
 
+    def unrendered(self, contributions: Sequence[Contribution]) -> list[Contribution]:
+        """Those whose text a template of the caller's own does not show, whatever it is."""
+        if self.render is render_memory:
+            return []
+        return [c for c in contributions if c.text and not self._shows(c, contributions)]
+
+    def _shows(self, one: Contribution, contributions: Sequence[Contribution]) -> bool:
+        # A template may lay text out as it likes, so what counts is that another text gives another memory.
+        other = replace(one, text=_ANY_CHARACTER.sub(_OTHER_CHARACTER, one.text))
+        try:
+            changed = self.rendered([other if c is one else c for c in contributions])
+        except ConfigurationError:
+            return True  # it stumbles over this text, so it looks at it
+        return changed != self.rendered(contributions)
+
     def cost(self, contributions: Sequence[Contribution]) -> int:
         """Tokens of the memory as inserted, and of the content parts by their estimates."""
         text = self.rendered(contributions)
@@ -104,6 +127,7 @@ def fit(
     room = token_limit - fixed_tokens
     reserved = reserved_tail(room=room, contributions=contributions, tail=tail, measure=measure)
     kept, omitted = _shrunk(contributions, room - _tokens(reserved), measure)
+    omitted += [Omission("not_rendered", c.block.name, _NOT_RENDERED) for c in measure.unrendered(kept)]
     cost = measure.cost(kept)
     shown = newest_that_fit(tail, room - cost)
     tokens = fixed_tokens + cost + _tokens(shown)
@@ -156,7 +180,10 @@ def _shrunk(
     """The contributions with the largest priority numbers shortened or dropped until all fit."""
     kept = list(contributions)
     omitted: list[Omission] = []
-    for victim in _least_important_first(contributions):
+    if measure.cost(kept) <= room:
+        return kept, omitted
+    unrendered = measure.unrendered(kept)
+    for victim in _least_important_first([c for c in kept if c not in unrendered]):
         if measure.cost(kept) <= room:
             break
         place = kept.index(victim)

@@ -15,6 +15,7 @@ OmissionKind = Literal[
     "block_dropped",
     "block_truncated",
     "block_failed",
+    "not_rendered",
     "search_text_only",
     "search_failed",
     "rerank_failed",
@@ -30,7 +31,8 @@ class Omission:
     Attributes:
         kind: ``tail`` (delivered messages that no block covers yet, left out), ``window`` (messages of the
             window that the caller's ``initial_token_count`` left no room for), ``block_dropped``,
-            ``block_truncated``, ``block_failed``, ``search_text_only`` (no vector for the query: words
+            ``block_truncated``, ``block_failed``, ``not_rendered`` (the memory template does not show the
+            block's text), ``search_text_only`` (no vector for the query: words
             alone decided), ``search_failed``, ``rerank_failed`` (the hits are in the order of the search),
             ``not_fed`` (nothing derives what the block shows), ``not_shared`` (what the session flushes does
             not go to the scope that the block searches).

@@ -6,6 +6,7 @@ A ``Message`` is what callers give and get; ``schemas.preparing`` turns one into
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,9 +24,17 @@ Content = str | Sequence[Mapping[str, Any]] | None
 
 NOTHING = ReadOnlyDict()
 
+_ROLE_NAMES = frozenset({*ROLES, "function"})
+
 OWN_KEYS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "id", "metadata", "created_at", "seq", "tokens"}
 )
+
+
+def speaker_name(name: str, role: str) -> str:
+    """The name of who spoke, as a prompt shows it: with the role behind it if it reads as another role."""
+    letters = "".join(filter(str.isalnum, unicodedata.normalize("NFKC", name).casefold()))
+    return f"{name} ({role})" if letters in _ROLE_NAMES - {role} else name
 
 
 @dataclass(frozen=True, slots=True, eq=True)

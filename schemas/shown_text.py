@@ -7,6 +7,7 @@ become visible escapes (``\\x1b``, ``\\n``, ``\\u202e``); all other text, of any
 
 from __future__ import annotations
 
+import re
 from reprlib import Repr
 from unicodedata import category
 
@@ -18,6 +19,11 @@ _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _UNDRAWN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2065\u3164\uffa0")
 # Tags and supplementary variation selectors: a whole text can be written in them that nobody sees.
 _INVISIBLE_PLANE = range(0xE0000, 0xE1000)
+
+
+_KEPT_IN_PROMPTS = frozenset("\n\t\u200c\u200d")
+# Between letters there is one at most; in a row they could spell something.
+_JOINERS = re.compile("[\u200c\u200d]{2,}")
 
 
 class _Brief(Repr):
@@ -47,6 +53,16 @@ def shown(text: str, *, most: int | None = None) -> str:
     return "".join(_escaped(character) if is_hidden(character) else character for character in text)
 
 
+def seen(text: str) -> str:
+    """``text`` for a prompt: with its lines and tabs, and without a character that a person would not see.
+
+    Single joiners stay, since words of several languages and many emoji are written with them.
+    """
+    hidden = {character for character in set(text) - _KEPT_IN_PROMPTS if is_hidden(character)}
+    joined = _JOINERS.sub(lambda found: "".join(map(_escaped, found[0])), text)
+    return joined.translate({ord(character): _escaped(character) for character in hidden})
+
+
 def shown_lines(text: str) -> list[str]:
     """``text`` line by line, each as ``shown`` makes it; only LF and CRLF end a line."""
     return [shown(line) for line in text.replace("\r\n", "\n").split("\n")]
@@ -63,6 +79,13 @@ def quote(value: object, *, most: int = QUOTED_CHARACTERS) -> str:
 def counted(number: int, thing: str, things: str | None = None) -> str:
     """A number and the things that it counts: ``1 session``, ``2,000 sessions``."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def json_seen(document: str) -> str:
+    """A JSON document of one line for a prompt, in which what ``seen`` makes visible is ``\\uXXXX``."""
+    joined = _JOINERS.sub(lambda found: "".join(map(_json_escaped, found[0])), document)
+    hidden = {character for character in set(document) - _KEPT_IN_PROMPTS if is_hidden(character)}
+    return joined.translate({ord(character): _json_escaped(character) for character in hidden})
 
 
 def json_shown(document: str) -> str:

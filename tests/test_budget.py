@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.blocks import BaseMemoryBlock, CountText, FactExtractionMemoryBlock, Material
+from strandline.pipelines.memory_template import compile_memory_template
 from strandline.pipelines.rendering import render_memory
 from strandline.producers.block_code import attempt
 from strandline.producers.budget import Contribution, Fitted, Measure, Tail, fit, newest_that_fit
@@ -117,6 +118,44 @@ def test_priority_0_wins_over_the_limit_and_this_is_said() -> None:
     found = fitted(3, [says("kept", 9, priority=0, kind=Shortening), says("gone", 1, priority=1)])
     assert sections(found) == ["kept"]
     assert (found.over_budget, found.tokens) == (True, FRAME + TAGS + 9)
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("{% for s in sections %}{{ s.text | upper }} {% endfor %}", []),
+        ("{{ sections | map(attribute='text') | join }}", []),
+        ("{{ sections | length }}", ["always", "b", "c"]),
+        ("{% for s in sections %}[{{ s.name }}]{% endfor %}", ["always", "b", "c"]),
+        ("{{ sections[0].text }}", ["b", "c"]),
+        ("{% for s in sections if s.name == 'b' %}{{ s.text }}{% endfor %}", ["always", "c"]),
+        ("{% for s in sections %}{{ s.text | length }}{% endfor %}", ["always", "b", "c"]),
+    ],
+)
+@pytest.mark.parametrize("limit", [1_000, 10])
+def test_what_a_template_does_not_show_is_said(source: str, missing: list[str], limit: int) -> None:
+    blocks = [says("always", 3, priority=0), says("b", 2, priority=1), says("c", 2, priority=2)]
+    found = fit(
+        token_limit=limit,
+        fixed_tokens=0,
+        contributions=blocks,
+        tail=Tail(),
+        measure=Measure(words, compile_memory_template(source)),
+    )
+    assert kinds(found) == [("not_rendered", name) for name in missing]
+    assert all("template" in omission.reason for omission in found.omitted)
+
+
+def test_only_what_a_template_shows_is_cut_for_the_limit() -> None:
+    source = "{% for s in sections if s.name == 'b' %}{{ s.text }}{% endfor %}"
+    found = fit(
+        token_limit=10,
+        fixed_tokens=0,
+        contributions=[says("b", 50, priority=1), says("c", 50, priority=2)],
+        tail=Tail(),
+        measure=Measure(words, compile_memory_template(source)),
+    )
+    assert kinds(found) == [("block_dropped", "b"), ("not_rendered", "c")]
 
 
 def test_a_window_over_the_limit_is_said() -> None:

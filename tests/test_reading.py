@@ -418,6 +418,7 @@ def test_block_settings_reach_the_result(derived: Memory, make_memory: MakeMemor
     template = "{% for section in sections %}[{{ section.name }}]{% endfor %}"
     own = make_memory("s", user_id="maren", memory_blocks=blocks, memory_template=template).get()
     assert own[0].text == "[known][so_far]"
+    assert [(o.kind, o.name) for o in own.omitted] == [("not_rendered", "known"), ("not_rendered", "so_far")]
 
 
 def test_a_long_history_is_given_whole_and_in_pages(make_memory: MakeMemory) -> None:

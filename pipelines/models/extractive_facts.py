@@ -17,6 +17,7 @@ from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.pipelines.models.sentences import is_wide, sentences, words
 from strandline.pipelines.models.spoken_dates import spoken_date
+from strandline.schemas.messages import speaker_name
 
 LINES_PER_FACT = 2.5
 THRESHOLD = 2.0
@@ -79,7 +80,7 @@ def _has_number(found: Sequence[str]) -> bool:
 
 def attributed(line: TranscriptLine, sentence: str) -> str:
     """``sentence`` with who said it in front, such as ``Maria: I live in Oslo.``"""
-    return f"{speaker(line)}: {sentence}"
+    return f"{speaker_name(speaker(line), line.role)}: {sentence}"
 
 
 def speaker(line: TranscriptLine) -> str:

@@ -1,8 +1,8 @@
 """Renders a task into the two messages a model gets: constant instructions, and the input as data.
 
 Instructions are constant per task, so that a provider can cache them and their hash identifies them.
-Everything that people wrote is JSON-encoded line by line, with ``<`` escaped: no text can end its
-section or open another one.
+Everything that people wrote is JSON-encoded line by line, with ``<`` and hidden characters escaped: no
+text can end its section or open another one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from strandline.pipelines.models.contract import (
     TaskName,
     TranscriptLine,
 )
+from strandline.schemas.shown_text import json_seen
 
 # Spelled out here, since strftime follows the process's locale.
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -108,4 +109,4 @@ def _moment(moment: datetime) -> str:
 
 
 def _encode(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+    return json_seen(json.dumps(value, ensure_ascii=False)).replace("<", "\\u003c")
