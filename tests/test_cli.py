@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 
+from strandline.cli.entry import cli
 from strandline.cli.terminal import masked
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 
@@ -116,6 +118,28 @@ def test_unreachable_database_shows_no_password(run: Run) -> None:
         assert ended.code == 1
         assert "s3cret" not in ended.out + ended.err
         assert "Traceback" not in ended.err
+
+
+def url_options(command: click.Command, name: str) -> Iterator[tuple[str, click.Option]]:
+    """The options of a command, and of those below it, that take a server's URL."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for word in command.list_commands(context):
+            inner = command.get_command(context, word)
+            assert inner is not None
+            yield from url_options(inner, f"{name} {word}".strip())
+    for option in command.params:
+        if isinstance(option, click.Option) and {"--database-url", "--broker-url"} & {*option.opts}:
+            yield name, option
+
+
+def test_the_help_of_every_url_says_that_arguments_show_in_ps() -> None:
+    found = list(url_options(cli, ""))
+    assert len({name for name, _ in found}) > 10
+    for name, option in found:
+        variable = f"STRANDLINE_{option.name}".upper()
+        assert variable in str(option.help), name
+        assert "`ps`" in str(option.help), name
 
 
 def test_debug_adds_the_traceback(run: Run) -> None:

@@ -14,9 +14,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
-_DATABASE = click.option("--database-url", metavar="URL", help="Postgres; overrides STRANDLINE_DATABASE_URL.")
+_SHOWS = "Arguments show in `ps`: a URL with a password belongs in that variable."
+_DATABASE = click.option(
+    "--database-url", metavar="URL", help=f"Postgres; overrides STRANDLINE_DATABASE_URL. {_SHOWS}"
+)
 _BROKER = click.option(
-    "--broker-url", metavar="URL", help="Redis or RabbitMQ; overrides STRANDLINE_BROKER_URL."
+    "--broker-url", metavar="URL", help=f"Redis or RabbitMQ; overrides STRANDLINE_BROKER_URL. {_SHOWS}"
 )
 _SCHEMA = click.option(
     "--schema", metavar="NAME", help="Postgres schema of the tables; overrides STRANDLINE_DATABASE_SCHEMA."
