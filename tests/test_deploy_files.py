@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import configparser
+import fnmatch
 import re
 import shlex
-from pathlib import Path
+import tomllib
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from strandline.schemas.tables.work import due
 from strandline.workers.shutdown import HAND_BACK_SECONDS
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
+ROOT = DEPLOY.parent
 COMMANDS = {"migrate", "worker"}
 WORKER_OPTIONS = {"--queues"}
 QUEUES = {queue_name(stage) for stage in STAGES}
@@ -102,3 +105,54 @@ def test_a_stop_allows_for_the_grace_time() -> None:
         if document["kind"] == "Deployment":
             graces.append(float(document["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]))
     assert min(graces) > longest
+
+
+def admitted(path: str) -> bool:
+    """Whether ``path`` enters the build's context: the last pattern that matches decides."""
+    allowed = True
+    names = [path, *(str(parent) for parent in PurePosixPath(path).parents if parent.name)]
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        if line and not line.startswith("#"):
+            pattern = line.removeprefix("!")
+            if any(matches(name, pattern) for name in names):
+                allowed = line.startswith("!")
+    return allowed
+
+
+def matches(name: str, pattern: str) -> bool:
+    """As Docker does: from the root, one part for one part; a leading ``**`` is any number of folders."""
+    parts, wanted = name.split("/"), pattern.split("/")
+    if wanted[0] == "**":
+        wanted, parts = wanted[1:], parts[-len(wanted[1:]) :]
+    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+
+
+def test_the_build_has_all_that_it_reads() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    read = ["pyproject.toml", project["readme"], *project["license-files"]]
+    read += ["deploy/locks/build.txt", "deploy/locks/core.txt"]
+    folders = {link.readlink().name for link in (ROOT / "strandline").iterdir() if link.is_symlink()}
+    assert folders >= {"schemas", "workers"}
+    for folder in {"strandline", *folders}:
+        files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+        read += [str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts]
+    assert [path for path in read if not admitted(path)] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env",
+        "deploy/.env",
+        "deploy/production.env",
+        "workers/.env",
+        ".git/config",
+        ".venv/bin/python",
+        "schemas/__pycache__/settings.cpython-311.pyc",
+        "tests/conftest.py",
+        "notes.txt",
+        "id_rsa",
+    ],
+)
+def test_the_build_has_no_secret_and_nothing_that_it_does_not_read(path: str) -> None:
+    assert not admitted(path)
