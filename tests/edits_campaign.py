@@ -49,7 +49,6 @@ from strandline.schemas.identity import identify_user
 from strandline.schemas.lanes import FACTS, STAGES, SUMMARY, VECTORS, Lane
 from strandline.schemas.migrate import migrate
 from strandline.schemas.settings import Settings, load_settings
-from tests.conftest import rows_of
 from tests.consuming import HandWorker
 from tests.draining import due_lanes
 from tests.scripted_stages import ScriptedStages
@@ -76,7 +75,7 @@ WEIGHTS: Mapping[str, float] = {
     "feedback": 1,
     "clear": 0.15,
     "reset": 0.4,
-    "forget": 1.2,
+    "forget": 1.6,
     "drain": 24,
 }
 
@@ -141,6 +140,8 @@ class Actor:
         self._made = 0
         self._done: Counter[str] = Counter()
         self._database = open_database(shared.url)
+        self._looking = psycopg.connect(shared.url, autocommit=True)
+        self._owners = sorted((owner_key(owner), owner) for owner in range(shared.options.owners))
         self._worker = HandWorker(self._database, ScriptedStages(), TERMS, budget=400)
         self._memories: dict[tuple[int, int], Memory] = {}
         self._act: Mapping[str, Callable[[], None]] = {name: getattr(self, f"_{name}") for name in WEIGHTS}
@@ -157,6 +158,7 @@ class Actor:
                 if self._shared.count.value >= self._shared.options.operations:
                     self._shared.stop.set()
         self._shared.told.put(("done", dict(self._done)))
+        self._looking.close()
         self._database.close()
 
     def _try(self, name: str) -> None:
@@ -243,13 +245,18 @@ class Actor:
         self._memory().reset()
 
     def _forget(self) -> None:
+        """Mostly of an owner whom a replay that is filling is just coming to."""
+        if self._chance.random() < 0.7:
+            for (position,) in self._looking.execute(FILLING).fetchall():
+                coming = [owner for key, owner in self._owners if key > position][:2]
+                self._owner = self._chance.choice(coming or [self._owner])
         self._memory().reset(derived=True)
 
     def _drain(self) -> None:
         """A lane of somebody at work, or one of a generation that does not serve yet."""
         if self._chance.random() < 0.5:
             owners = [owner_key(self._shared.hot_owner(self._chance))]
-            rows = rows_of(self._shared.url, DUE_OF_OWNERS, owners)
+            rows = self._looking.execute(DUE_OF_OWNERS, [owners]).fetchall()
         else:
             wanted = {"stages": list(STAGES), "from_shard": UUID(int=self._chance.getrandbits(128))}
             more = {"limit": 8, "dead_after_seconds": TERMS.dead_after_seconds}
@@ -260,6 +267,13 @@ class Actor:
 
 DUE_OF_OWNERS = """
 SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM strandline.due WHERE shard_key = ANY (%s)
+"""
+
+
+FILLING = """
+SELECT coalesce(r.position, '00000000-0000-0000-0000-000000000000') FROM strandline.replay r
+JOIN strandline.generation g USING (generation_id)
+WHERE r.kind = 'new' AND r.state = 'running' AND g.backfilled_through IS NOT NULL
 """
 
 
