@@ -60,6 +60,7 @@ KINDS = ("blue", "small", "old", "loud", "mine")
 LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 40}
 TOKEN = re.compile(r"\b[kp]\d+n\d+\b")
 OPERATIONS_PER_REPORT = 20
+IDLE_SECONDS = 0.02
 # Nobody beats here: a process that dies is a finding of its own.
 TERMS = LeaseTerms(dead_after_seconds=1e6, deadline_seconds=1e6)
 
@@ -330,7 +331,10 @@ class Campaign:
                 actor.start()
             while not self._shared.count.value and not self._shared.stop.wait(0.1):
                 self._end_if_dead(actors)
+            working = threading.Thread(target=self._derive_on, args=(database,))
+            working.start()
             self._replay_beside(database, actors)
+            working.join()
             self._hear(until_ended=True)
             self._drain_all(database)
             self.look(database, "at the end")
@@ -350,6 +354,20 @@ class Campaign:
             while actor.is_alive():
                 self._hear()
                 actor.join(0.2)
+
+    def _derive_on(self, database: Database) -> None:
+        """What does not serve yet is derived beside the actors, so that replays get on."""
+        worker = HandWorker(database, ScriptedStages(), TERMS, budget=400)
+        wanted = {"stages": list(STAGES), "from_shard": UUID(int=0), "limit": 64}
+        while not self._shared.stop.is_set():
+            rows = database.fetch("replay_lanes", wanted | {"dead_after_seconds": TERMS.dead_after_seconds})
+            for row in rows:
+                try:
+                    worker.drain(Lane(*row))
+                except StrandlineError as error:
+                    self._wrong(f"derive: {type(error).__name__}: {error}")
+            if not rows:
+                self._shared.stop.wait(IDLE_SECONDS)
 
     def _end_if_dead(self, actors: Sequence[BaseProcess]) -> None:
         if dead := [actor.exitcode for actor in actors if actor.exitcode]:
