@@ -164,7 +164,7 @@ def _build_block(generation: Generation, settings: Settings) -> dict[str, Stage[
             f" {here} here. Keep a worker with the former code until it is derived again:"
             f" strandline replay --new --pipeline {generation.pipeline}."
         )
-    return {block.name: CustomStage(block, settings.max_state_bytes)}
+    return {block.name: CustomStage(block, settings.max_state_bytes, settings.block_timeout_seconds)}
 
 
 def _name(generation: Generation) -> str:

@@ -7,10 +7,13 @@ they come due, and the batches keep which that was.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from strandline.pipelines.bounded_calls import BoundedCalls, TimeLimitError
 from strandline.pipelines.custom_block import BlockDefinition, place_in
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.transcript import load_messages
@@ -19,6 +22,11 @@ from strandline.schemas.errors import BlockCodeError, InvalidMessageError
 from strandline.schemas.lanes import Lane
 from strandline.schemas.messages import Message, plain
 from strandline.schemas.text import check_texts_within
+
+logger = logging.getLogger("strandline.blocks")
+
+# No more threads can be lost than these: then blocks fail at once, until the process is started anew.
+block_calls = BoundedCalls(1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,7 @@ class CustomStage:
 
     block: BlockDefinition
     max_state_bytes: int
+    timeout_seconds: float
 
     @property
     def name(self) -> str:
@@ -76,11 +85,23 @@ class CustomStage:
         """What one of the block's functions returns, as JSON.
 
         Raises:
-            BlockCodeError: it raised, or its state cannot be kept.  Trying again would not help.
+            BlockCodeError: it raised, did not come back in time, or its state cannot be kept.  Trying again
+                would not help.
         """
         what = f"{method}() of block {self.name!r}"
         try:
-            state = getattr(self.block.code, method)(*arguments)
+            state = block_calls.within(
+                self.timeout_seconds, partial(getattr(self.block.code, method), *arguments)
+            )
+        except TimeLimitError:
+            logger.error(
+                "code of a block does not come back; its thread is lost until this process ends",
+                extra={"action": "block_late", "block": self.name, "lost_threads": block_calls.late},
+            )
+            raise BlockCodeError(
+                f"{what} did not return within {self.timeout_seconds:g} seconds"
+                " (STRANDLINE_BLOCK_TIMEOUT_SECONDS)"
+            ) from None
         except Exception as error:
             # What it says may quote a message: only its kind and its place are kept.
             raise BlockCodeError(f"{what} raised {type(error).__name__} at {place_in(error)}") from error

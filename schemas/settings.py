@@ -85,6 +85,10 @@ class Settings(BaseSettings):
     blocks: str = ""
     max_state_bytes: int = Field(65_536, ge=2, description="of a custom block's state, as JSON")
 
+    block_timeout_seconds: Positive = Field(
+        60.0, description="longest time of one call of a custom block's code in a worker"
+    )
+
     # Workers.
     worker_concurrency: int = Field(16, ge=1, le=1000)
     replay_concurrency: int | None = Field(

@@ -53,6 +53,19 @@ class Diary:
         return "\n".join(content.splitlines()[-1:])
 
 
+class Stuck(Diary):
+    """Does not come back from what it is told to be stuck on, until it is let go."""
+
+    name = "stuck"
+    scope = "session"
+
+    def fold(self, state: list[str], messages: Sequence[Message]) -> list[str]:
+        if any(POISON in message.text for message in messages):
+            while not forgiving.wait(0.05):
+                pass
+        return super().fold(state, messages)
+
+
 class Log(Diary):
     """The same for one session, with where its messages stand."""
 

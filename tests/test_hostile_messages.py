@@ -191,7 +191,7 @@ def test_what_is_dropped_is_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
         condition.drop_hint("a key is not a UUID")
     counts = [vars(record)["dropped_in_all"] for record in caplog.records]
     assert counts == [1, 4]
-    assert json.loads(condition.as_json({}))["dropped_hints"] == 5
+    assert json.loads(condition.as_json({}, 0))["dropped_hints"] == 5
 
 
 def test_a_hint_names_its_lane_by_keys_alone() -> None:

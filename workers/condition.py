@@ -36,8 +36,13 @@ class Condition:
             extra={"action": "hint_dropped", "reason": reason, "dropped_in_all": count},
         )
 
-    def as_json(self, reasons: Mapping[str, str]) -> str:
-        """All of it, for the worker's row; ``reasons`` why work waits, by ``generation/stage``."""
+    def as_json(self, reasons: Mapping[str, str], lost_threads: int) -> str:
+        """All of it, for the worker's row.
+
+        ``reasons``: why work waits, by ``generation/stage``; ``lost_threads``: threads in which code of a
+        custom block runs that did not come back.
+        """
         with self._lock:
             condition = {"dropped_hints": self._dropped_hints, "reasons": dict(reasons)}
+            condition |= {"lost_threads": lost_threads}
             return json.dumps(condition, sort_keys=True)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from uuid import UUID, uuid4
 
+from strandline.pipelines.custom import block_calls
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.drain import Turn, drain, drain_next
 from strandline.pipelines.engine.ending import level_of
@@ -39,6 +40,9 @@ logger = logging.getLogger("strandline.workers")
 
 # A worker is busy when so much of its threads is at work: of those that end a task some are always free.
 BUSY_SHARE = 0.75
+
+# A worker that has lost more than so much of its threads to code of custom blocks is to be started anew.
+LOST_SHARE = 0.25
 
 # What a worker that leaves waits for its claims, and its looks for replays, under way: some statements each.
 CLAIM_SECONDS = 1.0
@@ -69,7 +73,10 @@ class Consumer:
         self._stages = stages
         self._left_out: list[int] = []
         self.condition = Condition()
-        self._told = self.condition.as_json({})
+        self._concurrency = settings.worker_concurrency
+        # Called with each heartbeat while it is so; a process that can be started anew sets it.
+        self.on_threads_lost: Callable[[int], None] = lambda _count: None
+        self._told = self.condition.as_json({}, 0)
         self._dead_after_seconds = settings.worker_dead_after_seconds
         self._ring = ring
         self._stopping = threading.Event()
@@ -238,7 +245,10 @@ class Consumer:
 
     def _tell_condition(self) -> None:
         """Write it into the worker's row where it has changed."""
-        condition = self.condition.as_json(self.engine.troubles.current())
+        lost = block_calls.late
+        condition = self.condition.as_json(self.engine.troubles.current(), lost)
         if condition != self._told:
             self._database.fetch("tell_condition", {"worker_id": self.worker_id, "condition": condition})
             self._told = condition
+        if lost > LOST_SHARE * self._concurrency:
+            self.on_threads_lost(lost)

@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from celery.worker import state as celery_state
 
@@ -24,6 +25,9 @@ from strandline.workers.signal_pipe import SignalPipe
 logger = logging.getLogger("strandline.workers")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+# What supervisors take for a failure that passes (EX_TEMPFAIL).
+LOST_EXIT = 75
 
 # What handing back may take when Postgres does not answer; then the heartbeat runs out by itself.
 HAND_BACK_SECONDS = 2.0
@@ -51,23 +55,34 @@ class Shutdown:
         self._grace_seconds = grace_seconds
         self._close_bell = close_bell
         self._tell = tell
+        self._reason = ""
 
     def take_signals(self) -> None:
-        """From now on SIGTERM, SIGINT and SIGHUP end the process; for the main thread."""
+        """From now on SIGTERM, SIGINT and SIGHUP end the process; for the main thread.
+
+        So does the loss of many threads, with exit code 75, for the supervisor to start another one.
+        """
         signals = SignalPipe(SIGNALS)
+        self._consumer.on_threads_lost = partial(self._stop_for_lost, signals)
         threading.Thread(target=self._end, args=(signals,), name="strandline-shutdown", daemon=True).start()
+
+    def _stop_for_lost(self, signals: SignalPipe, count: int) -> None:
+        if not self._reason:
+            self._reason = f"code of custom blocks does not come back from {counted(count, 'thread')}"
+            signals.wake()
 
     def _end(self, signals: SignalPipe) -> None:
         first = signals.wait()
+        ending = 0 if first else LOST_EXIT
         self._consumer.begin_stopping()
-        # Celery's loop looks at it about once a second; 0 is the exit code of its warm shutdown.
-        celery_state.should_stop = 0
+        # Celery's loop looks at it about once a second, and shuts down warmly with this exit code.
+        celery_state.should_stop = ending
         in_hand = len(self._consumer.engine.active)
         logger.info("worker is stopping", extra={"action": "stopping", "in_hand": in_hand})
-        why = signal.Signals(first).name if first else "asked to"
+        why = signal.Signals(first).name if first else self._reason
         self._tell(f"stops ({why}); {counted(in_hand, 'lane')} in hand, {self._grace_seconds:g} s at most")
         second = signals.wait(self._grace_seconds)
-        exit_code = 128 + second if second else 0
+        exit_code = 128 + second if second else ending
         handing_back = threading.Thread(
             target=self._hand_back, args=(exit_code,), name="strandline-hand-back", daemon=True
         )

@@ -49,7 +49,10 @@ class PipelineReport(Report):
 
 
 class WorkerReport(Report):
-    """A worker with a heartbeat; ``dropped_hints`` counts messages of the broker's that were not hints."""
+    """A worker with a heartbeat; ``dropped_hints`` counts messages of the broker's that were not hints.
+
+    ``lost_threads``: in which code of a custom block runs that did not come back in time.
+    """
 
     worker_id: str
     host: str
@@ -59,6 +62,7 @@ class WorkerReport(Report):
     started_at: str
     beat_seconds_ago: float
     dropped_hints: int
+    lost_threads: int
 
 
 class ModelCallsReport(Report):

@@ -173,6 +173,7 @@ def _worker(row: tuple[Any, ...]) -> WorkerReport:
         started_at=started_at.isoformat(),
         beat_seconds_ago=round(max(0.0, float(beat)), 3),
         dropped_hints=json.loads(condition).get("dropped_hints", 0),
+        lost_threads=json.loads(condition).get("lost_threads", 0),
     )
 
 
@@ -260,6 +261,7 @@ def _worker_lines(report: StatusReport) -> list[str]:
         f"worker {worker.pid} on {worker.host}: {', '.join(worker.stages)}; heartbeat"
         f" {worker.beat_seconds_ago:.1f} s ago"
         + (f"; dropped {worker.dropped_hints:,} unreadable hints" if worker.dropped_hints else "")
+        + (f"; {counted(worker.lost_threads, 'thread')} lost in blocks" if worker.lost_threads else "")
         for worker in report.workers
     ]
 
