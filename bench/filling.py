@@ -13,7 +13,7 @@ import psycopg
 
 from bench.ground import MESSAGE_BYTES, MESSAGE_TOKENS, Ground
 from strandline import Memory
-from strandline.pipelines.lexemes import lexemes, to_tsvector_text
+from strandline.pipelines.lexemes import length_of, lexemes, to_tsvector_text
 from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
 from strandline.pipelines.vectors import vector_text
 from strandline.schemas.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
@@ -143,7 +143,7 @@ def chunks(ground: Ground, memory: Memory, texts: Sequence[str]) -> list[tuple[f
         ((generation_id,),) = connection.execute(SERVING, ["vectors"]).fetchall()
         start = (identity.shard_key, generation_id, identity.session_key)
         rows = (
-            (*start, seq, 0, seq, event_id, batch_id, len(words), to_tsvector_text(words), stored)
+            (*start, seq, 0, seq, event_id, batch_id, length_of(words), to_tsvector_text(words), stored)
             for seq, (words, stored) in enumerate(
                 zip(map(lexemes, texts), map(vector_text, vectors), strict=True), start=1
             )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bench.recall_data import Conversation
 from strandline.pipelines.chunks import Chunk, chunks
-from strandline.pipelines.lexemes import lexemes, query_lexemes
+from strandline.pipelines.lexemes import length_of, lexemes, query_lexemes
 from strandline.pipelines.models.contract import Embedder
 from strandline.schemas.identity import identify_session
 from strandline.schemas.messages import Message
@@ -95,8 +95,9 @@ def prepare(conversation: Conversation, embedder: Embedder) -> Prepared:
     counts = np.zeros((size, len(columns)))
     lengths = np.zeros(size)
     for place, _, chunk in found:
-        counted = Counter(lexeme for lexeme, _ in lexemes(chunk.text))
-        lengths[place] += max(1, counted.total())
+        said = lexemes(chunk.text)
+        counted = Counter(lexeme for lexeme, _ in said)
+        lengths[place] += max(1, length_of(said))
         for word in counted.keys() & columns.keys():
             counts[place, columns[word]] += counted[word]
     pieces = _vectors(embedder, [chunk.text for _, _, chunk in found])

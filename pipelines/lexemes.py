@@ -2,8 +2,9 @@
 
 Managed Postgres takes no stop-word files, and stored content may be encrypted; so text becomes
 lexemes in Python, for stored rows and for queries by the same rules: NFKC, case folding, a Snowball
-stemmer, a stop list that includes question words, and character bigrams for scripts that are written
-without spaces.
+stemmer (of a word's own script), a stop list that includes question words, and character bigrams for
+scripts that are written without spaces.  Of these a text also holds what may be a word of one character,
+so that a query of one character finds it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -34,6 +35,18 @@ _UNSPACED = (
     "\u3005\u3007\u3040-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u1049\u1780-\u17d3"
     "\U00020000-\U0003ffff"
+)
+# A word of one character: an ideograph anywhere, a Hangul syllable where only suffixes follow.
+_SINGLE = re.compile(
+    "[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+    "|(?<![\uac00-\ud7a3])[\uac00-\ud7a3]"
+)
+# English rules leave words of these scripts as they are: first and last letter, and whose rules fit.
+_SCRIPTS = (
+    ("\u0370", "\u03ff", "greek"),
+    ("\u0400", "\u052f", "russian"),
+    ("\u0620", "\u06ff", "arabic"),
+    ("\u0900", "\u097f", "hindi"),
 )
 # Vowel signs and points that belong inside a word, though re's \w leaves them out.
 _MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f\u0670"
@@ -104,19 +117,23 @@ renew_in_child(_stemmers.renew)
 def lexemes(text: str, *, language: str = "english") -> list[tuple[str, int]]:
     """Lexemes of ``text`` in order, each with its position (from 1; stop words count as places).
 
-    ``language`` is a Snowball algorithm's name, such as ``german``.  For BM25: a document's length is the
-    length of this list.
+    A character that may be a word has the position of the bigram that it stands in.  ``language`` is a
+    Snowball algorithm's name, such as ``german``; beside ``english``, words of other scripts have rules of
+    their own.
 
     Raises:
         ConfigurationError: there is no stemmer for ``language``.
     """
-    check_language(language)
-    stop = STOP_WORDS.get(language, frozenset())
-    found: list[tuple[str, int]] = []
-    for position, token in enumerate(_tokens(text), start=1):
-        if token not in stop:
-            found.append((_lexeme(token, language), position))
-    return found
+    return [
+        (lexeme, position)
+        for position, token, singles in _told(text, language)
+        for lexeme in (_lexeme(token, language), *singles)
+    ]
+
+
+def length_of(found: Iterable[tuple[str, int]]) -> int:
+    """A document's length for BM25: of its ``lexemes``, the places that they stand at."""
+    return len({position for _, position in found})
 
 
 def query_lexemes(text: str, *, language: str = "english") -> list[str]:
@@ -125,7 +142,7 @@ def query_lexemes(text: str, *, language: str = "english") -> list[str]:
     Raises:
         ConfigurationError: there is no stemmer for ``language``.
     """
-    return list(dict.fromkeys(lexeme for lexeme, _ in lexemes(text, language=language)))
+    return list(dict.fromkeys(_lexeme(token, language) for _, token, _ in _told(text, language)))
 
 
 def to_tsvector_text(found: Iterable[tuple[str, int]]) -> str:
@@ -161,23 +178,37 @@ def check_language(language: str) -> None:
 _LANGUAGES = frozenset(snowballstemmer.algorithms())
 
 
-def _tokens(text: str) -> Iterator[str]:
+def _told(text: str, language: str) -> Iterator[tuple[int, str, Sequence[str]]]:
+    """Position, token and single characters of what is no stop word."""
+    check_language(language)
+    stop = STOP_WORDS.get(language, frozenset())
+    for position, (token, singles) in enumerate(_tokens(text), start=1):
+        if token not in stop:
+            yield position, token, singles
+
+
+def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     for match in _TOKEN.finditer(folded.translate(_APOSTROPHES)):
         token = match.group()
         if match.lastgroup == "run":
             yield from _bigrams(token)
         elif match.lastgroup == "number":
-            yield token.replace(",", "")[:MAX_TOKEN_CHARACTERS]
+            yield token.replace(",", "")[:MAX_TOKEN_CHARACTERS], ()
         else:
-            yield token[:MAX_TOKEN_CHARACTERS]
+            yield token[:MAX_TOKEN_CHARACTERS], ()
 
 
-def _bigrams(run: str) -> Iterator[str]:
+def _bigrams(run: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """Pairs of neighbours, each with the first of the two if it may be a word, the last pair with both."""
     if len(run) == 1:
-        yield run
-    for index in range(len(run) - 1):
-        yield run[index : index + 2]
+        yield run, ()
+        return
+    single = {match.start() for match in _SINGLE.finditer(run)}
+    last = len(run) - 2
+    for index in range(last + 1):
+        places = (index, index + 1) if index == last else (index,)
+        yield run[index : index + 2], [run[place] for place in places if place in single]
 
 
 def _lexeme(token: str, language: str) -> str:
@@ -190,7 +221,13 @@ def _lexeme(token: str, language: str) -> str:
 @lru_cache(maxsize=8_192)
 def _stem(token: str, language: str) -> str:
     # The cache keeps the lock of the stemmers off the usual path.
-    return _stemmers.stem(token, language) or token
+    return _stemmers.stem(token, _language_of(token, language)) or token
+
+
+def _language_of(token: str, language: str) -> str:
+    if language != "english" or token.isascii():
+        return language
+    return next((name for first, last, name in _SCRIPTS if first <= token[0] <= last), language)
 
 
 def _quoted(lexeme: str) -> str:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from strandline.pipelines.chunks import Chunk, chunks
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.lexemes import lexemes, to_tsvector_text
+from strandline.pipelines.lexemes import length_of, lexemes, to_tsvector_text
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.sharing import share
 from strandline.pipelines.transcript import load_messages
@@ -125,7 +125,7 @@ def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAn
     words = [lexemes(placed.chunk.text) for placed in work]
     lengths: Counter[tuple[UUID, int]] = Counter()
     for placed, found in zip(work, words, strict=True):
-        lengths[placed.message] += max(1, len(found))
+        lengths[placed.message] += max(1, length_of(found))
     return {
         "shard_key": batch.lane.shard_key,
         "generation_id": batch.lane.generation_id,

@@ -67,7 +67,7 @@ class Searching:
             scope: this ``session``, all sessions of its ``owner``, or what is ``shared`` with the scope that
                 the memory names (``shared_scope=``).
             exclude_current: leave this session out, and facts that come from it alone.
-            include_window: find what was not flushed yet as well, or has no vectors yet, by its words: the
+            include_window: find what was not flushed yet as well, or has no vectors (yet), by its words: the
                 newest 1,000 such messages, of an owner those of the 20 sessions last put to.  A message that
                 says just ``query`` is left out then.  Shared scopes have what was flushed alone.
             kinds: ``"message"``, ``"fact"`` or both.  Messages alone by default: ``memory.facts`` has a

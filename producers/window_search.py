@@ -1,4 +1,4 @@
-"""Searching what no statement finds yet: messages that are not delivered, or not covered by vectors.
+"""Searching what no statement finds: messages that are not delivered, or that no vectors cover (yet).
 
 They are ranked by their words, here, with the weighting that ``search_v1`` has for words; no model is asked.
 So a message is found from the moment it is put.
@@ -16,12 +16,13 @@ from uuid import UUID
 
 from strandline.pipelines.chunks import chunks
 from strandline.pipelines.hits import Hit
-from strandline.pipelines.lexemes import lexemes
+from strandline.pipelines.lexemes import length_of, lexemes
 from strandline.producers.search_statement import ALL_VISIBLE, Query, Target
 from strandline.schemas.messages import Message, read_rows
 from strandline.schemas.operations import Fetch, Operation, Row, Run
 
-# At most so many are looked at, the newest; there are more only while workers are far behind.
+# At most so many are looked at, the newest; there are more while workers are far behind, and in long sessions
+# that feed no vectors.
 MAX_MESSAGES = 1_000
 # Of an owner, the sessions that were put to last.
 MAX_SESSIONS = 20
@@ -60,14 +61,14 @@ def with_unsearched(
         return list(hits)
     rows: list[Row] = yield Fetch("unsearched_messages", _parameters(target, generation_id))
     found = {(hit.session_key, message.seq) for hit in hits for message in hit.messages}
-    waiting = [
-        (session_key, message)
+    waiting = {
+        (session_key, message.seq): (session_key, message)
         for (session_key, *_), message in zip(rows, read_rows([row[1:] for row in rows]), strict=True)
         if (session_key, message.seq) not in found and message.text.strip() != query.text
-    ]
+    }
     if not waiting:
         return list(hits)
-    merged: list[Hit] = yield Run(partial(_merged, hits, waiting, query))
+    merged: list[Hit] = yield Run(partial(_merged, hits, list(waiting.values()), query))
     return merged[:limit]
 
 
@@ -107,9 +108,9 @@ def _merged(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query:
 
 def _place(session_key: UUID | None, message: Message, query: Query) -> _Place:
     wanted = frozenset(query.lexemes)
-    said = [lexeme for chunk in chunks([message]) for lexeme, _position in lexemes(chunk.text)]
-    by_length = 1 - _B + _B * max(1, len(said)) / _USUAL_LENGTH
-    counts = Counter(lexeme for lexeme in said if lexeme in wanted)
+    said = [lexemes(chunk.text) for chunk in chunks([message])]
+    by_length = 1 - _B + _B * max(1, sum(map(length_of, said))) / _USUAL_LENGTH
+    counts = Counter(lexeme for piece in said for lexeme, _position in piece if lexeme in wanted)
     return _Place(session_key, message, {lexeme: count / by_length for lexeme, count in counts.items()})
 
 

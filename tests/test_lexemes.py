@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from strandline.pipelines.lexemes import (
     MAX_POSITION,
     MAX_POSITIONS_PER_LEXEME,
+    length_of,
     lexemes,
     query_lexemes,
     to_tsvector_text,
@@ -45,7 +46,8 @@ def test_any_text_becomes_a_literal_that_reads_back(text: str) -> None:
 
 @given(st.text())
 def test_a_text_is_found_by_itself(text: str) -> None:
-    assert set(query_lexemes(text)) == {lexeme for lexeme, _ in lexemes(text)}
+    assert set(query_lexemes(text)) <= {lexeme for lexeme, _ in lexemes(text)}
+    assert length_of(lexemes(text)) <= len(lexemes(text))
     assert len(set(query_lexemes(text))) == len(query_lexemes(text))
 
 
@@ -77,7 +79,24 @@ def test_queries_find_documents(document: str, query: str) -> None:
 
 
 def test_cjk_is_cut_into_bigrams_and_a_lone_character_stays() -> None:
-    assert [lexeme for lexeme, _ in lexemes("吃苹果 茶")] == ["吃苹", "苹果", "茶"]
+    assert query_lexemes("吃苹果 茶") == ["吃苹", "苹果", "茶"]
+
+
+def test_a_text_holds_its_words_of_one_character_at_the_place_of_their_pair() -> None:
+    assert lexemes("吃苹果 茶") == [
+        ("吃苹", 1), ("吃", 1), ("苹果", 2), ("苹", 2), ("果", 2), ("茶", 3),
+    ]  # fmt: skip
+    assert length_of(lexemes("吃苹果 茶")) == 3
+    assert "개" in dict(lexemes("개가")) and "가" not in dict(lexemes("개가")), "a suffix is no word"
+    assert [lexeme for lexeme, _ in lexemes("แมว")] == ["แม", "มว"]
+
+
+@pytest.mark.parametrize(
+    ("forms", "script"),
+    [("собака собаку собаки", "русский"), ("كلب كلبي الكلب", "العربية"), ("γάτα γάτες", "ελληνικά")],
+)
+def test_forms_of_a_word_are_one_lexeme_in_its_own_script(forms: str, script: str) -> None:
+    assert len(query_lexemes(forms)) == 1, script
 
 
 def test_an_apostrophe_inside_a_name_is_quoted() -> None:

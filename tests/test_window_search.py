@@ -183,13 +183,74 @@ def test_what_vectors_went_past_is_found_until_it_is_given_up(
 
 
 @pytest.mark.parametrize("blocks", [[], ["summary"]])
-def test_a_session_without_vectors_searches_its_window(make_memory: MakeMemory, blocks: list[Any]) -> None:
+def test_a_session_without_vectors_searches_its_log(make_memory: MakeMemory, blocks: list[Any]) -> None:
     memory = make_memory("s", memory_blocks=blocks)
     converse(memory, TALK)
-    assert texts(memory.search("anchor"))[0] == TALK[0]
+    before = {query: [(hit.text, hit.score) for hit in memory.search(query)] for query in QUERIES}
+    assert all(before.values())
     assert memory.search("anchor", include_window=False) == []
     memory.flush(all=True)
+    assert {query: [(hit.text, hit.score) for hit in memory.search(query)] for query in QUERIES} == before
+    assert memory.search("anchor", include_window=False) == []
+    memory.reset()
     assert memory.search("anchor") == []
+
+
+def test_what_was_flushed_before_a_session_had_vectors_is_found_once(
+    make_memory: MakeMemory, database: Database, derive: Callable[[], None]
+) -> None:
+    make_memory("first", memory_blocks=["vectors"]).put({"role": "user", "content": "Vectors are known."})
+    derive()
+    memory = make_memory("s", memory_blocks=[])
+    converse(memory, ["The anchor is rusty.", "Paint it."])
+    memory.flush(all=True)
+    memory.set_policy(memory_blocks=["vectors"])
+    memory.put({"role": "user", "content": "The anchor is painted."})
+    memory.flush(all=True)
+    derive()
+    assert {seq for seq, _ in by_words(database, memory, "rusty anchor painted")} >= {1, 3}
+    memory.set_policy(memory_blocks=[])
+    memory.put({"role": "user", "content": "The anchor is lost."})
+    memory.flush(all=True)
+    found = [seq for seq, _ in by_words(database, memory, "anchor")]
+    assert set(found) >= {1, 3, 4} and len(found) == len(set(found))
+
+
+# By language: what is said, and queries by other forms of its words, or by one character.
+FORMS = {
+    "中文": ("我的狗很可爱", ["狗", "可爱", "我的狗"]),
+    "日本語": ("犬が庭にいます", ["犬", "庭", "犬が"]),
+    "한국어": ("개가 마당에 있어요", ["개", "마당에"]),
+    "русский": ("Я вижу собаку во дворе", ["собака", "собаки", "двор"]),
+    "العربية": ("كلبي في الحديقة", ["كلب", "الكلب", "حديقة"]),
+    "ελληνικά": ("Βλέπω τις γάτες στην αυλή", ["γάτα", "γάτας"]),
+    "हिन्दी": ("आँगन में कुत्ते हैं", ["कुत्ता", "आँगन"]),
+    "english": ("The dogs are in the garden", ["dog", "gardens"]),
+}
+
+
+def test_words_of_every_language_are_found_from_the_put_on(
+    make_memory: MakeMemory, database: Database, derive: Callable[[], None]
+) -> None:
+    """By words alone: when just put, when delivered, when covered, and in a session without blocks."""
+    asked = [(language, query) for language, (_said, queries) in FORMS.items() for query in queries]
+    memory, plain = make_memory("s", memory_blocks=["vectors"]), make_memory("plain", memory_blocks=[])
+
+    def missed(searched: Memory) -> list[tuple[str, str]]:
+        seqs = {language: at for at, language in enumerate(FORMS, start=1)}
+        best = {
+            one: max(by_words(database, searched, one[1]), key=lambda hit: hit[1], default=(0, 0.0))[0]
+            for one in asked
+        }
+        return [one for one in asked if best[one] != seqs[one[0]]]
+
+    for each in (memory, plain):
+        converse(each, [said for said, _queries in FORMS.values()])
+        assert missed(each) == [], "just put"
+        each.flush(all=True)
+        assert missed(each) == [], "flushed"
+    derive()
+    assert missed(memory) == [], "covered by vectors"
 
 
 @pytest.mark.parametrize("wrong", [None, 1, "yes"])

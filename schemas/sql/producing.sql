@@ -235,24 +235,41 @@ WHERE m.seq IS NOT NULL OR k.text IS NOT NULL
 ORDER BY f.score DESC, f.session_key, f.from_seq, f.fact_id, m.seq
 
 -- name: unsearched_messages
--- What a search cannot find yet, newest first: messages of the sessions last put to that are not delivered, or
--- that vectors have not covered; of a session that feeds no vectors, its window.
+-- What a search cannot find otherwise, newest first: messages of the sessions last put to that are not delivered,
+-- that vectors have not covered, or that were flushed while the session fed no vectors.
 WITH s AS (
-    SELECT t.session_key, t.incarnation, t.next_seq, CASE WHEN 'vectors' = ANY (t.pipelines)
-        THEN t.flushed_through + 1 ELSE t.window_from END AS from_seq
+    SELECT t.session_key, t.incarnation, t.next_seq, t.flushed_through, t.pipelines,
+        greatest(t.log_start_seq, t.pinned_through + 1) AS first_seq
     FROM strandline.session t
     WHERE t.shard_key = %(shard_key)s
         AND (%(scope_key)s::uuid IS NULL OR t.session_key = %(scope_key)s::uuid)
         AND (%(left_out)s::uuid IS NULL OR t.session_key <> %(left_out)s::uuid)
     ORDER BY t.last_put_at DESC LIMIT %(sessions)s
+), flushed AS (
+    -- Under which policy, as strandline.fed_v1 tells it of one message.
+    SELECT s.session_key, 1 + coalesce(max(c.flushed_through), 0) AS from_seq, s.flushed_through AS through_seq,
+        'vectors' = ANY (s.pipelines) AS fed
+    FROM s LEFT JOIN strandline.policy_change c ON c.shard_key = %(shard_key)s AND c.session_key = s.session_key
+    GROUP BY s.session_key, s.flushed_through, s.pipelines
+    UNION ALL
+    SELECT s.session_key,
+        1 + coalesce(lag(c.flushed_through) OVER (PARTITION BY s.session_key ORDER BY c.number), 0),
+        c.flushed_through, c.before -> 'pipelines' @> '["vectors"]'
+    FROM s JOIN strandline.policy_change c ON c.shard_key = %(shard_key)s AND c.session_key = s.session_key
 ), gap AS (
-    SELECT s.session_key, s.from_seq, s.next_seq - 1 AS through_seq FROM s WHERE s.from_seq < s.next_seq
+    SELECT s.session_key, greatest(s.flushed_through + 1, s.first_seq) AS from_seq, s.next_seq - 1 AS through_seq,
+        true AS fed
+    FROM s WHERE s.flushed_through + 1 < s.next_seq
     UNION
-    SELECT d.session_key, d.from_seq, d.through_seq FROM s JOIN strandline.due d
+    SELECT s.session_key, greatest(f.from_seq, s.first_seq), f.through_seq, false
+    FROM s JOIN flushed f USING (session_key)
+    WHERE NOT f.fed AND greatest(f.from_seq, s.first_seq) <= f.through_seq
+    UNION
+    SELECT d.session_key, d.from_seq, d.through_seq, true FROM s JOIN strandline.due d
         ON d.shard_key = %(shard_key)s AND d.session_key = s.session_key AND d.incarnation = s.incarnation
         AND d.generation_id = %(generation_id)s::integer
     UNION
-    SELECT d.session_key, d.from_seq, d.through_seq FROM s JOIN strandline.dead_letter d
+    SELECT d.session_key, d.from_seq, d.through_seq, true FROM s JOIN strandline.dead_letter d
         ON d.shard_key = %(shard_key)s AND d.session_key = s.session_key AND d.incarnation = s.incarnation
         AND d.generation_id = %(generation_id)s::integer AND d.dropped_at IS NULL
 )
@@ -262,6 +279,11 @@ FROM gap g CROSS JOIN LATERAL (
     WHERE n.shard_key = %(shard_key)s AND n.session_key = g.session_key
         AND n.seq BETWEEN g.from_seq AND g.through_seq
     ORDER BY n.seq DESC LIMIT %(messages)s) AS m
+-- A replay may have covered it since.
+WHERE g.fed OR NOT EXISTS (
+    SELECT FROM strandline.chunk c
+    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s::integer
+        AND c.session_key = g.session_key AND c.from_seq = m.seq)
 ORDER BY m.created_at DESC, m.seq DESC LIMIT %(messages)s
 
 -- name: session_names
