@@ -25,7 +25,7 @@ from strandline.schemas.operations import Row
 MAX_BATCH_EVENTS = 64
 
 # A round that was broken off goes on in another statement; what waits behind so many is taken up later.
-TURN_ATTEMPTS = 4
+TURN_ATTEMPTS = 2
 
 _EVENT_FIELDS = (
     "event_id",

@@ -22,7 +22,10 @@ CREATE FUNCTION strandline.claim_lane_v1(
 ) RETURNS TABLE (
     lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text,
     is_limited boolean, is_budgeted boolean)
-LANGUAGE plpgsql AS $function$
+LANGUAGE plpgsql
+-- All goes by keys, so that one plan is as good as another.
+SET plan_cache_mode TO force_generic_plan
+AS $function$
 #variable_conflict use_column
 DECLARE
     wanted text;

@@ -25,6 +25,7 @@ LANGUAGE plpgsql
 -- What is kept as a plan while little is due would sort it all.
 SET enable_sort TO off
 SET enable_bitmapscan TO off
+SET plan_cache_mode TO force_generic_plan
 AS $function$
 #variable_conflict use_column
 DECLARE
