@@ -27,7 +27,8 @@ from strandline.deploy.postgres_cluster import (
     socket_directory,
 )
 from strandline.deploy.processes import command_name, is_running, wait_gone, works_in
-from strandline.deploy.server_account import server_account
+from strandline.deploy.program_copy import reachable_programs
+from strandline.deploy.server_account import WORKING_DIRECTORY, server_account
 from strandline.deploy.shared_use import SharedUse
 from strandline.deploy.wheel_binaries import postgres_programs
 from strandline.schemas.errors import DatabaseUnavailableError
@@ -91,6 +92,7 @@ class EmbeddedPostgres:
             others = self._use.holding() != "free"
             self._use.join()
             try:
+                self._programs = reachable_programs(self._programs, self._account)
                 make_cluster(self.data_dir, programs=self._programs, account=self._account)
                 self._bring_up(others=others)
             except BaseException:  # an interrupt as well: what was half started must not stay behind
@@ -158,9 +160,8 @@ class EmbeddedPostgres:
         argv = [str(self._programs / "pg_ctl"), "start", "--silent", "--wait"]
         argv += [f"--timeout={_PG_CTL_WAIT_SECONDS}", f"--log={self.log_path.name}"]
         with tempfile.TemporaryFile() as output:
-            self._account.run(
-                argv, directory=self.data_dir, env=server_environment(self.data_dir), output=output
-            )
+            env = server_environment(self._account.name_of(self.data_dir))
+            self._account.run(argv, directory=self.data_dir, env=env, output=output)
 
     def _readiness(self) -> Readiness:
         argv = [str(self._programs / "pg_isready"), "--quiet", "--timeout=3"]
@@ -203,7 +204,8 @@ class EmbeddedPostgres:
     def _socket_dir(self) -> Path:
         lines = self._pid_file_lines()
         if len(lines) > 4 and lines[4] and self._is_our_server(int(lines[0])):
-            return Path(lines[4])  # it may have been started under another TMPDIR
+            there = Path(lines[4])  # it may have been started under another TMPDIR
+            return self.data_dir if there == WORKING_DIRECTORY else there
         return socket_directory(self.data_dir, account=self._account)
 
     def _pid_file_lines(self) -> list[str]:

@@ -36,8 +36,6 @@ def make_cluster(data_dir: Path, *, programs: Path, account: ServerAccount) -> N
         ConfigurationError: the directory holds something else, or a cluster of another version.
         DatabaseUnavailableError: ``initdb`` failed.
     """
-    account.reach(programs / "postgres")
-    account.reach(data_dir)
     if (data_dir / "PG_VERSION").exists():
         _check_version(data_dir)
         return
@@ -62,7 +60,9 @@ def configure(data_dir: Path, *, account: ServerAccount) -> None:
     settings = {
         "listen_addresses": "''",
         "port": str(PORT),
-        "unix_socket_directories": _quoted_directory(socket_dir),
+        "unix_socket_directories": _quoted_directory(
+            account.name_of(data_dir) if socket_dir == data_dir else socket_dir
+        ),
         "unix_socket_permissions": "0700",
         "max_connections": "200",
         "fsync": "on",
@@ -85,7 +85,9 @@ def socket_directory(data_dir: Path, *, account: ServerAccount) -> Path:
     name = f"strandline-{account.uid}-{digest}"
     for candidate in (data_dir, Path(tempfile.gettempdir()) / name, Path("/tmp") / name):  # noqa: S108
         fits = len(os.fsencode(candidate / f".s.PGSQL.{PORT}")) <= _SOCKET_PATH_BYTES
-        if fits and "," not in str(candidate):  # to libpq a comma separates hosts, with no way to escape it
+        reached = candidate == data_dir or account.may_pass(candidate)
+        # To libpq a comma separates hosts, with no way to escape it.
+        if fits and reached and "," not in str(candidate):
             return candidate
     raise ConfigurationError(f"No directory can hold the socket of {data_dir}; set TMPDIR to a short path.")
 
@@ -105,7 +107,8 @@ def _run_initdb(directory: Path, *, programs: Path, account: ServerAccount) -> N
     options += ["--builtin-locale=C.UTF-8", f"--username={SUPERUSER}"]
     with tempfile.TemporaryFile() as output:
         argv = [str(programs / "initdb"), *options]
-        finished = account.run(argv, directory=directory, env=server_environment(directory), output=output)
+        env = server_environment(account.name_of(directory))
+        finished = account.run(argv, directory=directory, env=env, output=output)
         output.seek(0)
         said = output.read().decode(errors="replace").strip()
     if finished.returncode != 0:

@@ -6,18 +6,18 @@ import logging
 import os
 import pwd
 import shutil
-import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from strandline.schemas.errors import EmbeddedUnavailableError
+from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 
 logger = logging.getLogger(__name__)
 
 ROOT_STAND_IN = "pgserver"
+WORKING_DIRECTORY = Path("/proc/self/cwd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,39 @@ class ServerAccount:
         if self.switched:
             os.chown(path, self.uid, self.gid)
 
-    def reach(self, path: Path) -> None:
-        """Let the account pass through the directories above ``path``.
+    def may_run(self, program: Path) -> bool:
+        """Whether the account may pass the directories above ``program``, read it and execute it."""
+        return not self.switched or (
+            all(self._may(0o1, directory) for directory in program.parents) and self._may(0o5, program)
+        )
 
-        Only for root, and only the right to pass (``o+x``), not to list: a home directory that was
-        closed stays unreadable.  Each change is logged.
+    def may_pass(self, path: Path) -> bool:
+        """Whether the account may pass the directories above ``path``."""
+        return not self.switched or all(self._may(0o1, directory) for directory in path.parents)
+
+    def name_of(self, directory: Path) -> Path:
+        """The name under which a program that ``run`` starts in ``directory`` reaches it.
+
+        Where a directory above it is closed to the account, that is the working directory, which the
+        program was given before its rights were dropped: nothing above it is opened, nor passed.
+
+        Raises:
+            ConfigurationError: a directory above it is closed, and this system has no ``/proc``.
         """
-        if not self.switched:
-            return
-        for directory in path.parents:
-            mode = stat.S_IMODE(directory.stat().st_mode)
-            if not mode & stat.S_IXOTH:
-                directory.chmod(mode | stat.S_IXOTH)
-                logger.info("directory opened for passing", extra={"directory": str(directory)})
+        if self.may_pass(directory):
+            return directory
+        if not WORKING_DIRECTORY.exists():
+            raise ConfigurationError(
+                f"Postgres does not run as root, and a directory above {directory} is closed to the account"
+                " that it runs under. Run as another user, or set STRANDLINE_HOME to a directory below one"
+                " that is open to others."
+            )
+        return WORKING_DIRECTORY
+
+    def _may(self, rights: int, path: Path) -> bool:
+        found = path.stat()
+        shift = 6 if found.st_uid == self.uid else 3 if found.st_gid == self.gid else 0
+        return found.st_mode >> shift & rights == rights
 
     def run(
         self, argv: Sequence[str], *, directory: Path, env: Mapping[str, str], output: IO[bytes]

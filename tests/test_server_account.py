@@ -1,0 +1,131 @@
+"""Run as root, the embedded Postgres runs under another account, and no directory is opened for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from strandline.deploy.embedded_postgres import EmbeddedPostgres
+from strandline.deploy.postgres_cluster import make_cluster
+from strandline.deploy.processes import wait_gone, works_in
+from strandline.deploy.program_copy import reachable_programs
+from strandline.deploy.server_account import server_account
+from strandline.deploy.wheel_binaries import postgres_programs
+from strandline.schemas.errors import EmbeddedUnavailableError
+from tests.conftest import wait_until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has Postgres run under another account")
+
+
+def modes_above(path: Path) -> dict[Path, int]:
+    return {directory: directory.stat().st_mode for directory in path.parents}
+
+
+def answers(url: str, *statements: str) -> list[object]:
+    found: list[object] = []
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            cursor = connection.execute(statement.encode())
+            row = cursor.fetchone() if cursor.description else None
+            found.append(row[0] if row else None)
+    return found
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """A directory that root alone may pass."""
+    directory = tmp_path / "closed"
+    directory.mkdir(mode=0o700)
+    return directory
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A directory that every account may pass."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_no_directory_above_the_cluster_is_opened_also_after_a_kill(closed: Path) -> None:
+    data_dir = closed / "home" / "postgres"
+    data_dir.parent.mkdir(mode=0o700)
+    before = modes_above(data_dir)
+    server = EmbeddedPostgres(data_dir)
+    try:
+        url = server.start()
+        assert modes_above(data_dir) == before
+        answers(url, "CREATE EXTENSION vector", "CREATE TABLE kept AS SELECT 7 AS n")
+        pid = server.pid()
+        assert pid is not None
+        assert works_in(pid, data_dir)
+        os.kill(pid, signal.SIGKILL)
+        assert wait_gone(pid, timeout_seconds=50.0)
+        assert answers(server.start(), "SELECT n FROM kept", "SELECT '[1]'::vector::text") == [7, "[1]"]
+        assert EmbeddedPostgres(data_dir).url == server.url
+    finally:
+        server.stop()
+    assert modes_above(data_dir) == before
+
+
+def test_settings_in_a_closed_directory_are_read_again(closed: Path) -> None:
+    server = EmbeddedPostgres(closed / "postgres")
+    try:
+        url = server.start()
+        answers(url, "ALTER SYSTEM SET work_mem = '5MB'", "SELECT pg_reload_conf()")
+        wait_until(
+            lambda: answers(url, "SHOW work_mem") == ["5MB"], timeout=10, what="the settings to be read"
+        )
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def closed_programs(closed: Path) -> Path:
+    """The programs of the wheel, installed where root alone may pass."""
+    programs = postgres_programs()
+    package = programs.parent.parent
+    for folder in (programs.parent, package.with_name(package.name + ".libs")):
+        shutil.copytree(folder, closed / folder.relative_to(package.parent), symlinks=True)
+    return closed / programs.relative_to(package.parent)
+
+
+def test_programs_in_a_closed_directory_are_run_from_a_copy_of_roots(
+    closed_programs: Path, open_to_all: Path, tmp_path: Path
+) -> None:
+    account, before = server_account(), modes_above(closed_programs)
+    copies = open_to_all / "strandline"
+    (copies / "unfinished" / "left by a kill").mkdir(parents=True)
+    programs = reachable_programs(closed_programs, account, copies=copies)
+    assert programs.is_relative_to(copies)
+    assert reachable_programs(closed_programs, account, copies=copies) == programs
+    assert not (copies / "unfinished").exists()
+    assert all(path.lstat().st_uid == 0 for path in copies.rglob("*"))
+    make_cluster(tmp_path / "postgres", programs=programs, account=account)
+    assert (tmp_path / "postgres" / "PG_VERSION").exists()
+    assert modes_above(closed_programs) == before
+
+
+def test_programs_that_the_account_reaches_are_run_in_place(open_to_all: Path) -> None:
+    package = postgres_programs()
+    shutil.copytree(package, open_to_all / "bin")
+    found = reachable_programs(open_to_all / "bin", server_account(), copies=open_to_all / "copies")
+    assert found == open_to_all / "bin"
+    assert not (open_to_all / "copies").exists()
+
+
+def test_where_no_copy_can_be_made_the_error_says_so(closed_programs: Path, open_to_all: Path) -> None:
+    (open_to_all / "file").write_text("")
+    with pytest.raises(EmbeddedUnavailableError, match=r"could not be made.*STRANDLINE_DATABASE_URL"):
+        reachable_programs(closed_programs, server_account(), copies=open_to_all / "file")
+    (open_to_all / "loose").mkdir()
+    (open_to_all / "loose").chmod(0o777)
+    with pytest.raises(EmbeddedUnavailableError, match="writable for root alone"):
+        reachable_programs(closed_programs, server_account(), copies=open_to_all / "loose")
