@@ -7,6 +7,7 @@ of sessions without anything leaking between them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +17,11 @@ from typing import Any, ClassVar
 
 from strandline.pipelines.hits import Hit
 from strandline.pipelines.rendering import escaped, fact_line
-from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.lanes import FACTS, SUMMARY
+from strandline.schemas.nesting import check_nesting
 from strandline.schemas.shown_text import quote
+from strandline.schemas.text import check_texts_within
 
 CountText = Callable[[str], int]
 
@@ -239,12 +242,26 @@ def _state_text(state: object) -> str | None:
 
 def _checked_content(content: object, what: str) -> str | tuple[Mapping[str, Any], ...]:
     if isinstance(content, str):
+        _check_sendable(content, what)
         return content
     if isinstance(content, (list, tuple)) and all(_is_part(part) for part in content):
+        _check_sendable(content, what)
         return tuple(content)
     raise ConfigurationError(
         f"{what} must be text, or a list of content parts such as {{'type': 'text', 'text': '…'}}."
     )
+
+
+def _check_sendable(content: object, what: str) -> None:
+    """Raise ConfigurationError unless a prompt with this can be sent to a model."""
+    try:
+        check_nesting(what, content)
+        check_texts_within(what, content)
+        json.dumps(content, allow_nan=False, default=dict)
+    except InvalidMessageError as error:
+        raise ConfigurationError(str(error)) from None
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"{what} holds something that is not JSON.") from None
 
 
 def _is_part(part: object) -> bool:

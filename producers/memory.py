@@ -16,6 +16,7 @@ from strandline.producers.importing import MOST_IN_AN_IMPORT, Imported, import_m
 from strandline.producers.policy_setting import PolicySet, set_policy
 from strandline.producers.popping import pop
 from strandline.producers.read_arguments import (
+    check_flag,
     check_seq,
     check_timeout,
     check_token_count,
@@ -267,20 +268,20 @@ class SessionMemory(Searching):
         derived from them is void.  With it they are deleted.  Facts that people added
         or worded by hand stay.
         """
-        self._carrier.run(reset(self._identity, derived=derived), connection)
+        self._carrier.run(reset(self._identity, derived=check_flag("derived", derived)), connection)
 
     async def areset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Async twin of ``reset``."""
-        await self._carrier.arun(reset(self._identity, derived=derived), connection)
+        await self._carrier.arun(reset(self._identity, derived=check_flag("derived", derived)), connection)
 
     def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
-        flushed = self._carrier.run(self._flushing(everything=all), connection)
+        flushed = self._carrier.run(self._flushing(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, joined=connection is not None)
 
     async def aflush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Async twin of ``flush``."""
-        flushed = await self._carrier.arun(self._flushing(everything=all), connection)
+        flushed = await self._carrier.arun(self._flushing(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, joined=connection is not None)
 
     def _changing_policy(self, change: PolicyChange, actor: str | None) -> Operation[PolicySet]:

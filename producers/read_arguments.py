@@ -51,6 +51,13 @@ def check_timeout(seconds: object) -> float:
     return min(float(seconds), float(MAX_INTEGER))
 
 
+def check_flag(name: str, value: object) -> bool:
+    """True or False; raises ConfigurationError where it is neither."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name} is {quote(value)}; it must be True or False.")
+    return value
+
+
 def _whole(name: str, value: object, *, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ConfigurationError(

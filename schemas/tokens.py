@@ -96,6 +96,8 @@ def part_estimates(given: Mapping[str, int] | None) -> Mapping[str, int]:
     """
     if not given:
         return PART_TOKENS
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"part_tokens is {quote(given)}; it must map kinds of parts to numbers.")
     for kind, tokens in given.items():
         if kind not in KIND_TOKENS:
             raise ConfigurationError(

@@ -68,7 +68,7 @@ class Load(threading.Thread):
 
 def _outages(ground: Ground) -> Iterator[Reading]:
     model = ground.model()
-    ground.worker(**environment(model, STRANDLINE_MODEL_TIMEOUT_SECONDS="2"))
+    worker = ground.worker(**environment(model, STRANDLINE_MODEL_TIMEOUT_SECONDS="2"))
     for name, trouble in (("answers 500", {"status": 500}), ("never answers", {"hang": True})):
         memories = [ground.memory(f"{name} {n}", user_id=f"u{n % 7}", **LIMITS) for n in range(SESSIONS)]
         load = Load(memories)
@@ -90,13 +90,14 @@ def _outages(ground: Ground) -> Iterator[Reading]:
         )
         caught_up = seconds_of(lambda: wait_until(ground.nothing_due, timeout=30, what="to catch up"))
         yield Reading(f"all is caught up after the model that {name} is well", caught_up, 60.0)
+    worker.end()
 
 
 def _crossing(ground: Ground) -> Iterator[Reading]:
     """Puts that flush, beside those that do not, while each model call takes two seconds."""
     model = ground.model()
     model.behave(latency=2.0)
-    ground.worker(**environment(model))
+    worker = ground.worker(**environment(model))
     memory = ground.memory("crossing", user_id="sailor", broker_url=ground.broker_url, **LIMITS)
     _talk(memory, range(5))
     plain: list[float] = []
@@ -106,6 +107,8 @@ def _crossing(ground: Ground) -> Iterator[Reading]:
         took, _answered = _talk(memory, range(number, number + 1))
         (crossing if _events(ground) != before else plain).append(took)
     model.behave()
+    wait_until(ground.nothing_due, timeout=30, what="the worker to be done")
+    worker.end()
     yield Reading("p99 of puts that flush, beside a model of 2 s", percentile(crossing, 0.99), 0.25)
     yield Reading("median of puts that flush, against others", median(crossing) / median(plain), 20, "x")
 
@@ -123,7 +126,6 @@ def _broker_away(ground: Ground) -> Iterator[Reading]:
 
 def _stopped_worker(ground: Ground) -> Iterator[Reading]:
     """In units of one row's commit beside it, since a disk has its slow moments."""
-    wait_until(ground.nothing_due, timeout=30, what="nothing to be in hand")
     model = ground.model()
     memory = ground.memory("stopped", user_id="stopped", broker_url=ground.broker_url, **LIMITS)
     free, _ = _in_commits(ground, memory, range(40))
