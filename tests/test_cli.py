@@ -295,3 +295,11 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_bytes_that_are_not_text_are_refused_as_wrong_usage() -> None:
+    command: list[str | bytes] = [sys.executable, "-m", "strandline", "dead-letters", "list"]
+    command += ["--namespace", b"\xff"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 2
+    assert "Argument 4 holds bytes that are not UTF-8 text" in done.stderr

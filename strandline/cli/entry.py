@@ -83,6 +83,7 @@ def run(arguments: list[str]) -> int:
     # Wherever it stands: whoever adds it does so behind a line that just failed.
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
+        _check_arguments(arguments)
         result: Any = cli.main(arguments, prog_name="strandline", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Exit as exit_request:
@@ -111,6 +112,15 @@ def _show(error: click.ClickException) -> None:
     written = io.StringIO()
     error.show(written)
     click.echo("\n".join(shown_lines(written.getvalue().rstrip("\n"))), err=True)
+
+
+def _check_arguments(arguments: list[str]) -> None:
+    """Refuse bytes that are not text: no name, id or path here can hold them, and no output show them."""
+    for place, argument in enumerate(arguments, start=1):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(f"Argument {place} holds bytes that are not UTF-8 text.") from None
 
 
 def _fail(sentence: str, *, debug: bool) -> int:
