@@ -26,7 +26,7 @@ from strandline.schemas.errors import (
     OwnerError,
     StrandlineError,
 )
-from strandline.schemas.shown_text import json_shown, quote, shown, shown_lines
+from strandline.schemas.shown_text import counted, json_shown, quote, shown, shown_lines
 from tests.conftest import MakeMemory
 
 CLI = Path(__file__).resolve().parent.parent / "strandline" / "cli"
@@ -231,3 +231,15 @@ def test_commands_print_through_the_terminal_module(path: Path) -> None:
     }
     raw = {"print", "click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write", "Text"}
     assert called & raw <= PRINTED_ELSEWHERE.get(path.name, set())
+
+
+def test_one_of_a_thing_is_not_counted_as_several(make_memory: MakeMemory, database_url: str) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    memory.put({"role": "user", "content": "hello"})
+    memory.flush(all=True)
+    assert "1 session, 1 message, 1 flush event, 0 facts" in command(database_url, "status").out
+    assert "1 message in 1 session, 1 flush event, 0 facts" in command(database_url, "verify").out
+    assert (counted(1_000, "batch", "batches"), counted(1, "batch", "batches")) == (
+        "1,000 batches",
+        "1 batch",
+    )
