@@ -63,6 +63,8 @@ def lines(draw: st.DrawFn) -> list[str]:
             line.append(parameter.opts[0])
         if isinstance(parameter, click.Argument) or not getattr(parameter, "is_flag", False):
             line.append(draw(_values_of(parameter)))
+    if words[0] == "replay":
+        line.append("--dry-run")  # else it waits for workers
     if words[0] in LONG_RUNNING:
         line.append(draw(st.sampled_from(["--help", "--zyzzyva", "one too many"])))
     return line
