@@ -26,10 +26,10 @@ _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
 def connect_problem(error: Exception, url: str) -> str:
     """A sentence that names the server of ``url``, and why an attempt to connect to it failed."""
     where = server_place(url)
-    return f"Postgres cannot be reached at {where}: {without_secrets(_reason(error), url)}."
+    return f"Postgres cannot be reached at {where}: {_reason(error, url)}."
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, url: str) -> str:
     """Without the place, which stands beside it."""
     if isinstance(error, psycopg.errors.ConnectionTimeout):
         return "it did not answer in time"
@@ -38,4 +38,4 @@ def _reason(error: Exception) -> str:
         if pattern.search(said):
             return meaning
     found = re.search(r"FATAL: +(.*)", said)
-    return (found[1] if found else said or type(error).__name__).rstrip(".")
+    return without_secrets((found[1] if found else said or type(error).__name__).rstrip("."), url)

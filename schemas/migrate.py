@@ -82,7 +82,7 @@ def _connect(url: str) -> BoundedConnection:
     try:
         connection = BoundedConnection.connect(make_conninfo(url, **TCP, connect_timeout=CONNECT_SECONDS))
     except psycopg.Error as error:
-        raise DatabaseUnavailableError(connect_problem(error, url)) from error
+        raise DatabaseUnavailableError(connect_problem(error, url)) from None
     connection.statement_seconds = MAINTENANCE_SECONDS
     return connection
 

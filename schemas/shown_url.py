@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 HIDDEN = "***"
 
 _SCHEME = re.compile(r"[\w+.-]+://")
+_END_OF_AUTHORITY = re.compile("[/?#]")
 _ONE_HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[\w.%*-]*)(?::\d*)?"
 _HOSTS = re.compile(rf"{_ONE_HOST}(?:,{_ONE_HOST})*\Z")
 _HARMLESS = frozenset(
     {
-        "host", "hostaddr", "port", "dbname", "user", "ssl", "sslmode", "connect_timeout", "application_name",
-        "target_session_attrs", "load_balance_hosts", "virtual_host", "db", "api-version",
+        "host", "hostaddr", "port", "dbname", "user", "service", "options", "application_name",
+        "client_encoding", "connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval",
+        "keepalives_count", "tcp_user_timeout", "target_session_attrs", "load_balance_hosts",
+        "channel_binding", "gssencmode", "ssl", "sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl",
+        "sslnegotiation", "sslcertmode", "sslsni", "sslcompression", "sslcrldir", "ssl_min_protocol_version",
+        "ssl_max_protocol_version", "require_auth", "requirepeer", "krbsrvname", "gsslib", "gssdelegation",
+        "replication", "fallback_application_name", "servicefile",
+        "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "virtual_host",
+        "visibility_timeout", "heartbeat", "login_method", "db", "api-version",
+    }
+)  # fmt: skip
+_SECRET = frozenset(
+    {
+        "password", "sslpassword", "passfile", "api-key", "api_key", "apikey", "key", "token",
+        "access_token", "scram_client_key", "scram_server_key", "oauth_client_secret",
+        "code", "secret", "signature", "sig", "subscription-key",
     }
 )  # fmt: skip
 
@@ -32,7 +47,8 @@ def shown_url(url: str) -> str:
 def secrets_of(url: str) -> list[str]:
     """What of a URL must not be shown, in each of its spellings; the longest first."""
     found = {secret for one in _several(url) for secret in _secrets(one) if secret}
-    return sorted(found | {unquote(secret) for secret in found}, key=len, reverse=True)
+    plain = {unquote(secret) for secret in found}
+    return sorted(found | plain | {quote(secret, safe="") for secret in plain}, key=len, reverse=True)
 
 
 def without_secrets(text: str, url: str) -> str:
@@ -53,23 +69,29 @@ def is_plain(url: str) -> bool:
     return all(map(_is_plain, _several(url)))
 
 
-def is_readable(url: str) -> bool:
-    """Whether the user information and the host of one URL can be told apart from the rest."""
+def is_readable(url: str, *, leniently: bool = False) -> bool:
+    """Whether the user information and the host of one URL can be told apart from the rest.
+
+    ``leniently=True``: as Celery reads URLs, to which an ``@`` or a ``%`` of a password is one as it stands.
+    """
     _scheme, rest = _split(url)
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    authority = _END_OF_AUTHORITY.split(rest, maxsplit=1)[0]
     userinfo, _, host = authority.rpartition("@")
+    is_encoded = "@" not in userinfo and not re.search(r"%(?![0-9A-Fa-f]{2})", userinfo)
     return (
         "@" not in rest[len(authority) :].partition("?")[0]
         and "#" not in rest
-        and "@" not in userinfo
-        and not re.search(r"%(?![0-9A-Fa-f]{2})", userinfo)
+        and (leniently or is_encoded)
+        and not re.search(r"[\[\]]", userinfo)
         and _HOSTS.match(host) is not None
     )
 
 
 def _is_plain(url: str) -> bool:
+    """Also of a query: an ``&`` of a password would make what follows look like the name of an option."""
     query = url.partition("?")[2]
-    return is_readable(url) and "?" not in query and "@" not in query
+    names = {item.partition("=")[0].lower() for item in query.split("&")} - {""}
+    return is_readable(url) and "?" not in query and "@" not in query and names <= _HARMLESS | _SECRET
 
 
 def _several(url: str) -> list[str]:
@@ -85,25 +107,38 @@ def _split(url: str) -> tuple[str, str]:
 
 def _shown(url: str) -> str:
     scheme, rest = _split(url)
+    if not _is_plain(url):
+        return scheme + (_shown_to_query(rest) if is_readable(url) else _shown_for_certain(rest))
     before, at, after = rest.rpartition("@")
-    if at and not _is_plain(url):
-        # Where user information ends is anybody's guess, and a query may hold an "@" as well.
-        name = re.split(r"[:/?#@]", before, maxsplit=1)[0] if ":" in before else ""
-        return f"{scheme}{name}:{HIDDEN}@{HIDDEN}"
     host, question, query = after.partition("?")
-    userinfo = f"{_user(before)}@" if at else ""
-    return f"{scheme}{userinfo}{_path(host)}{question}{_query(query)}"
+    return f"{scheme}{_user(before)}{at}{host}{question}{_query(query)}"
+
+
+def _shown_to_query(rest: str) -> str:
+    """Of a URL in whose query alone something is odd."""
+    front, question, _query = rest.partition("?")
+    before, at, host = front.rpartition("@")
+    if "@" in rest[len(front) :]:
+        return _shown_for_certain(rest)
+    return f"{_user(before)}{at}{host}{question}{HIDDEN}"
+
+
+def _shown_for_certain(rest: str) -> str:
+    """Of what can be read in several ways, what is no part of a password or key in any of them."""
+    before, at, after = rest.rpartition("@")
+    if not at:
+        return HIDDEN
+    host = _END_OF_AUTHORITY.split(after, maxsplit=1)[0]
+    name = _END_OF_AUTHORITY.split(before.partition(":")[0], maxsplit=1)[0].partition("@")[0]
+    if "?" in before or not _HOSTS.match(host):
+        return HIDDEN  # perhaps it is a query that ends so
+    path = re.split("[?#]", after[len(host) :], maxsplit=1)[0]
+    return f"{name}:{HIDDEN}@{host}{path}"
 
 
 def _user(userinfo: str) -> str:
     name, colon, _password = userinfo.partition(":")
     return f"{name}:{HIDDEN}" if colon else name
-
-
-def _path(host: str) -> str:
-    """Host, port and path; a fragment means nothing to a server, so it is part of something else."""
-    kept, number_sign, _rest = host.partition("#")
-    return kept + (f"#{HIDDEN}" if number_sign else "")
 
 
 def _query(query: str) -> str:
@@ -112,9 +147,7 @@ def _query(query: str) -> str:
 
 def _item(item: str) -> str:
     name, equals, _value = item.partition("=")
-    if not equals:
-        return item if name.lower() in _HARMLESS or not name else HIDDEN
-    return item if name.lower() in _HARMLESS else f"{name}={HIDDEN}"
+    return item if name.lower() in _HARMLESS or not equals else f"{name}={HIDDEN}"
 
 
 def _secrets(url: str) -> Iterator[str]:

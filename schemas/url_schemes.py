@@ -26,11 +26,11 @@ def check_database_url(url: str) -> str:
     Raises:
         ValueError: it does not; the sentence shows nothing of it but its scheme.
     """
-    scheme, found, rest = url.partition("://")
+    scheme, rest = _parted(url)
     dialect, _, driver = scheme.lower().partition("+")
-    if not found or dialect not in DATABASE_DIALECTS:
+    if dialect not in DATABASE_DIALECTS:
         raise ValueError(
-            f"the database URL begins with {quote(scheme) if found else 'no scheme'}; Strandline keeps its"
+            f"the database URL begins with {quote(scheme) if scheme else 'no scheme'}; Strandline keeps its"
             " log, its queue and its vectors in one Postgres transaction, so it runs on Postgres only:"
             " postgresql://user@host/database"
         )
@@ -54,10 +54,22 @@ def check_broker_url(url: str) -> str:
         ValueError: it does not; the sentence shows nothing of it but its scheme.
     """
     for one in re.split(r";(?=[\w+.-]+://)", url):
-        scheme, found, _rest = one.partition("://")
-        if not found or scheme.partition("+")[0].lower() not in BROKER_SCHEMES:
+        scheme, _rest = _parted(one)
+        if scheme.partition("+")[0].lower() not in BROKER_SCHEMES:
             raise ValueError(
-                f"the broker URL begins with {quote(scheme) if found else 'no scheme'}; give that of a Redis"
+                f"the broker URL begins with {quote(scheme) if scheme else 'no scheme'}; give that of a Redis"
                 " (redis://host:6379/0) or a RabbitMQ (amqp://user@host//)"
             )
+        # A library would fail to read it, and quote what it takes for the port: a piece of the password.
+        if not is_readable(one, leniently=True):
+            raise ValueError(
+                "the broker URL cannot be read: in its user and password the characters / ? # : ; [ ] have to"
+                " be percent-encoded, as %2F for /"
+            )
     return url
+
+
+def _parted(url: str) -> tuple[str, str]:
+    """Scheme and rest; nothing for a scheme that is none, which may be a piece of a password."""
+    found = re.match(r"([\w+.-]+)://", url)
+    return (found[1], url[found.end() :]) if found else ("", url)

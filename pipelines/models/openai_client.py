@@ -17,6 +17,7 @@ from strandline.pipelines.models.response_bounds import (
     start_clock,
     watch_body,
 )
+from strandline.pipelines.models.url_log import hide_secrets_of
 from strandline.schemas.errors import ConfigurationError, TransientModelError
 from strandline.schemas.forking import ProcessKey, this_process
 from strandline.schemas.settings import Settings
@@ -52,6 +53,8 @@ class ModelClient:
             raise ConfigurationError(
                 "A model server is chosen but none is configured; set OPENAI_API_KEY or OPENAI_BASE_URL."
             )
+        url = _url(settings)
+        hide_secrets_of(url)
         total = settings.model_timeout_seconds
         timeout = openai.Timeout(total, connect=min(settings.connect_timeout_seconds, total))
         http = openai.DefaultHttpxClient(
@@ -63,7 +66,7 @@ class ModelClient:
         self._client = openai.OpenAI(
             api_key=_key(settings),
             # Given even where it is the default: otherwise the SDK would read the environment itself.
-            base_url=_url(settings),
+            base_url=url,
             max_retries=0,
             timeout=timeout,
             http_client=http,

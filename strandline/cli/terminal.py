@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Literal
-from urllib.parse import urlsplit, urlunsplit
 
 import click
 from pydantic import BaseModel, SecretStr
@@ -23,6 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from strandline.schemas.shown_text import json_shown, shown
+from strandline.schemas.shown_url import shown_url
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -83,11 +82,11 @@ def print_schema(*kinds: type[BaseModel]) -> None:
 
 
 def masked(url: str | SecretStr | None) -> str:
-    """A URL without its password, also where that stands in the query; of several, parted by ``;``, each."""
+    """A URL as ``schemas.shown_url`` shows it; ``none`` for None."""
     if url is None:
         return "none"
     text = url.get_secret_value() if isinstance(url, SecretStr) else url
-    return ";".join(map(_masked_url, re.split(r";(?=[\w+.-]+://)", text)))
+    return shown_url(text)
 
 
 def program() -> str:
@@ -104,18 +103,3 @@ def program() -> str:
 def _aligned(cell: str, width: int, to_the_right: bool) -> str:
     space = " " * (width - cell_len(cell))
     return space + cell if to_the_right else cell + space
-
-
-def _masked_url(url: str) -> str:
-    parts = urlsplit(url)
-    netloc = parts.netloc
-    credentials, at, host = netloc.rpartition("@")
-    if at and ":" in credentials:
-        netloc = f"{credentials.partition(':')[0]}:***@{host}"
-    query = "&".join(_masked_item(item) for item in parts.query.split("&"))
-    return urlunsplit(parts._replace(netloc=netloc, query=query))
-
-
-def _masked_item(item: str) -> str:
-    name, equals, _ = item.partition("=")
-    return f"{name}=***" if equals and "password" in name.lower() else item
