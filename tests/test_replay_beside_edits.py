@@ -11,6 +11,7 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.registry import recipe_params, serving
+from strandline.pipelines.replay.derivation import begin_generation, derive_generation
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import last_stage, prune_owner
@@ -193,4 +194,33 @@ def test_a_replay_in_place_writes_nothing_of_what_was_forgotten_since_it_was_rea
     found = replay_in_place(database, begin_in_place(database, VECTORS, Selection()), local)
     assert forgotten and found.rewritten == 0
     assert rows_of(database_url, "SELECT count(*) FROM strandline.chunk") == [(0,)]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_replay_ends_though_others_say_something_all_the_time(
+    memory: Memory, make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    """What a reset made void meanwhile is derived again, whatever is due for owners who are switched."""
+    worker = HandWorker(database, ScriptedStages())
+    busy = make_memory("busy", user_id="nils")
+    say(memory, "my boat is blue")
+    drain(worker, database_url)
+    local = settings.model_copy(update={"text_backend": "local", "embedding_backend": "local"})
+    replay = begin_generation(database, SUMMARY, local, force=True)
+    say(busy, "my cat is old")
+    with ThreadPoolExecutor(1) as pool:
+        deriving = pool.submit(derive_generation, database, replay)
+        filled = "SELECT 1 FROM strandline.generation WHERE generation_id = %s AND fed_since = '-infinity'"
+        wait_until(lambda: rows_of(database_url, filled, replay.generation_id), timeout=60, what="the log")
+        memory.reset()
+
+        def derive_and_look() -> bool:
+            for lane in due_lanes(database_url):
+                if lane.shard_key == OWNER:
+                    worker.drain(lane)
+            return deriving.done()
+
+        wait_until(derive_and_look, timeout=120, what="the replay to end")
+        assert deriving.result().phase == "done"
+    assert not nothing_due(database_url), "nobody has worked for the other one"
     assert verify(database, deep=True).violations == ()

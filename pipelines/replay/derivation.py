@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
 from strandline.pipelines.building import build
@@ -241,9 +242,13 @@ class _Run:
                 return events, tokens
 
     def _derive_held(self) -> None:
+        """Until all is derived that was flushed by now: live flushes feed it all the time."""
+        now: datetime | None = None
         while not self._stop.is_set():
-            due = self._look_at_backlog()
-            if not due:
+            self._look_at_backlog()
+            wanted = {"generation_id": self._generation.generation_id, "before": now}
+            ((older, now),) = self._database.fetch("older_backlog", wanted)
+            if not older:
                 self._tell(phase="held")
                 return
             self._tell(phase="deriving")
@@ -253,7 +258,7 @@ class _Run:
     def _switch_all(self) -> None:
         idle_passes = 0
         while not self._stop.is_set():
-            due = self._look_at_backlog()
+            self._look_at_backlog()
             before = self._progress.switched
             lacking, dead = self._switch_covered()
             if not lacking:
@@ -261,6 +266,7 @@ class _Run:
                 self._tell(phase="done")
                 return
             self.write("running")
+            due = self._due_of(lacking)
             idle_passes = 0 if due or self._progress.switched > before else idle_passes + 1
             if idle_passes == 2:
                 # What a reset voided in the meantime is derived again for those who still know it.
@@ -268,6 +274,11 @@ class _Run:
             elif idle_passes > 3:
                 raise ReplayError(self._in_the_way(len(lacking), dead))
             self._stop.wait(PAUSE_SECONDS)
+
+    def _due_of(self, owners: list[UUID]) -> int:
+        """What is due for them; others say something all the time."""
+        wanted = {"shard_keys": owners, "generation_id": self._generation.generation_id}
+        return int(self._database.fetch("owners_backlog", wanted)[0][0])
 
     def _switch_covered(self) -> tuple[list[UUID], int]:
         """One pass over all owners: who lacks something yet, and how much of that is dead."""

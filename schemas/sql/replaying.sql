@@ -89,6 +89,18 @@ RETURNING replay_id
 SELECT d.stage, count(*)::integer FROM strandline.due d WHERE d.generation_id = %(generation_id)s
 GROUP BY d.stage
 
+-- name: owners_backlog
+-- How much is due in a derivation for some owners.
+SELECT count(*)::integer FROM strandline.due d
+WHERE d.shard_key = ANY (%(shard_keys)s::uuid[]) AND d.generation_id = %(generation_id)s
+
+-- name: older_backlog
+-- How much is due in a derivation of what was flushed before a moment (NULL: now); and which moment that is.
+SELECT count(d.event_id)::integer, m.moment FROM (
+    SELECT coalesce(%(before)s::timestamptz, clock_timestamp()) AS moment) AS m
+LEFT JOIN strandline.due d ON d.generation_id = %(generation_id)s AND d.created_at < m.moment
+GROUP BY m.moment
+
 -- name: selected_owners
 -- Owners who have sessions that fit, in order.
 SELECT DISTINCT s.shard_key FROM strandline.session s
