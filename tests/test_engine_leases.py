@@ -219,8 +219,8 @@ def test_a_batch_covers_what_fits_into_the_budget(
     make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
     memory = make_memory("s", memory_blocks=["summary"], tokenizer_fn=lambda text: int(text.split()[0]))
-    say(memory, "4 a", "3 b", "3 c", "50 d", "1 e", "9 f")
-    worker = HandWorker(database, counting(), budget=10)
+    say(memory, "8 a", "6 b", "6 c", "100 d", "4 e", "16 f")
+    worker = HandWorker(database, counting(), budget=20)
     assert worker.drain(summary_lane(database_url, "s")) == "drained"
     sizes = rows_of(database_url, "SELECT cardinality(event_ids) FROM strandline.batch ORDER BY created_at")
     assert [size for (size,) in sizes] == [3, 1, 2], "at least one event, however large"
