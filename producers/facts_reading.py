@@ -11,6 +11,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from strandline.producers.facts_editing import checked_topics
+from strandline.producers.read_arguments import check_flag
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.identity import Owner, check_name
 from strandline.schemas.operations import Fetch, Operation, Row
@@ -126,7 +127,7 @@ class FactFilter:
             topics=None if topics is None else checked_topics(topics),
             agent_id=None if agent_id is None else check_name("agent_id", agent_id),
             team_id=None if team_id is None else check_name("team_id", team_id),
-            with_invalidated=with_invalidated,
+            with_invalidated=check_flag("with_invalidated", with_invalidated),
         )
 
     @property

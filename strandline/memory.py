@@ -276,10 +276,10 @@ def _custom_blocks(named: str) -> Mapping[str, BlockDefinition]:
 
 
 def _insert_method(value: str | InsertMethod) -> InsertMethod:
-    try:
-        return InsertMethod(value)
-    except ValueError:
-        raise ConfigurationError(f"insert_method is {quote(value)}; it must be 'system' or 'user'") from None
+    # Compared, since an enumeration writes out whatever it does not know, however deep that is.
+    if not isinstance(value, str) or value not in tuple(InsertMethod):
+        raise ConfigurationError(f"insert_method is {quote(value)}; it must be 'system' or 'user'")
+    return InsertMethod(value)
 
 
 def _name_of(tokenizer: Tokenizer) -> str:
