@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import psycopg
@@ -208,8 +210,10 @@ def test_a_replay_ends_though_others_say_something_all_the_time(
     local = settings.model_copy(update={"text_backend": "local", "embedding_backend": "local"})
     replay = begin_generation(database, SUMMARY, local, force=True)
     say(busy, "my cat is old")
-    with ThreadPoolExecutor(1) as pool:
-        deriving = pool.submit(derive_generation, database, replay)
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool, ExitStack() as ending:
+        ending.callback(stop.set)
+        deriving = pool.submit(derive_generation, database, replay, stop=stop)
         filled = "SELECT 1 FROM strandline.generation WHERE generation_id = %s AND fed_since = '-infinity'"
         wait_until(lambda: rows_of(database_url, filled, replay.generation_id), timeout=60, what="the log")
         memory.reset()
