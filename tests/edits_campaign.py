@@ -63,6 +63,8 @@ OPERATIONS_PER_REPORT = 20
 IDLE_SECONDS = 0.02
 # Nobody beats here: a process that dies is a finding of its own.
 TERMS = LeaseTerms(dead_after_seconds=1e6, deadline_seconds=1e6)
+# Longer than any lane is put off after a failure.
+POSTPONED_AT_MOST_SECONDS = 120.0
 
 WEIGHTS: Mapping[str, float] = {
     "put": 48,
@@ -440,10 +442,15 @@ class Campaign:
 
     def _drain_all(self, database: Database) -> None:
         worker = HandWorker(database, ScriptedStages(), TERMS)
+        got_on = time.monotonic()
         while lanes := due_lanes(self._url):
-            if not any(worker.drain(lane) == "drained" for lane in lanes):
+            if any(worker.drain(lane) == "drained" for lane in lanes):
+                got_on = time.monotonic()
+            elif time.monotonic() - got_on > POSTPONED_AT_MOST_SECONDS:
                 self._wrong(f"{len(lanes)} lanes have work that nobody can do")
                 return
+            else:
+                time.sleep(0.1)  # a lane that failed beside an actor is put off for a while
 
     def look(self, database: Database, when: str) -> None:
         """Everything is as it must be, in one snapshot each: the tables, and what people asked for."""

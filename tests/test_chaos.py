@@ -193,7 +193,8 @@ def test_a_short_campaign_finds_no_violation(capsys: pytest.CaptureFixture[str])
     assert report.applied >= 4 * report.events > 0
     assert report.edits and report.resets
     assert json.loads(as_json(report))["seed"] == 5
-    assert not Path(report.logs or "/none").exists()
+    # They are kept where a recovery came late, which says how fast the machine was just then.
+    assert report.late or not Path(report.logs or "/none").exists()
 
 
 def test_an_interrupted_campaign_leaves_nothing_behind(tmp_path: Path) -> None:
