@@ -20,6 +20,9 @@ READY_SECONDS = 200.0
 # So few that clients are sure to be given each other's connections.
 SERVER_CONNECTIONS = 3
 
+# It starts in the folder of the socket: folders above may be closed to the account that it runs under.
+_WORKING_DIRECTORY = "/proc/self/cwd"
+
 _CONFIG = """\
 [databases]
 * = host={host} port={port} user=postgres
@@ -47,7 +50,7 @@ def pgbouncer_before(database_url: str) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         listen_port = probe.getsockname()[1]
     config = _CONFIG.format(
-        host=socket_folder, port=port, listen_port=listen_port, connections=SERVER_CONNECTIONS
+        host=_WORKING_DIRECTORY, port=port, listen_port=listen_port, connections=SERVER_CONNECTIONS
     )
     # The socket belongs to the user that Postgres runs as; root is refused by PgBouncer anyway.
     owner = Path(socket_folder).stat()
@@ -59,6 +62,7 @@ def pgbouncer_before(database_url: str) -> Iterator[str]:
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(
                 [str(program()), str(file)],
+                cwd=socket_folder,
                 stderr=log,
                 stdout=log,
                 user=owner.st_uid if os.getuid() == 0 else None,
