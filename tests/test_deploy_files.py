@@ -7,6 +7,7 @@ import fnmatch
 import re
 import shlex
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -105,6 +106,40 @@ def test_a_stop_allows_for_the_grace_time() -> None:
         if document["kind"] == "Deployment":
             graces.append(float(document["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]))
     assert min(graces) > longest
+
+
+def pods() -> Iterator[tuple[str, dict[str, Any]]]:
+    for document in documents("kubernetes/worker.yaml") + documents("kubernetes/migrate.yaml"):
+        if document["kind"] in ("Deployment", "Job"):
+            yield document["metadata"]["name"], document["spec"]["template"]["spec"]
+
+
+def test_each_pod_is_bounded_and_has_no_rights_that_it_does_not_use() -> None:
+    for name, pod in pods():
+        assert pod["automountServiceAccountToken"] is False, name
+        assert pod["securityContext"]["runAsNonRoot"], name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        (container,) = pod["containers"]
+        assert set(container["resources"]["limits"]) == {"cpu", "memory"}, name
+        assert container["securityContext"] == {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }, name
+        assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/tmp"], name  # noqa: S108
+
+
+def test_workers_do_not_have_the_password_of_the_tables_owner() -> None:
+    secrets = {name: pod["containers"][0]["envFrom"][0]["secretRef"]["name"] for name, pod in pods()}
+    assert secrets.pop("strandline-migrate") == "strandline-owner"
+    assert set(secrets.values()) == {"strandline"}
+
+
+def test_the_unit_is_bounded_and_has_no_capabilities() -> None:
+    service = unit()["Service"]
+    assert service["CapabilityBoundingSet"] == ""
+    assert service["NoNewPrivileges"] == "yes"
+    assert {"MemoryMax", "TasksMax", "CPUQuota"} <= set(service)
 
 
 def admitted(path: str) -> bool:

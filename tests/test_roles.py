@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -42,8 +43,17 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
+def run_command(url: str, *arguments: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "strandline", *arguments],
+        env={**os.environ, "STRANDLINE_DATABASE_URL": url, "STRANDLINE_EMBEDDED": "never"},
+        check=True,
+        timeout=120,
+    )
+
+
 def test_a_worker_and_a_producer_need_no_more_than_the_applications_role(
-    server_url: str, broker_url: str
+    server_url: str, broker_url: str, tmp_path: Path
 ) -> None:
     url = as_role(server_url, "strandline_app")
     worker = launch_worker(url, broker_url)
@@ -64,6 +74,11 @@ def test_a_worker_and_a_producer_need_no_more_than_the_applications_role(
         wait_until(lambda: nothing_due(url), timeout=60, what="the work to be done")
         assert memory.get("Which dog?").to_openai()
         assert rows_of(url, "SELECT 1 FROM strandline.fact")
+        lines = tmp_path / "chat.jsonl"
+        lines.write_text("".join(f'{{"role": "user", "content": "Line {n}."}}\n' for n in range(20)))
+        run_command(url, "import", str(lines), "--session", "old", "--user", "ana")
+        run_command(url, "verify", "--deep")
+        run_command(url, "status")
         memory.reset(derived=True)
         memory.close()
     finally:
