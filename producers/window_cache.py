@@ -15,8 +15,9 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from sys import getsizeof
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from strandline.schemas.operations import Row
 
 SessionKey = tuple[UUID, UUID]
 
-# Of a message in memory, beside its characters.
+# Of a message in memory, beside its texts.
 _MESSAGE_BYTES = 600
 _SCALARS = (str, int, float, bool, type(None))
 
@@ -134,6 +135,15 @@ def _tokens(entry: Message | Row) -> int:
 
 
 def _size(entry: Message | Row) -> int:
-    if isinstance(entry, Message):
-        return _MESSAGE_BYTES + len(entry.content or "")
-    return _MESSAGE_BYTES + len(entry[5]) + len(entry[6] or "")
+    """Its bytes in memory: a text is as wide as its widest character, and each value has a head."""
+    if not isinstance(entry, Message):
+        return _MESSAGE_BYTES + getsizeof(entry[5]) + getsizeof(entry[6])
+    size = _MESSAGE_BYTES + getsizeof(entry.content)
+    if entry.name is None and entry.tool_call_id is None and entry.metadata is entry.extra is NOTHING:
+        return size  # as with most
+    size += getsizeof(entry.name) + getsizeof(entry.tool_call_id)
+    return size + _size_of_scalars(entry.metadata) + _size_of_scalars(entry.extra)
+
+
+def _size_of_scalars(values: Mapping[str, Any]) -> int:
+    return getsizeof(values) + sum(map(getsizeof, values)) + sum(map(getsizeof, values.values()))

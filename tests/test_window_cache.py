@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -19,6 +21,7 @@ from hypothesis import strategies as st
 from strandline import DeliveredError, Memory
 from strandline.producers.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
 from strandline.schemas.database import Database
+from strandline.schemas.messages import Message
 from strandline.schemas.operations import Row
 from strandline.schemas.read_only import ReadOnlyDict
 from tests.conftest import rows_of
@@ -223,6 +226,49 @@ def test_a_cache_keeps_what_was_read_last_within_its_bound() -> None:
     assert cache.known(sessions[0]) is NOTHING_KNOWN
     cache.keep(sessions[2], NOTHING_KNOWN)
     assert cache.known(sessions[2]) is NOTHING_KNOWN
+
+
+def row_of(body: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> Row:
+    stored = None if metadata is None else json.dumps(metadata, ensure_ascii=False)
+    return (1, "id", "user", 3, None, json.dumps(body, ensure_ascii=False), stored)
+
+
+def in_memory(value: Any) -> int:
+    """What a value and all that it holds take, found without what the cache thinks of it."""
+    if isinstance(value, Message):
+        return sum(in_memory(getattr(value, field.name)) for field in fields(value))
+    inner = (*value.keys(), *value.values()) if isinstance(value, dict) else ()
+    return sys.getsizeof(value) + sum(map(in_memory, inner))
+
+
+TEXTS = st.text(max_size=8).flatmap(lambda text: st.integers(1, 300).map(lambda times: text * times))
+SCALARS = st.dictionaries(
+    st.text(max_size=5), st.none() | st.booleans() | st.floats(allow_nan=False) | TEXTS, max_size=30
+)
+
+
+@given(st.none() | TEXTS, SCALARS, st.none() | SCALARS, st.fixed_dictionaries({}, optional={"name": TEXTS}))
+def test_a_window_counts_all_that_its_messages_hold(
+    content: str | None,
+    extra: dict[str, Any],
+    metadata: dict[str, Any] | None,
+    others: dict[str, Any],
+) -> None:
+    """What stands beside the content too: a bound that leaves something out is none."""
+    bodies = [{"content": content}, {"content": content, "extra": extra} | others]
+    window = NOTHING_KNOWN.moved(1, [row_of(body, metadata) for body in bodies], "seal")
+    assert window.size >= sum(map(in_memory, window.entries))
+    assert window.moved(2, [], "").size == 0
+
+
+def test_a_message_whose_weight_is_beside_its_content_counts_with_it() -> None:
+    light = NOTHING_KNOWN.moved(1, [row_of({"content": "", "extra": {"blob": "x"}}, None)], "seal")
+    heavy = NOTHING_KNOWN.moved(1, [row_of({"content": "", "extra": {"blob": "x" * 900_000}}, None)], "seal")
+    nested = NOTHING_KNOWN.moved(
+        1, [row_of({"content": "", "extra": {"blob": ["x" * 900_000]}}, None)], "seal"
+    )
+    assert light.size < 5_000
+    assert min(heavy.size, nested.size) > 900_000
 
 
 def test_a_window_moves_over_what_is_known() -> None:
