@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,9 +17,12 @@ import pytest
 
 from strandline import Memory
 from strandline.schemas.database import Database
+from strandline.schemas.settings import load_settings
 from tests.broker_proxy import BrokerProxy
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.draining import drain_everything
 from tests.model_server import ModelServer
+from tests.sample_blocks import POISON
 from tests.worker_processes import WorkerProcess
 from tests.working import check_done_once, converse, environment
 
@@ -93,6 +97,59 @@ def test_calls_that_end_within_the_grace_time_are_stored_and_applied(
     check_done_once(database, database_url, 4)
     twice = "SELECT batch_id FROM strandline.model_call GROUP BY batch_id, step HAVING count(*) > 1"
     assert rows_of(database_url, twice) == []
+
+
+def test_threads_lost_during_the_grace_time_cut_it_short_for_no_other(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker that runs is started anew for it; one that stops already lets the others end in time."""
+    blocks = "tests.sample_blocks:Stuck"
+    monkeypatch.setenv("STRANDLINE_BLOCKS", blocks)
+    drain_everything(database, database_url, load_settings(blocks=blocks), ["stuck"])
+    let_answer = threading.Event()
+    model_server.behave(responder=lambda _: None if let_answer.wait(120) else "")
+    patient = {"STRANDLINE_SHUTDOWN_GRACE_SECONDS": "3600", "STRANDLINE_MODEL_TIMEOUT_SECONDS": "3600"}
+    own = environment(model_server, **patient) | {"STRANDLINE_BLOCK_TIMEOUT_SECONDS": "8"}
+    queues = ("--queues", "stuck,summary", "--concurrency", "2")
+    worker = start_worker(*queues, "--log-level", "info", **own)
+    memory = make_memory("s", memory_blocks=["stuck", "summary"], broker_url=broker_url)
+    memory.put({"role": "user", "content": f"the harbour and the {POISON}"})
+    memory.flush(all=True)
+    held = "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL"
+    wait_until(lambda: rows_of(database_url, held) == [(2,)], timeout=15, what="both lanes to be in hand")
+    in_flight(model_server, 1)
+    send(worker, signal.SIGTERM)
+    wait_until(lambda: says(worker, "worker is stopping"), timeout=5, what="the signal to be taken")
+    wait_until(lambda: says(worker, "action=block_late"), timeout=30, what="a thread to be lost")
+    for _beat in range(3):  # in each of which the loss is seen
+        await_beat(worker, database_url)
+    let_answer.set()
+    assert worker.process.wait(150) == 0, "".join(worker.output)
+    assert not says(worker, "action=handed_back"), "".join(worker.output)
+    check_nothing_is_held(database_url)
+    summaries = "SELECT outcome FROM strandline.receipt WHERE stage = 'summary'"
+    assert rows_of(database_url, summaries) == [("applied",)]
+
+
+def says(worker: WorkerProcess, text: str) -> bool:
+    return any(text in line for line in worker.output)
+
+
+def await_beat(worker: WorkerProcess, url: str) -> None:
+    """Wait until its row has another time, or it has ended."""
+    beaten = "SELECT heartbeat_at FROM strandline.worker"
+    last = rows_of(url, beaten)
+    wait_until(
+        lambda: rows_of(url, beaten) != last or worker.process.poll() is not None,
+        timeout=20,
+        what="a heartbeat",
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -67,7 +67,7 @@ class Shutdown:
         threading.Thread(target=self._end, args=(signals,), name="strandline-shutdown", daemon=True).start()
 
     def _stop_for_lost(self, signals: SignalPipe, count: int) -> None:
-        if not self._reason:
+        if not (self._reason or self._consumer.stopping):
             self._reason = f"code of custom blocks does not come back from {counted(count, 'thread')}"
             signals.wake()
 
@@ -81,13 +81,14 @@ class Shutdown:
         logger.info("worker is stopping", extra={"action": "stopping", "in_hand": in_hand})
         why = signal.Signals(first).name if first else self._reason
         self._tell(f"stops ({why}); {counted(in_hand, 'lane')} in hand, {self._grace_seconds:g} s at most")
-        second = signals.wait(self._grace_seconds)
+        # Threads may be lost while it stops as well, and what ends in time is to end nevertheless.
+        second = signals.wait(self._grace_seconds, until_woken=False)
         exit_code = 128 + second if second else ending
         handing_back = threading.Thread(
             target=self._hand_back, args=(exit_code,), name="strandline-hand-back", daemon=True
         )
         handing_back.start()
-        third = signals.wait(HAND_BACK_SECONDS)
+        third = signals.wait(HAND_BACK_SECONDS, until_woken=False)
         os._exit(128 + third if third else exit_code)
 
     def _hand_back(self, exit_code: int) -> None:

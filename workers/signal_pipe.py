@@ -37,21 +37,24 @@ class SignalPipe:
         # What a block's own code forks ends at its own signals, and must not write into this pipe.
         os.register_at_fork(after_in_child=self._leave_the_child)
 
-    def wait(self, seconds: float | None = None) -> int | None:
-        """The number of the next signal; None where ``seconds`` pass without, or somebody says ``wake``."""
+    def wait(self, seconds: float | None = None, *, until_woken: bool = True) -> int | None:
+        """The number of the next signal; None where ``seconds`` pass without one, or at ``wake``.
+
+        ``until_woken=False`` waits on at ``wake``.
+        """
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             left = None if until is None else max(until - time.monotonic(), 0.0) * 1000
             if not self._poll.poll(left):
                 return None
             number = os.read(self._reader, 1)[0]
-            if number == _WAKE:
+            if number == _WAKE and until_woken:
                 return None
             if number in self._numbers:
                 return number
 
     def wake(self) -> None:
-        """Have who waits go on, or who waits next."""
+        """End the ``wait`` that is under way, or the next one."""
         os.write(self._writer, bytes([_WAKE]))
 
     def close(self) -> None:
