@@ -12,9 +12,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import redis
 
@@ -90,7 +92,7 @@ class EmbeddedBroker:
         with self._use.exclusive():
             self._use.join()
             try:
-                self._running = self._find() or self._launch()
+                self._running = self._find() or self._launch(self._addresses())
             except BaseException:
                 self._use.leave()
                 raise
@@ -107,6 +109,26 @@ class EmbeddedBroker:
                 self._use.leave()
                 return None
             return self._running.url
+
+    def ended(self) -> bool:
+        """True when the broker that this object uses does not run any more, although its use goes on."""
+        return self._running is not None and not is_running(self._running.server_pid)
+
+    def start_again(self) -> bool:
+        """Start the broker if it ended, at the address that its other users know.
+
+        Returns:
+            True when this call started it; False when it runs, as where another user was faster.
+
+        Raises:
+            EmbeddedUnavailableError: it did not come up at that address; the sentence names its log.
+        """
+        with self._use.exclusive():
+            if self._running is None:
+                return False
+            found = self._find()
+            self._running = found or self._launch([self._running.url])
+            return found is None
 
     def stop(self) -> bool:
         """End this use, and wait for the broker's end if no one else uses it.  Safe to repeat.
@@ -152,13 +174,20 @@ class EmbeddedBroker:
             client.shutdown(nosave=True)
         return None
 
-    def _launch(self) -> RunningBroker:
-        self._log_path.unlink(missing_ok=True)
+    def _addresses(self) -> Iterator[str]:
+        """URLs to try: that of a broker which was killed, where workers may still look; then new ones."""
+        if (before := _on_record(self.data_dir)) is not None:
+            yield before.url
         for _ in range(_PORT_ATTEMPTS):  # between choosing a port and using it another may take it
-            port, password = _free_port(), secrets.token_urlsafe(32)
-            text = _CONFIG.format(host=_HOST, port=port, password=password)
+            yield f"redis://:{secrets.token_urlsafe(32)}@{_HOST}:{_free_port()}/0"
+
+    def _launch(self, addresses: Iterable[str]) -> RunningBroker:
+        self._log_path.unlink(missing_ok=True)
+        for url in addresses:
+            parts = urlsplit(url)
+            text = _CONFIG.format(host=_HOST, port=parts.port, password=parts.password)
             write_private(self._config_path, text)
-            running = self._run_keeper(f"redis://:{password}@{_HOST}:{port}/0")
+            running = self._run_keeper(url)
             if _wait_until_ready(running):
                 write_private(self._record_path, json.dumps(asdict(running)))
                 return running
@@ -193,11 +222,15 @@ class EmbeddedBroker:
 
 def recorded_broker(data_dir: Path) -> RunningBroker | None:
     """The broker on record in ``data_dir`` whose process runs, or None."""
+    running = _on_record(data_dir)
+    return running if running is not None and is_running(running.server_pid) else None
+
+
+def _on_record(data_dir: Path) -> RunningBroker | None:
     try:
-        running = RunningBroker(**json.loads((data_dir / _RECORD_FILE).read_text()))
+        return RunningBroker(**json.loads((data_dir / _RECORD_FILE).read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return running if is_running(running.server_pid) else None
 
 
 def _wait_until_ready(running: RunningBroker) -> bool:

@@ -38,6 +38,7 @@ class EmbeddedStack:
         home: the directory that holds them.
         database_url: Postgres, over its Unix socket.
         broker_url: Redis, or None where no broker runs.
+        joined: whether Postgres ran there already.
     """
 
     home: Path
@@ -45,6 +46,7 @@ class EmbeddedStack:
     broker_url: str | None = field(repr=False)
     _postgres: EmbeddedPostgres = field(repr=False)
     _broker: EmbeddedBroker | None = field(repr=False)
+    joined: bool = True
     _ended: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     def find_database(self) -> str:
@@ -56,6 +58,20 @@ class EmbeddedStack:
             with _home_lock(self.home):
                 self._start_again()
         return self._postgres.url
+
+    def mend(self) -> bool:
+        """Start again, at the same address, what ended while this process uses it; the log says so.
+
+        Returns:
+            Whether all runs now.
+        """
+        self.find_database()
+        if self._broker is not None and self._broker.ended():
+            with _home_lock(self.home):
+                if not self._ended.is_set():
+                    mend_broker(self._broker)
+                    _announce(self.home)
+        return self._postgres.pid() is not None and not (self._broker and self._broker.ended())
 
     def _start_again(self) -> None:
         """Under the lock: one of the processes that use the server starts it, the others find it running."""
@@ -126,6 +142,7 @@ def start_stack(
     broker = EmbeddedBroker(home / "broker") if with_broker else None
     _prepare(home)
     with _home_lock(home):
+        joined = postgres.pid() is not None
         database_url = postgres.start()
         try:
             broker_url = broker.start() if broker is not None else None
@@ -133,7 +150,28 @@ def start_stack(
             postgres.stop()
             raise
         _announce(home)
-    return EmbeddedStack(home, database_url, broker_url, postgres, broker)
+    return EmbeddedStack(home, database_url, broker_url, postgres, broker, joined)
+
+
+def runs_in(home: Path) -> bool:
+    """Whether an embedded Postgres runs in ``home``, as it does for as long as any process uses it."""
+    return (home / "postgres").is_dir() and EmbeddedPostgres(home / "postgres").pid() is not None
+
+
+def mend_broker(broker: EmbeddedBroker) -> None:
+    """Start a broker again that ended, and say in one line of the log what came of it."""
+    try:
+        started = broker.start_again()
+    except StrandlineError as error:
+        logger.warning(
+            "embedded broker ended and does not start",
+            extra={"action": "embedded_broker_down", "reason": str(error)},
+        )
+    else:
+        if started:
+            logger.warning(
+                "embedded broker ended, and was started again", extra={"action": "embedded_broker_restarted"}
+            )
 
 
 def running_stack(home: Path) -> EmbeddedStack | None:

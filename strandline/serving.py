@@ -18,6 +18,7 @@ from strandline.workers.app import make_app, serve
 from strandline.workers.consumer import Consumer
 from strandline.workers.shutdown import Shutdown
 from strandline.workers.startup import Patience
+from strandline.workers.without_broker import WithoutBroker
 
 
 def run_worker(
@@ -48,7 +49,9 @@ def run_worker(
         built = patience.for_postgres(lambda: prepare_stages(database, settings, stages))
         app = make_app(settings, broker_url, list(built))
         bell = Doorbell(broker_url, level=logging.INFO)
-        consumer = Consumer(database, built, settings, ring=bell.ring, with_sweep=sweep, reach=stop_points())
+        alone = WithoutBroker(bell.ring, threads=settings.worker_concurrency)
+        consumer = Consumer(database, built, settings, ring=alone.ring, with_sweep=sweep, reach=stop_points())
+        alone.work_for(consumer, list(built))
         serve(app, consumer, list(built))
         patience.for_broker(app)
         # Celery warns that root may be handed pickled code; only JSON is accepted here.

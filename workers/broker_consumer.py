@@ -117,12 +117,14 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
     def _say_away(self, error: Exception) -> None:
         if self._away_since is None:
             self._away_since = time.monotonic()
+            self.app.condition.lose_broker(type(error).__name__)
             logger.warning("broker away", extra={"action": "broker_away", "error": type(error).__name__})
 
     def _say_back(self) -> None:
         if self._away_since is not None:
             seconds = round(time.monotonic() - self._away_since, 1)
             self._away_since = None
+            self.app.condition.find_broker()
             logger.warning("broker is back", extra={"action": "broker_back", "after_seconds": seconds})
 
     def _wait_if_refused(self, error: Exception) -> None:

@@ -21,6 +21,7 @@ class Condition:
         self._lock = threading.Lock()
         self._clock = clock
         self._dropped_hints = 0
+        self._no_broker: str | None = None
         self._logged_at = -LOG_SECONDS
 
     def drop_hint(self, reason: str) -> None:
@@ -36,6 +37,21 @@ class Condition:
             extra={"action": "hint_dropped", "reason": reason, "dropped_in_all": count},
         )
 
+    def lose_broker(self, error: str) -> None:
+        """The broker cannot be reached; ``error`` names how that showed."""
+        with self._lock:
+            self._no_broker = error
+
+    def find_broker(self) -> None:
+        """The broker is there."""
+        with self._lock:
+            self._no_broker = None
+
+    @property
+    def has_broker(self) -> bool:
+        """False from the loss of the broker until its return."""
+        return self._no_broker is None
+
     def as_json(self, reasons: Mapping[str, str], lost_threads: int) -> str:
         """All of it, for the worker's row.
 
@@ -45,4 +61,6 @@ class Condition:
         with self._lock:
             condition = {"dropped_hints": self._dropped_hints, "reasons": dict(reasons)}
             condition |= {"lost_threads": lost_threads}
+            if self._no_broker is not None:
+                condition["no_broker"] = self._no_broker
             return json.dumps(condition, sort_keys=True)

@@ -1,7 +1,8 @@
-"""Taking over: lanes that a dead worker held are drained on threads of their own.
+"""Taking over: lanes that no hint will bring in time are drained on threads of their own.
 
-Their hints would stand behind all others in the queue, and under a backlog that takes longer than what was
-begun already should lie.  It needs no broker either.
+Hints of lanes that a dead worker held would stand behind all others in the queue, and under a backlog that
+takes longer than what was begun already should lie.  It needs no broker either, so a worker whose broker is
+away drains what is due in the same way (``without_broker``).
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ MOST_THREADS = 32
 
 
 class TakeOver:
-    """Drains the lanes it is given, at most ``MOST_THREADS`` at once.
+    """Drains the lanes it is given, at most ``most_threads`` at once.
 
     Args:
         take_up: drains one lane; where somebody else took it meanwhile, this costs one statement.
     """
 
-    def __init__(self, take_up: Callable[[Lane], None]) -> None:
+    def __init__(self, take_up: Callable[[Lane], None], most_threads: int = MOST_THREADS) -> None:
         self._take_up = take_up
+        self._most_threads = most_threads
         self._lock = threading.Lock()
         self._known: set[Lane] = set()
         self._waiting: deque[Lane] = deque()
@@ -39,7 +41,7 @@ class TakeOver:
             new = [lane for lane in lanes if lane not in self._known]
             self._known.update(new)
             self._waiting.extend(new)
-            more = min(len(self._waiting), MOST_THREADS - self._threads)
+            more = min(len(self._waiting), self._most_threads - self._threads)
             self._threads += more
         for _ in range(more):
             threading.Thread(target=self._run, name="strandline-take-over", daemon=True).start()

@@ -51,7 +51,8 @@ class PipelineReport(Report):
 class WorkerReport(Report):
     """A worker with a heartbeat; ``dropped_hints`` counts messages of the broker's that were not hints.
 
-    ``lost_threads``: in which code of a custom block runs that did not come back in time.
+    ``lost_threads``: in which code of a custom block runs that did not come back in time.  ``no_broker``: how
+    it shows that the worker does not reach its broker; null where it does.
     """
 
     worker_id: str
@@ -63,6 +64,7 @@ class WorkerReport(Report):
     beat_seconds_ago: float
     dropped_hints: int
     lost_threads: int
+    no_broker: str | None = None
 
 
 class ModelCallsReport(Report):

@@ -174,6 +174,7 @@ def _worker(row: tuple[Any, ...]) -> WorkerReport:
         beat_seconds_ago=round(max(0.0, float(beat)), 3),
         dropped_hints=json.loads(condition).get("dropped_hints", 0),
         lost_threads=json.loads(condition).get("lost_threads", 0),
+        no_broker=json.loads(condition).get("no_broker"),
     )
 
 
@@ -262,6 +263,7 @@ def _worker_lines(report: StatusReport) -> list[str]:
         f" {worker.beat_seconds_ago:.1f} s ago"
         + (f"; dropped {worker.dropped_hints:,} unreadable hints" if worker.dropped_hints else "")
         + (f"; {counted(worker.lost_threads, 'thread')} lost in blocks" if worker.lost_threads else "")
+        + ("; does not reach its broker" if worker.no_broker else "")
         for worker in report.workers
     ]
 
@@ -291,4 +293,9 @@ def _warnings(report: StatusReport) -> list[str]:
         for replay in report.replays
     ]
     lines += [waiting_line(limits) for limits in report.limits if limits.waits_until is not None]
+    if report.workers and all(worker.no_broker for worker in report.workers):
+        lines.append(
+            "no worker reaches its broker: what is due is found by their sweeps, some seconds later;"
+            " `strandline doctor` looks at the broker"
+        )
     return lines if report.workers else [*lines, "no worker is alive; `strandline worker` starts one"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from pydantic import SecretStr
 
 from strandline.deploy.embedded_broker import EmbeddedBroker
-from strandline.deploy.stack import EmbeddedStack, running_stack, start_stack
+from strandline.deploy.stack import EmbeddedStack, mend_broker, running_stack, start_stack
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
@@ -21,12 +22,18 @@ Kind = Literal["configured", "embedded"]
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where Postgres and the broker are; ``broker_url`` is None where none runs."""
+    """Where Postgres and the broker are; ``broker_url`` is None where none runs.
+
+    ``mend`` starts embedded ones again that ended, and says whether all run; ``joined``: the embedded
+    Postgres ran already.
+    """
 
     database_url: str
     broker_url: str | None
     database: Kind
     broker: Kind
+    joined: bool = False
+    mend: Callable[[], bool] = field(default=lambda: True, repr=False, compare=False)
 
 
 @contextmanager
@@ -79,15 +86,16 @@ def started_servers(settings: Settings) -> Iterator[Servers]:
                 _secret(settings.broker_url) or stack.broker_url,
                 "embedded",
                 "configured" if settings.broker_url is not None else "embedded",
+                joined=stack.joined,
+                mend=stack.mend,
             )
         return
-    with _started_broker(settings) as broker_url:
-        yield Servers(
-            settings.database_url.get_secret_value(),
-            broker_url,
-            "configured",
-            "configured" if settings.broker_url is not None else "embedded",
-        )
+    database_url = settings.database_url.get_secret_value()
+    if settings.broker_url is not None:
+        yield Servers(database_url, settings.broker_url.get_secret_value(), "configured", "configured")
+        return
+    with _started_broker(settings) as (broker, broker_url):
+        yield Servers(database_url, broker_url, "configured", "embedded", mend=partial(_mend, broker))
 
 
 @contextmanager
@@ -130,10 +138,7 @@ def opened_database(settings: Settings) -> Iterator[Database]:
 
 
 @contextmanager
-def _started_broker(settings: Settings) -> Iterator[str]:
-    if settings.broker_url is not None:
-        yield settings.broker_url.get_secret_value()
-        return
+def _started_broker(settings: Settings) -> Iterator[tuple[EmbeddedBroker, str]]:
     if settings.embedded == "never":
         raise ConfigurationError(
             "STRANDLINE_EMBEDDED=never forbids the embedded broker, and none is configured."
@@ -142,9 +147,15 @@ def _started_broker(settings: Settings) -> Iterator[str]:
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     broker = EmbeddedBroker(settings.home / "broker")
     try:
-        yield broker.start()
+        yield broker, broker.start()
     finally:
         broker.stop()
+
+
+def _mend(broker: EmbeddedBroker) -> bool:
+    if broker.ended():
+        mend_broker(broker)
+    return not broker.ended()
 
 
 def _lies_stopped(settings: Settings) -> bool:

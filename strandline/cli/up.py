@@ -17,6 +17,8 @@ from strandline.cli.options import settings_from, target_options
 from strandline.cli.targets import Servers, opened, started_servers
 from strandline.cli.terminal import console, masked, program, styled
 from strandline.cli.worker_process import await_worker, worker_command
+from strandline.deploy.mending import Mending
+from strandline.deploy.stack import runs_in
 from strandline.deploy.supervisor import Supervisor
 from strandline.schemas.database import Database
 from strandline.schemas.errors import StrandlineError
@@ -33,6 +35,8 @@ STOP_MARGIN_SECONDS = 10.0
 def command(workers: int, database_url: str | None, broker_url: str | None, schema: str | None) -> int:
     """Run everything in this terminal, until Ctrl-C; the data stays in STRANDLINE_HOME.
 
+    Workers and embedded servers that end are started again.
+
     A configured database or broker is used in place of the embedded one.  The tables are brought to this
     release.
     """
@@ -42,11 +46,22 @@ def command(workers: int, database_url: str | None, broker_url: str | None, sche
     with ends_as_interrupts():
         _say(screen, "starting")
         with started_servers(settings) as servers, opened(servers.database_url, settings) as database:
+            if servers.joined:
+                _say(screen, f"joining the servers that run in {settings.home} already")
             ensure_tables(servers.database_url, database, settings)
             prepare_stages(database, settings)
-            _run(screen, settings, servers, database, workers)
-        _say(screen, "stopped; the data is kept" if servers.database == "embedded" else "stopped")
+            with Mending(servers.mend):
+                _run(screen, settings, servers, database, workers)
+        _say(screen, _farewell(servers, settings))
     return 0
+
+
+def _farewell(servers: Servers, settings: Settings) -> str:
+    if servers.database != "embedded":
+        return "stopped"
+    if runs_in(settings.home):
+        return f"stopped; the servers in {settings.home} go on, since other processes use them"
+    return "stopped; the data is kept"
 
 
 @dataclass(frozen=True, slots=True)

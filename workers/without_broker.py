@@ -1,0 +1,43 @@
+"""What a worker does whose broker is away: its sweep finds due work, and it drains that itself.
+
+The work is in Postgres, so nothing has to wait for a broker that is down, hung or gone.  Hints find it
+sooner; while there are none, the worker's own threads have nothing else to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from strandline.schemas.lanes import Lane, Ring
+from strandline.workers.consumer import Consumer
+from strandline.workers.takeover import TakeOver
+
+
+class WithoutBroker:
+    """Rings by way of the broker; while that is away, drains the lanes in this process.
+
+    Args:
+        ring: publishes hints.
+        threads: how many lanes it drains at once.
+    """
+
+    def __init__(self, ring: Ring, *, threads: int) -> None:
+        self._publish = ring
+        self._threads = threads
+        self._consumer: Consumer | None = None
+
+    def work_for(self, consumer: Consumer, stages: Sequence[str]) -> None:
+        """Drain lanes of ``stages`` with ``consumer`` whenever its condition has no broker."""
+        self._consumer, self._served = consumer, frozenset(stages)
+        self._take_up = TakeOver(self._drain, self._threads)
+
+    def ring(self, lanes: Iterable[Lane]) -> None:
+        """Publish hints; or begin with the lanes here, as far as this process serves their stages."""
+        if self._consumer is None or self._consumer.condition.has_broker:
+            self._publish(lanes)
+        else:
+            self._take_up([lane for lane in lanes if lane.stage in self._served])
+
+    def _drain(self, lane: Lane) -> None:
+        if self._consumer is not None and not self._consumer.stopping:
+            self._consumer.take_up(lane)
