@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from strandline.schemas.forking import renew_in_child
 
@@ -12,7 +12,37 @@ T = TypeVar("T")
 
 
 class TimeLimitError(Exception):
-    """The call did not come back in time, or too many have not come back yet."""
+    """The call did not come back in time."""
+
+
+class NoPlaceError(Exception):
+    """Nothing was called: too many calls have not come back yet, or the system starts no further thread."""
+
+
+class _Call(Generic[T]):
+    """A call, and what came of it; both are written by its own thread alone."""
+
+    __slots__ = ("_call", "_error", "_result", "ended")
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._result: list[T] = []
+        self._error: Exception | None = None
+        self.ended = False
+
+    def run(self) -> None:
+        try:
+            self._result.append(self._call())
+        except Exception as error:  # noqa: BLE001  # raised again in the thread that asked
+            self._error = error
+        except BaseException as error:  # noqa: BLE001  # as sys.exit(), which is to end no thread of ours
+            said = RuntimeError(f"the code raised {type(error).__name__}")
+            self._error = said.with_traceback(error.__traceback__)
+
+    def outcome(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
 
 
 class BoundedCalls:
@@ -33,7 +63,7 @@ class BoundedCalls:
         """All places are free: in a forked child, the calls of its parent do not run."""
         self._places = threading.BoundedSemaphore(self._at_once)
         self._lock = threading.Lock()
-        self._late: set[threading.Thread] = set()
+        self._late: set[object] = set()
 
     @property
     def late(self) -> int:
@@ -45,37 +75,33 @@ class BoundedCalls:
         """What ``call`` returns, or raises, within ``seconds``.
 
         Raises:
-            TimeLimitError: it is late, or there is no place.
+            TimeLimitError: it is late.
+            NoPlaceError: it was not called.
         """
-        places = self._places
+        one, places = _Call(call), self._places
         if not places.acquire(blocking=False):
-            raise TimeLimitError
-        results: list[T] = []
-        errors: list[Exception] = []
-
-        def run() -> None:
-            try:
-                results.append(call())
-            except Exception as error:  # noqa: BLE001  # raised again in the thread that asked
-                errors.append(error)
-            finally:
-                places.release()
-                with self._lock:
-                    self._late.discard(threading.current_thread())
-
-        thread = threading.Thread(target=run, name="strandline-block", daemon=True)
-        thread.start()
+            raise NoPlaceError
+        thread = threading.Thread(target=self._run, args=(one, places), name="strandline-block", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            places.release()
+            raise NoPlaceError from None
         thread.join(seconds)
-        if errors:
-            raise errors[0]
-        if not results:
-            self._give_up(thread)
+        if self._gives_up(one):
             raise TimeLimitError
-        return results[0]
+        return one.outcome()
 
-    def _give_up(self, thread: threading.Thread) -> None:
+    def _run(self, one: _Call[T], places: threading.BoundedSemaphore) -> None:
+        one.run()
+        # In one step: a call that ends just as it is given up would count as late for ever.
         with self._lock:
-            self._late.add(thread)
-            # It may have ended just before.
-            if not thread.is_alive():
-                self._late.discard(thread)
+            one.ended = True
+            self._late.discard(one)
+        places.release()
+
+    def _gives_up(self, one: _Call[T]) -> bool:
+        with self._lock:
+            if not one.ended:
+                self._late.add(one)
+            return not one.ended

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from strandline.pipelines.bounded_calls import BoundedCalls, TimeLimitError
+from strandline.pipelines.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.pipelines.custom_block import BlockDefinition, place_in
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.transcript import load_messages
 from strandline.schemas.database import Fetcher
-from strandline.schemas.errors import BlockCodeError, InvalidMessageError
+from strandline.schemas.errors import BlockCodeError, BlockWaitsError, InvalidMessageError
 from strandline.schemas.lanes import Lane
 from strandline.schemas.messages import Message, plain
 from strandline.schemas.text import check_texts_within
 
 logger = logging.getLogger("strandline.blocks")
 
-# No more threads can be lost than these: then blocks fail at once, until the process is started anew.
+# No more threads can be lost than these: then the blocks' work waits until the process is started anew.
 block_calls = BoundedCalls(1_000)
 
 
@@ -87,12 +87,18 @@ class CustomStage:
         Raises:
             BlockCodeError: it raised, did not come back in time, or its state cannot be kept.  Trying again
                 would not help.
+            BlockWaitsError: it was not called.
         """
         what = f"{method}() of block {self.name!r}"
         try:
             state = block_calls.within(
                 self.timeout_seconds, partial(getattr(self.block.code, method), *arguments)
             )
+        except NoPlaceError:
+            raise BlockWaitsError(
+                f"{what} was not called: earlier calls of blocks hold all threads and have not come back;"
+                " restart this process."
+            ) from None
         except TimeLimitError:
             logger.error(
                 "code of a block does not come back; its thread is lost until this process ends",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from strandline.pipelines.blocks import BaseMemoryBlock, Rendered
 from strandline.pipelines.custom_block import CustomMemoryBlock
 from strandline.producers.context import Omission
-from strandline.producers.time_limit import TimeLimitError, call_within
+from strandline.producers.time_limit import NoPlaceError, TimeLimitError, call_within
 
 logger = logging.getLogger("strandline.producers")
 
@@ -33,6 +33,8 @@ def attempt(
         result = call_within(BLOCK_SECONDS, call) if is_foreign(block) else call()
     except TimeLimitError:
         problem = f"took longer than {BLOCK_SECONDS} s"
+    except NoPlaceError:
+        problem = "was not called, since too many earlier calls have not come back"
     except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
         problem = f"raised {type(error).__name__}"
     else:

@@ -10,7 +10,7 @@ from functools import partial
 from strandline.pipelines.hits import Hit, Reranker
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.context import Omission
-from strandline.producers.time_limit import TimeLimitError, call_within
+from strandline.producers.time_limit import NoPlaceError, TimeLimitError, call_within
 
 logger = logging.getLogger("strandline.producers")
 
@@ -51,6 +51,8 @@ def _attempt(
         chosen = tuple(call_within(max(0.0, seconds), partial(step, query, hits)))
     except TimeLimitError:
         return None, f"took longer than {SECONDS} s"
+    except NoPlaceError:
+        return None, "was not called, since too many earlier calls have not come back"
     except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
         return None, f"raised {type(error).__name__}"
     places = [_place(hit, hits) for hit in chosen]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from strandline.pipelines.bounded_calls import BoundedCalls, TimeLimitError
+from strandline.pipelines.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 
-__all__ = ["TimeLimitError", "call_within"]
+__all__ = ["NoPlaceError", "TimeLimitError", "call_within"]
 
 T = TypeVar("T")
 
@@ -19,6 +19,7 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
     """What ``call`` returns, or raises, within ``seconds``.
 
     Raises:
-        TimeLimitError: it is late, or there is no place.
+        TimeLimitError: it is late.
+        NoPlaceError: it was not called.
     """
     return _calls.within(seconds, call)

@@ -2,7 +2,7 @@
 
 ``StrandlineError`` is the root.  Errors that a caller of ``Memory`` meets stand in the first half;
 errors that only the engine meets (they decide between retry, split and dead letter) in the second.
-Driver errors are translated in ``schemas.database`` and nowhere else.
+Driver errors become these at one boundary (``schemas.connections.translated``).
 
 A sentence may quote what users wrote: it is one line without control characters, however it is printed.
 """
@@ -161,6 +161,10 @@ class BudgetError(TransientModelError):
         super().__init__(
             f"The namespace has used up its budget of {waits_for} for now.", retry_after_seconds=wait_seconds
         )
+
+
+class BlockWaitsError(TransientModelError):
+    """No thread is left for code of custom blocks: none was called; the work waits."""
 
 
 class PermanentModelError(ModelError):

@@ -45,7 +45,7 @@ WORKS = {
 
 HANGING_CALLS = """
     import os, threading
-    from strandline.producers.time_limit import TimeLimitError, call_within
+    from strandline.producers.time_limit import NoPlaceError, call_within
 
     def hang():
         call_within(600, threading.Event().wait)
@@ -53,7 +53,7 @@ HANGING_CALLS = """
     def has_place():
         try:
             return call_within(60, lambda: True)
-        except TimeLimitError:
+        except NoPlaceError:
             return False
 
     while has_place():

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from strandline import Memory
-from strandline.pipelines.bounded_calls import BoundedCalls, TimeLimitError
+from strandline.assembly import prepare_stages
+from strandline.pipelines import custom
+from strandline.pipelines.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.pipelines.custom import block_calls
 from strandline.pipelines.engine.dead_letters import list_dead_letters
 from strandline.schemas.database import Database
 from strandline.schemas.settings import load_settings
 from tests import sample_blocks
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
-from tests.draining import drain_everything
+from tests.consuming import HandWorker
+from tests.draining import drain_everything, due_lanes
 from tests.model_server import ModelServer
 from tests.sample_blocks import POISON
 from tests.working import environment
@@ -99,8 +104,93 @@ def test_a_call_that_comes_back_late_has_its_place_again() -> None:
     with pytest.raises(TimeLimitError):
         calls.within(0.05, sample_blocks.forgiving.wait)
     assert calls.late == 1
-    with pytest.raises(TimeLimitError):
+    with pytest.raises(NoPlaceError):
         calls.within(60.0, lambda: "no place")
     sample_blocks.forgiving.set()
     wait_until(lambda: calls.late == 0, timeout=30, what="the late call to end")
     assert calls.within(60.0, lambda: "there") == "there"
+
+
+class CallerLast:
+    """A lock that whoever asked for the call gets only once the call's own thread has had it."""
+
+    def __init__(self, call_began: threading.Event) -> None:
+        self._lock = threading.Lock()
+        self._call_began = call_began
+        self._caller = threading.get_ident()
+        self._passed = threading.Event()
+
+    def __enter__(self) -> None:
+        if threading.get_ident() == self._caller and self._call_began.is_set():
+            calls_go_on.set()
+            assert self._passed.wait(30)
+        self._lock.acquire()
+
+    def __exit__(self, *_error: object) -> None:
+        self._lock.release()
+        if threading.get_ident() != self._caller:
+            self._passed.set()
+
+
+class Lingering:
+    """Keeps a thread alive after its last line, as much that a thread leaves behind may."""
+
+    def __init__(self, until: threading.Event) -> None:
+        self._until = until
+
+    def __del__(self) -> None:
+        self._until.wait(30)
+
+
+calls_go_on = threading.Event()
+
+
+def test_a_call_that_ends_as_it_is_given_up_does_not_count_as_late_for_ever() -> None:
+    calls, began, is_looked_at = BoundedCalls(1), threading.Event(), threading.Event()
+    left_behind = threading.local()
+    calls_go_on.clear()
+
+    def call() -> str:
+        left_behind.lingering = Lingering(is_looked_at)
+        began.set()
+        calls_go_on.wait(30)
+        return "there"
+
+    calls._lock = CallerLast(began)  # type: ignore[assignment]
+    try:
+        assert calls.within(0.05, call) == "there"
+    finally:
+        began.clear()
+        is_looked_at.set()
+    assert calls.late == 0
+
+
+def test_a_call_that_ends_its_thread_is_no_late_one() -> None:
+    calls = BoundedCalls(1)
+    with pytest.raises(RuntimeError, match="SystemExit"):
+        calls.within(60.0, sys.exit)
+    assert calls.within(60.0, lambda: "there") == "there"
+
+
+def test_without_a_thread_for_it_the_work_of_a_block_waits(
+    make_stuck: Callable[..., Memory],
+    database: Database,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was never called has done nothing that would make its event a dead letter."""
+    full, let_go = BoundedCalls(1), threading.Event()
+    monkeypatch.setattr(custom, "block_calls", full)
+    with pytest.raises(TimeLimitError):
+        full.within(0.05, let_go.wait)
+    say(make_stuck("s"), "one")
+    worker = HandWorker(database, prepare_stages(database, load_settings(blocks=BLOCKS), ["stuck"]))
+    (lane,) = due_lanes(database_url, ["stuck"])
+    for _turn in range(2 * worker.retry.max_failures):
+        wait_until(lambda: worker.drain(lane) == "postponed", timeout=30, what="its turn")
+    assert list_dead_letters(database, stage="stuck") == []
+    ((told,),) = rows_of(database_url, "SELECT last_error FROM strandline.lane WHERE stage = 'stuck'")
+    assert "of block 'stuck' was not called" in told
+    let_go.set()
+    wait_until(lambda: worker.drain(lane) == "drained", timeout=30, what="a place, and its turn")
+    assert rows_of(database_url, STATES) == [('["one"]',)]
