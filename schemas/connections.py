@@ -285,6 +285,11 @@ def ended_by_limit(error: Exception) -> bool:
     return isinstance(error, (ServerLimitError, *_ENDED_BY_LIMIT))
 
 
+def is_ended_by_server(error: DatabaseUnavailableError) -> bool:
+    """Whether Postgres, which is there, ended a statement at a limit of its own: of time, or for a lock."""
+    return isinstance(error, ServerLimitError) or isinstance(error.__cause__, pg.LockNotAvailable)
+
+
 def outcome_unknown(error: psycopg.Error) -> OutcomeUnknownError:
     """What to raise when a statement was sent, and its answer did not come."""
     return OutcomeUnknownError(

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError
+from strandline.schemas.connections import is_ended_by_server
+from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.identity import key_text
 from strandline.schemas.operations import Put, Row
 from strandline.schemas.quick_puts import group_params, quick_row
@@ -138,10 +139,10 @@ class GroupedPuts:
                 rows = await self._send("put_one", group[0].put.one)
                 return {group[0].session: rows[0][0]} if rows else {}
             return dict(await self._send("put_many", group_params([waiting.put.one for waiting in group])))
-        except DatabaseTimeoutError:
-            return {}  # perhaps one of them waited for a lock
         except DatabaseUnavailableError as error:
-            return error  # it was tried twice, which took as long as a put may take
+            if len(group) > 1 and is_ended_by_server(error):
+                return {}  # perhaps one of them waited for a lock
+            return error  # it took as long as a put may take, and alone none would fare better
         except Exception:  # noqa: BLE001
             # One of them is to blame: alone each learns its own.
             return {}

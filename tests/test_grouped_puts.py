@@ -14,9 +14,16 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg.errors import LockNotAvailable
 
 from strandline import ConflictError, Memory
-from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError
+from strandline.schemas.connections import translated
+from strandline.schemas.errors import (
+    DatabaseError,
+    DatabaseTimeoutError,
+    DatabaseUnavailableError,
+    ServerLimitError,
+)
 from strandline.schemas.grouped_puts import MOST_IN_A_GROUP, STATEMENTS_AT_ONCE, GroupedPuts
 from strandline.schemas.operations import Put, Row
 from strandline.schemas.quick_puts import group_params
@@ -194,6 +201,57 @@ def test_a_put_that_nobody_awaits_any_more_holds_up_nothing() -> None:
         return rows
 
     assert asyncio.run(put_all()) == [("ok", None, [1], None)], "the first was taken back in time"
+
+
+def sent_when(
+    failing: Mapping[str, Exception], puts: int
+) -> tuple[list[str], list[list[Row] | BaseException]]:
+    """The statements sent for puts at once, the first of which goes alone, and their results."""
+    log, sent = Log(), list[str]()
+
+    async def send(name: str, params: Mapping[str, Any]) -> list[Row]:
+        sent.append(name)
+        if name in failing:
+            raise failing[name]
+        return await log.send(name, params)
+
+    async def put_all() -> list[list[Row] | BaseException]:
+        grouped = GroupedPuts(send)
+        work = (grouped.put(put_of(UUID(int=number), "x")) for number in range(1, puts + 1))
+        return await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 10)
+
+    return sent, asyncio.run(put_all())
+
+
+def waited_for_a_lock() -> DatabaseTimeoutError:
+    """As the boundary makes it of what a role's ``lock_timeout`` ends."""
+    try:
+        with translated():
+            raise LockNotAvailable("canceling statement due to lock timeout")
+    except DatabaseTimeoutError as error:
+        return error
+
+
+def test_where_no_connection_is_free_each_caller_is_told_and_none_waits_for_one_again() -> None:
+    """Alone they would wait for the same connections, each for as long once more."""
+    full = DatabaseTimeoutError("no connection became free")
+    sent, results = sent_when(dict.fromkeys(("put_one", "put_many", "put"), full), 65)
+    assert "put" not in sent
+    assert results == [full] * 65
+
+
+@pytest.mark.parametrize("error", [ServerLimitError("30 s"), waited_for_a_lock()], ids=["time", "lock"])
+def test_where_postgres_ends_a_group_at_a_limit_of_its_own_each_goes_alone(error: Exception) -> None:
+    """One of them may have waited for a lock that the others do not need."""
+    sent, results = sent_when({"put_many": error}, 5)
+    assert (sent.count("put_one"), sent.count("put")) == (1, 4)
+    assert results == [[("ok", None, [1], None)]] * 5
+
+
+def test_a_lone_put_that_postgres_ends_at_a_limit_does_not_wait_for_as_long_again() -> None:
+    ended = ServerLimitError("30 s")
+    sent, results = sent_when({"put_one": ended}, 1)
+    assert (sent, results) == (["put_one"], [ended])
 
 
 @asynccontextmanager
