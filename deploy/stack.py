@@ -222,6 +222,8 @@ def _prepare(home: Path) -> None:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         writable = os.access(home, os.W_OK | os.X_OK)
         problem = "permission denied"
+    except FileExistsError:
+        writable, problem = False, "it is a file, not a directory"
     except OSError as error:
         writable, problem = False, (error.strerror or str(error)).lower()
     if not writable:

@@ -62,7 +62,14 @@ def _imported(place: str) -> Any:
             found = getattr(found, name)
     except Exception as error:
         raise ConfigurationError(
-            f"The memory block {place} cannot be imported: {type(error).__name__} at {place_in(error)}."
+            f"The memory block {place} cannot be imported: {_problem(error, module)}."
             " Is its package installed in this environment, or its folder on PYTHONPATH?"
         ) from error
     return found
+
+
+def _problem(error: Exception, module: str) -> str:
+    """What was in the way; of an error in the application's own code no words, which may quote anything."""
+    if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+        return f"there is no module named {quote(str(error.name))}"
+    return f"{type(error).__name__} at {place_in(error)}"

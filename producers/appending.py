@@ -193,8 +193,8 @@ def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
         asked = "without a user" if identity.user_id is None else "as that user"
         raise OwnerError(
             f"Session {identity.session_id!r} in namespace {identity.namespace!r} belongs to another owner"
-            f" and cannot be opened {asked}; open it with the user_id of its first put, or use another"
-            " session_id."
+            f" and cannot be opened {asked}; open it with the user_id of its first put (--user on the"
+            " command line), or use another session_id."
         )
 
 

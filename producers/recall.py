@@ -26,7 +26,7 @@ from strandline.producers.search_statement import (
     serving_vectors,
 )
 from strandline.producers.snapshot import Snapshot
-from strandline.schemas.errors import StrandlineError
+from strandline.schemas.errors import ConfigurationError, ProviderSetupError, StrandlineError
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.lanes import FACTS, VECTORS
 from strandline.schemas.messages import Message
@@ -155,9 +155,7 @@ def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | Non
     try:
         vector = embed_query(text, config)
     except StrandlineError as error:
-        problem = (
-            f"The query could not be embedded ({type(error).__name__}): the search compared words alone."
-        )
+        problem = f"The query could not be embedded, so the search compared words alone: {_reason(error)}"
         return Query(text, lexemes, None, problem)
     if vector is None:
         problem = (
@@ -166,3 +164,13 @@ def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | Non
         )
         return Query(text, lexemes, None, problem)
     return Query(text, lexemes, vector, None)
+
+
+def _reason(error: StrandlineError) -> str:
+    """What is wrong for every query alike says itself what to do; other calls may succeed again."""
+    if isinstance(error, (ProviderSetupError, ConfigurationError)):
+        return str(error)
+    return (
+        "the embedding model did not answer in time, or is away (STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS"
+        " bounds the wait)."
+    )

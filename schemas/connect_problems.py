@@ -8,17 +8,19 @@ import psycopg
 
 from strandline.schemas.shown_url import server_place, without_secrets
 
+_CHECK = "check that it runs, and that the database URL is right (STRANDLINE_DATABASE_URL)"
+
 _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile("too many clients|too many connections|connection slots are reserved"),
         "it takes no more connections; raise its max_connections, lower STRANDLINE_POOL_MAX_SIZE, or put a"
         " pooler before it",
     ),
-    (re.compile("Connection refused"), "the connection was refused"),
-    (re.compile("No such file or directory"), "no server listens on that socket"),
+    (re.compile("Connection refused"), f"the connection was refused; {_CHECK}"),
+    (re.compile("No such file or directory"), f"no server listens on that socket; {_CHECK}"),
     (
         re.compile("failed to resolve|could not translate host name|Name or service not known"),
-        "the name of the host cannot be resolved",
+        "the name of the host cannot be resolved; check it in the database URL (STRANDLINE_DATABASE_URL)",
     ),
 )
 
@@ -32,7 +34,7 @@ def connect_problem(error: Exception, url: str) -> str:
 def _reason(error: Exception, url: str) -> str:
     """Without the place, which stands beside it."""
     if isinstance(error, psycopg.errors.ConnectionTimeout):
-        return "it did not answer in time"
+        return f"it did not answer in time; {_CHECK}"
     said = " ".join(str(error).split())
     for pattern, meaning in _MEANINGS:
         if pattern.search(said):

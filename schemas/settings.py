@@ -6,7 +6,9 @@ OpenAI's own SDK reads keep their own names.  Nothing below the edge reads the e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import platformdirs
@@ -31,6 +33,9 @@ Positive = Annotated[float, Field(gt=0)]
 Folder = Annotated[Path, AfterValidator(_expanded)]
 # Read here rather than by pydantic-settings, whose message for bad JSON names neither variable nor cause.
 Prices = Annotated[tuple[ModelPrice, ...], NoDecode, BeforeValidator(read_prices)]
+
+
+_AS_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 class Settings(BaseSettings):
@@ -149,22 +154,24 @@ class Settings(BaseSettings):
         return "openai" if self.has_openai else "local"
 
 
-def load_settings(**overrides: object) -> Settings:
+def load_settings(spelt: Mapping[str, str] = _AS_VARIABLES, /, **overrides: object) -> Settings:
     """Read the environment once and apply ``overrides`` (field names) on top.
 
+    ``spelt`` says under which name the caller took an override, where that is not the variable's.
+
     Raises:
-        ConfigurationError: naming each variable that cannot be used, and why.
+        ConfigurationError: naming each variable or argument that cannot be used, and why.
     """
     try:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
-        raise ConfigurationError(_describe(error)) from None
+        raise ConfigurationError(_describe(error, {name: spelt.get(name) for name in overrides})) from None
 
 
-def _describe(error: ValidationError) -> str:
+def _describe(error: ValidationError, given: Mapping[str, str | None]) -> str:
     lines = []
     for item in error.errors(include_input=False, include_url=False):
         name = str(item["loc"][0])
-        variable = name if name.isupper() else f"STRANDLINE_{name.upper()}"
+        variable = given.get(name) or (name if name.isupper() else f"STRANDLINE_{name.upper()}")
         lines.append(f"{variable}: {item['msg'].removeprefix('Value error, ')}")
     return "Settings cannot be used. " + "; ".join(lines)

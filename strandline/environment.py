@@ -9,6 +9,9 @@ from strandline.schemas.settings import Settings, load_settings
 
 _VARIABLE_PREFIXES = ("STRANDLINE_", "OPENAI_")
 
+# As ``from_defaults`` spells what it passes on.
+_ARGUMENTS = {"database_url": "database_url=", "broker_url": "broker_url=", "database_schema": "schema="}
+
 
 def settings_with(**overrides: str | None) -> Settings:
     """The settings of the environment as it is, with the ``overrides`` that are not None.
@@ -31,4 +34,4 @@ def _settings_of(_environment: tuple[tuple[str, str], ...]) -> Settings:
 
 @lru_cache(maxsize=64)
 def _overridden(settings: Settings, given: tuple[tuple[str, str], ...]) -> Settings:
-    return load_settings(**dict(given))
+    return load_settings(_ARGUMENTS, **dict(given))

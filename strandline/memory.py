@@ -15,7 +15,7 @@ from strandline.pipelines.declaring import BlockSource, declare_blocks, max_fact
 from strandline.pipelines.rendering import Renderer, render_memory
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.memory import SessionMemory, new_session_id
-from strandline.runtime import Consume, Pool, runtime_for
+from strandline.runtime import Consume, Pool, Runtime, runtime_for
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session, shared_scope_key
 from strandline.schemas.policy import (
@@ -54,7 +54,12 @@ _FIXED = {
 
 
 class Memory(SessionMemory):
-    """The memory of one chat session; see ``SessionMemory`` for what it can do."""
+    """The memory of one chat session, made by ``from_defaults``; see ``SessionMemory`` for what it can do."""
+
+    def __init__(self, *parts: Any, **more: Any) -> None:
+        if not parts or not isinstance(parts[0], Runtime):
+            raise TypeError('Memory is made by Memory.from_defaults("a-session", user_id="a-user").')
+        super().__init__(*parts, **more)
 
     @classmethod
     def from_defaults(

@@ -391,7 +391,7 @@ def test_a_block_shortens_what_it_shows_itself(make_memory: MakeMemory, drain: D
     ("listed", "problem"),
     [
         ("tests.sample_blocks", "write package.module:Class"),
-        ("no_such_package.blocks:Block", r"cannot be imported: ModuleNotFoundError .* on PYTHONPATH"),
+        ("no_such_package.blocks:Block", r"there is no module named .no_such_package.\..* on PYTHONPATH"),
         ("tests.sample_blocks:Nothing", "cannot be imported: AttributeError"),
         ("tests.sample_blocks:POISON", r"has no method initial\(\)"),
         ("tests.test_custom_blocks:NotMade", "called without arguments"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import click
 from rich.table import Table
@@ -10,6 +13,7 @@ from rich.text import Text
 
 from strandline.cli.doctor_checks import check_host, check_models
 from strandline.cli.doctor_servers import check_broker, check_database
+from strandline.cli.doctor_settings import check_settings
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import CheckReport, DoctorReport
 from strandline.cli.targets import running_servers
@@ -29,8 +33,15 @@ def command(
     as_json: bool, no_model_call: bool, database_url: str | None, broker_url: str | None, schema: str | None
 ) -> int:
     """Check versions, servers, rights, tables, workers and models; exits with 1 if there is a problem."""
+    # What a model client logs stands in the report.
+    logging.getLogger("strandline").addHandler(logging.NullHandler())
     settings = settings_from(database_url, broker_url, schema)
-    found = [*check_host(settings), *_servers(settings), *check_models(settings, call=not no_model_call)]
+    found = [
+        *check_host(settings),
+        *check_settings(settings, os.environ),
+        *_servers(settings),
+        *check_models(settings, call=not no_model_call),
+    ]
     report = DoctorReport(healthy=all(check.result != "problem" for check in found), checks=found)
     if as_json:
         print_json(report)
@@ -40,25 +51,24 @@ def command(
 
 
 def _servers(settings: Settings) -> list[CheckReport]:
-    try:
-        with running_servers(settings, only_looking=True) as servers:
-            return [*check_database(servers, settings), check_broker(servers)]
-    except ConfigurationError as error:
-        return [_without_database(settings, str(error))]
-    except StrandlineError as error:
-        return [
-            CheckReport(
-                name="database", result="problem", found=str(error), advice="start it, then look again"
-            )
-        ]
+    with ExitStack() as looking:
+        try:
+            servers = looking.enter_context(running_servers(settings, only_looking=True))
+        except ConfigurationError as error:
+            return [_without_database(settings, str(error))]
+        except StrandlineError as error:
+            return [
+                CheckReport(
+                    name="database", result="problem", found=str(error), advice="start it, then look again"
+                )
+            ]
+        return [*check_database(servers, settings), check_broker(servers)]
 
 
 def _without_database(settings: Settings, sentence: str) -> CheckReport:
     """Nothing runs: well where the embedded servers start at first use, a problem where they may not."""
     if settings.embedded == "never" or settings.database_url is not None:
-        return CheckReport(
-            name="database", result="problem", found=sentence, advice="set STRANDLINE_DATABASE_URL"
-        )
+        return CheckReport(name="database", result="problem", found=sentence)
     return CheckReport(
         name="database",
         result="warning",
@@ -70,19 +80,23 @@ def _without_database(settings: Settings, sentence: str) -> CheckReport:
 def _print(checks: Sequence[CheckReport]) -> None:
     if not is_rich():
         for check in checks:
-            say(f"{check.result:8} {check.name}: {check.found}{_advice(check)}")
+            say(f"{check.result:8} {check.name}: {_found(check)}{_advice(check)}")
     else:
         table = Table.grid(padding=(0, 2, 0, 0))
         for check in checks:
             table.add_row(
                 styled(check.result, style=_STYLES[check.result]),
                 styled(check.name, style="bold"),
-                Text.assemble(styled(check.found), styled(_advice(check), "yellow"), overflow="fold"),
+                Text.assemble(styled(_found(check)), styled(_advice(check), "yellow"), overflow="fold"),
             )
         console().print(table)
     problems = sum(check.result == "problem" for check in checks)
     warnings = sum(check.result == "warning" for check in checks)
     say(f"{counted(len(checks), 'check')}: {counted(problems, 'problem')}, {counted(warnings, 'warning')}")
+
+
+def _found(check: CheckReport) -> str:
+    return check.found.rstrip(".") if check.advice else check.found
 
 
 def _advice(check: CheckReport) -> str:

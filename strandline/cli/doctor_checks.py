@@ -102,7 +102,7 @@ def _home(home: Path) -> CheckReport:
     return CheckReport(
         name="home",
         result="problem",
-        found=f"{home} cannot be written",
+        found=f"{home} cannot be written{'' if existing.is_dir() else f': {existing} is a file'}",
         advice="set STRANDLINE_HOME to a directory of your own",
     )
 
@@ -118,7 +118,7 @@ def _text_model(settings: Settings, purpose: TextPurpose, name: str, *, call: bo
             build_text_model(settings, purpose=purpose)
     except ModelError as error:
         # The sentence says what to do.
-        return CheckReport(name=name, result="problem", found=f"{where} does not answer. {error}")
+        return CheckReport(name=name, result="problem", found=f"{where}: {error}")
     except StrandlineError as error:
         return CheckReport(name=name, result="problem", found=str(error))
     milliseconds = (time.perf_counter() - started) * 1000
@@ -134,8 +134,8 @@ def _embedding(embedder: Embedder) -> CheckReport:
         return CheckReport(
             name="embedding model",
             result="problem",
-            found=f"{embedder.model} does not answer: {error}",
-            advice="check OPENAI_BASE_URL, OPENAI_API_KEY and STRANDLINE_EMBEDDING_MODEL",
+            # The sentence says what to do.
+            found=f"{embedder.model}: {error}",
         )
     milliseconds = (time.perf_counter() - started) * 1000
     size = len(answer.vectors[0])

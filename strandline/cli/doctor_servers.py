@@ -16,7 +16,7 @@ from strandline.cli.terminal import masked
 from strandline.pipelines.registry import serving, settings_differing
 from strandline.schemas.broker import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.database import Database
-from strandline.schemas.errors import SchemaError, StrandlineError
+from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.lanes import STAGES
 from strandline.schemas.revision import HEAD_REVISION
 from strandline.schemas.settings import Settings
@@ -40,7 +40,8 @@ def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport
                 name="database",
                 result="problem",
                 found=f"{where}: {error}",
-                advice="check that it runs and that the URL is right",
+                # Most sentences say what to do.
+                advice=None if "check" in str(error) else "check that it runs and that the URL is right",
             )
             return
         server, installed, available, may_create, may_extend, has_schema, epoch = row
@@ -107,24 +108,35 @@ def _rabbitmq_version(broker_url: str) -> str | None:
 
 
 class _Refusal(KombuError):
-    """What a transport raised; its own sentence may quote the URL, its name does not."""
+    """What a transport raised."""
 
 
-# What RabbitMQ answers, by the names that its client gives to it.
-_REFUSALS = {
+# By the names of what the clients raise: their own sentences may quote the URL.
+_PROBLEMS = {
     "AccessRefused": "refuses the user or the password",
+    "AuthenticationError": "refuses the user or the password",
+    "ConnectionRefusedError": "refuses connections: nothing listens there",
     "NotAllowed": "does not have the virtual host, or does not open it to this user",
+    "TimeoutError": "does not answer in time",
+    "gaierror": "cannot be found: its host has no address",
 }
 
 
-def _no_broker(where: str, error: Exception) -> CheckReport:
-    name = str(error) if isinstance(error, _Refusal) else type(error).__name__
+def _no_broker(where: str, error: BaseException) -> CheckReport:
+    said = [_PROBLEMS[name] for name in _names(error) if name in _PROBLEMS]
     return CheckReport(
         name="broker",
         result="problem",
-        found=f"{where} {_REFUSALS.get(name, f'does not answer ({name})')}",
+        found=f"{where} {said[0] if said else 'cannot be used as a broker'}",
         advice="check that it runs and that STRANDLINE_BROKER_URL is right; puts go on without it",
     )
+
+
+def _names(error: BaseException | None) -> Iterator[str]:
+    """What was raised, and what that goes back to: a client wraps the reason into errors of its own."""
+    while error is not None:
+        yield type(error).__name__
+        error = error.__cause__ or error.__context__
 
 
 def _server(version: str, where: str) -> CheckReport:
@@ -200,7 +212,12 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
         return
     yield _workers(rows)
     yield from _waiting(rows)
-    for pipeline, differing in settings_differing(generations, settings).items():
+    try:
+        differences = settings_differing(generations, settings)
+    except ConfigurationError:
+        # The check of the settings says which cannot be used.
+        return
+    for pipeline, differing in differences.items():
         yield CheckReport(
             name=f"generation of {pipeline}",
             result="warning",

@@ -37,6 +37,9 @@ def target_options(command: Command) -> Command:
     return _DATABASE(_BROKER(_SCHEMA(command)))
 
 
+_OPTIONS = {"database_url": "--database-url", "broker_url": "--broker-url", "database_schema": "--schema"}
+
+
 def settings_from(database_url: str | None, broker_url: str | None, schema: str | None) -> Settings:
     """The environment's settings with the options given on top.
 
@@ -44,4 +47,4 @@ def settings_from(database_url: str | None, broker_url: str | None, schema: str 
         ConfigurationError: a setting cannot be used.
     """
     given = {"database_url": database_url, "broker_url": broker_url, "database_schema": schema}
-    return load_settings(**{name: value for name, value in given.items() if value is not None})
+    return load_settings(_OPTIONS, **{name: value for name, value in given.items() if value is not None})

@@ -43,10 +43,15 @@ def running_servers(settings: Settings, *, only_looking: bool) -> Iterator[Serve
     Looking leaves them running; embedded servers end with the last process that uses them.
 
     Raises:
-        ConfigurationError: no database is configured and none runs in STRANDLINE_HOME.
+        ConfigurationError: no database is configured, and none runs in STRANDLINE_HOME or may do so.
     """
     stack = None if settings.database_url is not None else _joined(settings)
     if settings.database_url is None and stack is None:
+        if settings.embedded == "never":
+            raise ConfigurationError(
+                "No database is configured, and STRANDLINE_EMBEDDED=never forbids the embedded one."
+                " Set STRANDLINE_DATABASE_URL, or unset STRANDLINE_EMBEDDED."
+            )
         raise ConfigurationError(
             f"No database is configured, and no embedded one runs in {settings.home}."
             " Set STRANDLINE_DATABASE_URL, or start `strandline up` in another terminal."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -17,8 +18,11 @@ from strandline.cli.targets import running_servers
 from strandline.cli.terminal import say
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import STAGES, queue_name
+from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings
 from strandline.serving import run_worker
+
+logger = logging.getLogger("strandline.workers")
 
 
 @click.command("worker", short_help="Consume flush events until stopped.")
@@ -61,6 +65,11 @@ def command(
     # Before Celery, which takes it as it is: its own format prints no fields.
     log_to_stderr(log_level.upper())
     settings = settings_from(database_url, broker_url, schema)
+    if unknown := list(unknown_settings(os.environ)):
+        logger.warning(
+            "variables of the environment are not settings",
+            extra={"action": "unknown_settings", "reason": " ".join(unknown)},
+        )
     stages = _stages(queues, settings)
     with ends_as_interrupts(), running_servers(settings, only_looking=False) as servers:
         if servers.broker_url is None:
