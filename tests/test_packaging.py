@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -142,3 +143,22 @@ def _run(*arguments: str, cwd: Path = ROOT, **variables: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_an_editable_installation_is_found_from_beside_its_checkout(built: Built, tmp_path: Path) -> None:
+    """A script beside a folder called ``strandline`` that holds no modules means the package all the same."""
+    checkout, output = tmp_path / "strandline", tmp_path / "dist"
+    shutil.copytree(built.sources, checkout, symlinks=True)
+    output.mkdir()
+    build = "import sys; from setuptools.build_meta import build_editable; build_editable(sys.argv[1])"
+    _run("-c", build, str(output), cwd=checkout)
+    venv.create(tmp_path / "venv", with_pip=False)
+    (site_packages,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
+    (wheel,) = output.glob("*.whl")
+    shutil.unpack_archive(wheel, site_packages, "zip")
+    script = tmp_path / "script.py"
+    script.write_text("from importlib.util import find_spec\nprint(find_spec('strandline').origin)\n")
+    found = subprocess.run(
+        [tmp_path / "venv" / "bin" / "python", script], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == str(checkout / "strandline" / "__init__.py")
