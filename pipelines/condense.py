@@ -10,7 +10,6 @@ sentence has the provenance of all of them.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.contract import CondenseTask, NumberedFact, TextModel
 from strandline.schemas.database import Fetcher
 from strandline.schemas.errors import PermanentModelError
+from strandline.schemas.normal_form import normal_form
 
 # What one call is shown: the facts that have most in common with another one.
 MAX_SHOWN = 100
@@ -137,7 +137,7 @@ def _share(part: set[str], whole: set[str]) -> float:
 
 
 def _numbers(text: str) -> set[str]:
-    return set(_NUMBER.findall(unicodedata.normalize("NFKC", text)))
+    return set(_NUMBER.findall(normal_form(text)))
 
 
 def _condensable(fetcher: Fetcher, scope: Mapping[str, Any]) -> list[CondensableFact]:

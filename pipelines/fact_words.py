@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable
 from hashlib import blake2b
 
 from strandline.pipelines.lexemes import query_lexemes
+from strandline.schemas.normal_form import folded
 
 # How models and the local stand-in call a speaker without a name.
 _NAMELESS = frozenset(query_lexemes("user assistant"))
@@ -17,8 +17,7 @@ ALIKE_ABOVE = 0.5
 
 def fingerprint(text: str) -> bytes:
     """What makes two facts the same words: case, width, punctuation and spacing do not count."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    words = "".join(c if c.isalnum() else " " for c in folded).split()
+    words = "".join(c if c.isalnum() else " " for c in folded(text)).split()
     return blake2b(" ".join(words).encode(), digest_size=16).digest()
 
 

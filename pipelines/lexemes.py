@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import threading
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -20,6 +19,7 @@ import snowballstemmer  # type: ignore[import-untyped]
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import renew_in_child
+from strandline.schemas.normal_form import folded, normal_form
 from strandline.schemas.shown_text import quote
 
 # Postgres' own bounds on a tsvector.
@@ -52,9 +52,11 @@ _SCRIPTS = (
 _MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f\u0670"
 _MARKS += "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0980-\u0d7f\u200c\u200d"
 _LETTER = rf"(?:(?![{_UNSPACED}_])[\w{_MARKS}])"
+# Not of an unspaced script: its digits end a word, and each of many words would look through them all.
+_DIGIT = rf"(?:(?![{_UNSPACED}])\d)"
 _TOKEN = re.compile(
     rf"(?P<run>[{_UNSPACED}]+)"
-    rf"|(?P<number>\d+(?:[.,]\d+)+(?![\w{_MARKS}]))"
+    rf"|(?P<number>{_DIGIT}+(?:[.,]{_DIGIT}+)+(?![\w{_MARKS}]))"
     rf"|(?P<word>{_LETTER}+(?:'{_LETTER}+)*)"
 )
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'", "\u00ad": None, "\u200b": None})
@@ -188,8 +190,7 @@ def _told(text: str, language: str) -> Iterator[tuple[int, str, Sequence[str]]]:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    for match in _TOKEN.finditer(folded.translate(_APOSTROPHES)):
+    for match in _TOKEN.finditer(normal_form(folded(text)).translate(_APOSTROPHES)):
         token = match.group()
         if match.lastgroup == "run":
             yield from _bigrams(token)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.pipelines.engine.stage import Batch
+from strandline.pipelines.models.answers import MAX_NAME_CHARACTERS
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.schemas.database import Fetcher
 from strandline.schemas.events import FlushEvent
@@ -45,7 +46,7 @@ def load_transcript(fetcher: Fetcher, batch: Batch) -> Transcript:
         if (text := plain_text(message))
     ]
     lines = tuple(
-        TranscriptLine(number, message.role, message.name, text, message.created_at)
+        TranscriptLine(number, message.role, _shown_name(message), text, message.created_at)
         for number, (_event, message, text) in enumerate(shown, 1)
         if message.created_at is not None
     )
@@ -84,6 +85,14 @@ def full_text(message: Message) -> str:
 def speaker(message: Message) -> str:
     """Who said it: the name where there is one, else the role."""
     return message.name or message.role
+
+
+def _shown_name(message: Message) -> str | None:
+    """The name as far as an answer may repeat it, so that what a model gives back is found again."""
+    name = message.name
+    if name is None or len(name) <= MAX_NAME_CHARACTERS:
+        return name
+    return name[: MAX_NAME_CHARACTERS - 1] + "…"
 
 
 def _call_text(call: Mapping[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -14,6 +13,7 @@ from strandline.producers.facts_editing import checked_topics
 from strandline.producers.read_arguments import check_flag
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.identity import Owner, check_name
+from strandline.schemas.normal_form import folded
 from strandline.schemas.operations import Fetch, Operation, Row
 from strandline.schemas.text import check_text
 
@@ -220,12 +220,8 @@ def _containing(owner: Owner, contains: str, wanted: FactFilter) -> Operation[li
         "fact_texts",
         {"shard_key": owner.shard_key, "with_invalidated": wanted.with_invalidated, "limit": MAX_SCANNED},
     )
-    needle = _folded(contains)
-    return [fact_id for fact_id, text in rows if needle in _folded(text)]
-
-
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold()
+    needle = folded(contains)
+    return [fact_id for fact_id, text in rows if needle in folded(text)]
 
 
 def _count(field: str, value: object, most: int | None) -> int:

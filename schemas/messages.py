@@ -6,13 +6,13 @@ A ``Message`` is what callers give and get; ``schemas.preparing`` turns one into
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.normal_form import folded
 from strandline.schemas.read_only import ReadOnlyDict
 from strandline.schemas.shown_text import quote
 
@@ -33,7 +33,7 @@ OWN_KEYS = frozenset(
 
 def speaker_name(name: str, role: str) -> str:
     """The name of who spoke, as a prompt shows it: with the role behind it if it reads as another role."""
-    letters = "".join(filter(str.isalnum, unicodedata.normalize("NFKC", name).casefold()))
+    letters = "".join(filter(str.isalnum, folded(name)))
     return f"{name} ({role})" if letters in _ROLE_NAMES - {role} else name
 
 

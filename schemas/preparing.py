@@ -14,7 +14,7 @@ from json.encoder import encode_basestring as quoted
 from typing import Any
 
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.identity import check_name
+from strandline.schemas.identity import MAX_NAME_BYTES, check_name
 from strandline.schemas.messages import OWN_KEYS, ROLES, Message, Role, plain
 from strandline.schemas.nesting import check_nesting
 from strandline.schemas.random_ids import random_id
@@ -133,14 +133,21 @@ def _check_content(message: Message, where: str) -> None:
 
 
 def _check_name_and_extra(message: Message, where: str) -> None:
-    if message.name is not None and not isinstance(message.name, str):
-        raise InvalidMessageError(f"{where}.name", f"must be a string, not {type(message.name).__name__}")
+    if message.name is not None:
+        _check_speaker(f"{where}.name", message.name)
     if not isinstance(message.extra, Mapping):
         raise InvalidMessageError(f"{where}.extra", f"must be an object, not {type(message.extra).__name__}")
     if taken := sorted(OWN_KEYS.intersection(message.extra)):
         raise InvalidMessageError(
             f"{where}.extra.{taken[0]}", f"is a field of every message; give it as {taken[0]!r} itself"
         )
+
+
+def _check_speaker(path: str, name: object) -> None:
+    if not isinstance(name, str):
+        raise InvalidMessageError(path, f"must be a string, not {type(name).__name__}")
+    if len(name) > MAX_NAME_BYTES or len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
+        raise InvalidMessageError(path, f"is longer than {MAX_NAME_BYTES} bytes; use a shorter name")
 
 
 def _check_tool_fields(message: Message, where: str) -> None:

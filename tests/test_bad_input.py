@@ -52,6 +52,10 @@ BAD: list[tuple[object, str, str]] = [
     # What Postgres cannot store, wherever it stands.
     (user(content="a\x00b"), "content", "NUL character at position 1"),
     (user(content=f"ab{LONE}"), "content", "lone surrogate at position 2"),
+    # A name is short, whatever it is made of.
+    (user(name="n" * 513), "name", "longer than 512 bytes"),
+    (user(name="n" + "\u0315\u0300" * 100_000), "name", "longer than 512 bytes"),
+    (user(name="\u00f6" * 257), "name", "longer than 512 bytes"),
     (user(content="\ude00\ud83d"), "content", "lone surrogate"),
     (user(content=[{"type": "text", "text": "\x00"}]), "content[0].text", "NUL"),
     (
@@ -243,8 +247,9 @@ def test_names_are_checked_when_a_memory_is_made(
 def test_names_of_the_greatest_length_are_stored(make_memory: MakeMemory) -> None:
     names = {"user_id": "u" * 512, "namespace": "n" * 512}
     memory = make_memory("s" * 512, memory_blocks=[], **names)
-    assert memory.put(user(id="i" * 512)) == 1
-    assert make_memory("s" * 512, memory_blocks=[], **names).get_all()[0].id == "i" * 512
+    assert memory.put(user(id="i" * 512, name="\u00f6" * 256)) == 1
+    stored = make_memory("s" * 512, memory_blocks=[], **names).get_all()[0]
+    assert (stored.id, stored.name) == ("i" * 512, "\u00f6" * 256)
 
 
 def test_the_size_limits_are_settings(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> None:

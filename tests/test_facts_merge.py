@@ -174,6 +174,34 @@ def test_a_candidate_that_repeats_another_is_that_ones_source(
     assert history(database_url, between) == [("add", between, [2])]
 
 
+def test_a_long_name_is_shown_to_the_model_as_far_as_an_answer_may_repeat_it(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    model_server: ModelServer,
+) -> None:
+    shown: list[str] = []
+
+    def respond(request: RecordedRequest) -> str | None:
+        prompt = request.body["messages"][-1]["content"]
+        if "<transcript>" not in prompt:
+            return None
+        shown.extend(row["by"].removesuffix(" (user)") for row in rows_in(prompt, "transcript"))
+        found = [{"text": "The boat is red.", "messages": [1, 2], "said_by": shown[0]}]
+        return json.dumps({"facts": found})
+
+    model_server.behave(responder=respond)
+    memory = make_memory("s", user_id="maren", memory_blocks=["facts"])
+    memory.put_messages(
+        [{"role": "user", "content": f"My boat, {n}", "name": letter * 500} for n, letter in enumerate("ab")]
+    )
+    memory.flush(all=True)
+    drain_everything(database, database_url, settings, FACTS_STAGES)
+    assert shown == ["a" * 119 + "…", "b" * 119 + "…"]
+    assert rows_of(database_url, "SELECT said_by FROM strandline.fact") == [(shown[0],)]
+
+
 def test_one_candidate_may_end_several_facts(
     tell: Tell, database_url: str, model_server: ModelServer
 ) -> None:

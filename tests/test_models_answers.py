@@ -9,8 +9,15 @@ from datetime import date
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from strandline.pipelines.models.answer_forms import answer_schema
+from strandline.pipelines.models.answer_forms import (
+    MAX_LISTED,
+    ExtractAnswer,
+    FactAnswer,
+    answer_schema,
+    object_in,
+)
 from strandline.pipelines.models.answers import (
     MAX_FACT_CHARACTERS,
     MergeOperation,
@@ -19,9 +26,10 @@ from strandline.pipelines.models.answers import (
     parse_merge,
     parse_summary,
 )
-from strandline.pipelines.models.contract import SummaryTask, TaskName
+from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TaskName
 from strandline.schemas.errors import PermanentModelError
 
+EXTRACT = ExtractTask(())
 SUMMARY = SummaryTask(previous="", lines=(), max_tokens=100)
 NUMBERS = st.one_of(st.none(), st.integers(-3, 9))
 OPERATIONS = st.lists(
@@ -162,6 +170,41 @@ def test_candidates_that_repeat_each_other_are_kept_once() -> None:
 )
 def test_the_object_is_found_within_fences_and_talk(text: str) -> None:
     assert json.loads(check_answer(SUMMARY, text)) == {"summary": "fine"}
+
+
+def test_a_fence_is_found_among_others_and_rows_of_backticks() -> None:
+    for text in (
+        'Use ```code``` as here:\n````json \n\n{"summary": "fine"}\n````\nor {this}',
+        '```\nnot it\n```\n```JSON\n{"summary": "fine"}\n``` and {more}',
+    ):
+        assert json.loads(check_answer(SUMMARY, text)) == {"summary": "fine"}
+
+
+@pytest.mark.parametrize(
+    "beside",
+    ["1e999", "[" * 700 + "]" * 700, '{"a":' * 400 + "1" + "}" * 400, "9" * 5_000, '"\\ud800"', "[1e999]"],
+)
+def test_what_nobody_asked_for_does_no_harm_to_what_was(beside: str) -> None:
+    fact = '{"text": "Ann likes tea.", "messages": [1], "x": ' + beside + "}"
+    checked = check_answer(EXTRACT, '{"facts": [' + fact + '], "x": ' + beside + "}")
+    assert json.loads(checked) == {"facts": [{"text": "Ann likes tea.", "messages": [1]}]}
+    assert len(parse_extract(checked, 1)) == 1
+
+
+def test_of_a_long_list_the_beginning_is_read() -> None:
+    facts = [{"text": f"fact {number}", "messages": [1]} for number in range(MAX_LISTED + 5)]
+    assert len(parse_extract(extract(*facts), 1, max_facts=MAX_LISTED + 5)) == MAX_LISTED
+    assert len(parse_extract(check_answer(EXTRACT, extract(*facts, {"text": 1})), 1)) == 30
+
+
+@pytest.mark.parametrize("item", ["0", "{}", '{"messages": [' + '"x",' * 50 + '"x"], "topics": [0,0,0,0]}'])
+def test_of_many_wrong_items_few_errors_are_made(item: str) -> None:
+    text = '{"facts": [' + ",".join([item] * (MAX_LISTED * 3)) + "]}"
+    with pytest.raises(ValidationError) as caught:
+        ExtractAnswer.model_validate(object_in(text))
+    assert caught.value.error_count() <= MAX_LISTED * len(FactAnswer.model_fields)
+    with pytest.raises(PermanentModelError, match="does not have the form"):
+        check_answer(EXTRACT, text)
 
 
 def test_what_postgres_cannot_store_is_taken_out() -> None:

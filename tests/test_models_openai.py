@@ -27,6 +27,7 @@ from strandline.pipelines.models.openai_compatible import (
     embedder_from,
     text_model_from,
 )
+from strandline.pipelines.models.openai_replies import MAX_TOKENS_OF_CALL
 from strandline.pipelines.models.provider_errors import retry_after_seconds
 from strandline.pipelines.prompts.rendering import prompt_hash
 from strandline.schemas.errors import (
@@ -305,6 +306,21 @@ def test_one_model_serves_many_threads(server: ModelServer, model: OpenAITextMod
         thread.join()
     assert len(texts) == 12
     assert not together.broken
+
+
+@pytest.mark.parametrize(
+    ("counted", "tokens"),
+    [(10**30, MAX_TOKENS_OF_CALL), (10**400, MAX_TOKENS_OF_CALL), (-(10**9), 0), (1e300, MAX_TOKENS_OF_CALL)]
+    + [(wrong, 0) for wrong in (None, "many", [1], True)],
+)
+def test_an_answer_is_good_however_its_tokens_are_counted(
+    server: ModelServer, model: OpenAITextModel, counted: object, tokens: int
+) -> None:
+    good = completion('{"facts": []}')
+    good["usage"] = {"prompt_tokens": counted, "completion_tokens": counted}
+    server.behave(responder=lambda request: good)
+    answer = model.answer(EXTRACT)
+    assert (answer.input_tokens, answer.output_tokens) == (tokens, tokens)
 
 
 def test_embeddings_come_in_order_and_at_unit_length(server: ModelServer, embedder: OpenAIEmbedder) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from strandline.pipelines.models.contract import TaskName
 from strandline.schemas.errors import PermanentModelError
@@ -18,17 +19,35 @@ from strandline.schemas.errors import PermanentModelError
 OperationName = Literal["add", "update", "invalidate", "duplicate"]
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_FENCED = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+_FENCE = "```"
+
+# Of a longer list the beginning is read: no task has so many facts, lines or topics.
+MAX_LISTED = 10_000
+# How deep the forms below go: an object, its list, an object in it, its list, a number.
+_FORM_LEVELS = 5
+# No line and no fact has a number of more digits, and Python refuses to read one of some thousands.
+_MAX_DIGITS = 20
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
+_Item = TypeVar("_Item")
+
+
+class _FirstError(FailFast):
+    """One wrong item is told of; to tell of each in a list of thousands takes seconds and much memory."""
+
+    def __hash__(self) -> int:  # which a union of types asks for
+        return hash(type(self))
+
+
+_Listed = Annotated[list[_Item], _FirstError()]
 
 
 class FactAnswer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     text: str
-    messages: list[int]
-    topics: list[str] | None = None
+    messages: _Listed[int]
+    topics: _Listed[str] | None = None
     said_by: str | None = None
     about_date: str | None = None
 
@@ -58,22 +77,22 @@ class MergedFactAnswer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     text: Annotated[str, Field(pattern=r"\S")]
-    merged: list[int]
-    topics: list[str] | None = None
+    merged: _Listed[int]
+    topics: _Listed[str] | None = None
 
 
 class CondenseAnswer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     facts: list[MergedFactAnswer]
-    kept: list[int]
+    kept: _Listed[int]
 
 
 class SummaryAnswer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     summary: Annotated[str, Field(pattern=r"\S")]
-    topics: list[str] | None = None
+    topics: _Listed[str] | None = None
 
 
 FORMS: dict[TaskName, type[BaseModel]] = {
@@ -108,20 +127,21 @@ def read_form(form: type[_Answer], found: dict[str, Any]) -> _Answer:
 def object_in(text: str) -> dict[str, Any]:
     """The JSON object in ``text``: all of it, or within a code fence, or between its outermost braces.
 
-    What a model thought aloud before (``<think>…</think>``) may hold braces of its own.
+    What a model thought aloud before (``<think>…</think>``) may hold braces of its own.  Of lists, the first
+    ``MAX_LISTED`` items are left; what lies deeper than any form goes becomes None.
 
     Raises:
         PermanentModelError: there is none.
     """
     said = text.rpartition("</think>")[2]
     inner = said[said.find("{") : said.rfind("}") + 1]
-    for piece in (text, *_FENCED.findall(text), inner):
+    for piece in (text, *_fenced(text), inner):
         try:
-            found = json.loads(piece, parse_constant=_refuse_constant)
+            found = json.loads(piece, parse_constant=_refuse_constant, parse_int=_bounded_int)
         except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
-            return {storable(key): _storable_within(value) for key, value in found.items()}
+            return _readable_object(found, _FORM_LEVELS)
     raise PermanentModelError("The answer is not one complete JSON object.")
 
 
@@ -134,14 +154,41 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _storable_within(value: Any) -> Any:
+def _bounded_int(digits: str) -> int:
+    return int(digits[:_MAX_DIGITS])
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """What stands between code fences: after the first one's line, up to the next.
+
+    (A pattern for it goes over the whole rest again for each blank line after a fence that nothing closes.)
+    """
+    opening = text.find(_FENCE)
+    while opening >= 0:
+        while text.startswith(_FENCE, opening + 1):  # of a row of backticks, the last three
+            opening += 1
+        closing = text.find(_FENCE, opening + len(_FENCE))
+        if closing < 0:
+            return
+        language, line_end, inside = text[opening + len(_FENCE) : closing].partition("\n")
+        if line_end and (not language.strip() or language.strip().isalnum()):
+            yield inside
+            closing += len(_FENCE)
+        opening = text.find(_FENCE, closing)
+
+
+def _readable(value: Any, levels: int) -> Any:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, list):
-        return [_storable_within(item) for item in value]
+        return [_readable(item, levels - 1) for item in value[:MAX_LISTED]] if levels > 1 else None
     if isinstance(value, dict):
-        return {storable(key): _storable_within(item) for key, item in value.items()}
+        return _readable_object(value, levels) if levels > 1 else None
     return value
+
+
+def _readable_object(found: dict[str, Any], levels: int) -> dict[str, Any]:
+    return {storable(key): _readable(item, levels - 1) for key, item in found.items()}
 
 
 @cache

@@ -88,17 +88,17 @@ class RolledSummary:
 def check_answer(task: Task, text: str) -> str:
     """Check that ``text`` holds a well-formed answer to ``task``; return it as one JSON object.
 
-    Code fences and talk around the object are taken off, NUL and lone surrogates removed, so that the
-    result can be stored as text or JSON.
+    Code fences and talk around the object are taken off, fields that the form does not have left out, NUL
+    and lone surrogates removed, so that the result can be stored as text or JSON.
 
     Raises:
         PermanentModelError: no such object; the sentence names the fields, never their content.
     """
-    found = object_in(text)
-    read_form(FORMS[task.name], found)
+    answer = read_form(FORMS[task.name], object_in(text))
     if isinstance(task, CondenseTask):
         parse_condense(text, len(task.facts))
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    known = answer.model_dump(exclude_unset=True)
+    return json.dumps(known, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def parse_extract(text: str, line_count: int, *, max_facts: int = 30) -> tuple[ExtractedFact, ...]:

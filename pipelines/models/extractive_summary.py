@@ -39,7 +39,7 @@ def _weighty(sentence: str) -> list[str]:
         characters = words(sentence)
         return [first + second for first, second in pairwise(characters)]
     said_by, _, rest = sentence.rpartition(": ")
-    names = words(said_by)
+    names = set(words(said_by))
     return [word for word in topic_words(rest) if word not in names]
 
 

@@ -7,7 +7,6 @@ the provenance of everything derived with it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -34,7 +33,7 @@ RULES_VERSION = 2
 
 DUPLICATE_FROM = 0.8
 
-_NEGATION = re.compile(r"(not|no|never|nobody|nothing|none|cannot|没|不|\w+n't)")
+_NEGATIONS = frozenset({"not", "no", "never", "nobody", "nothing", "none", "cannot", "没", "不"})
 
 
 class LocalTextModel:
@@ -96,7 +95,7 @@ class _Likeness:
         said_by, _, rest = fact.text.rpartition(": ")
         found = words(rest)
         numbers = tuple(sorted(word for word in found if any(map(str.isdigit, word))))
-        negated = any(_NEGATION.fullmatch(word) for word in found)
+        negated = any(word in _NEGATIONS or word.endswith("n't") for word in found)
         return cls(frozenset(found), (said_by.casefold(), numbers, negated))
 
     def says_the_same_as(self, other: _Likeness) -> bool:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from strandline.schemas.errors import TransientModelError
 
 _Reply = TypeVar("_Reply", bound=BaseModel)
+
+# More than any call takes; what is counted of many calls stays within what the database holds.
+MAX_TOKENS_OF_CALL = 2**31 - 1
+
+
+def _tokens(given: object) -> int:
+    """A count as it can be right: the answer beside it is paid for, and good, however it is counted."""
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        return 0
+    return int(min(max(0, given), MAX_TOKENS_OF_CALL))  # in this order, what is not a number becomes 0
+
+
+_Tokens = Annotated[int, BeforeValidator(_tokens)]
 
 
 class Reply(BaseModel):
@@ -26,10 +39,10 @@ class Choice(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens spent, 0 where the server does not count them."""
+    """Tokens spent, 0 where the server does not count them; never below 0, nor above what a call can take."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: _Tokens = 0
+    completion_tokens: _Tokens = 0
 
     def plus(self, more: Usage | None) -> Usage:
         """The sum of both."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from strandline.schemas.normal_form import folded
 
 _SENTENCE = re.compile(
     r"[^.!?。！？\n]*(?:[.!?](?!\s|$|[\"')])[^.!?。！？\n]*)*(?:[.!?。！？]+[\"')」”]*|\n|$)"
@@ -15,19 +16,21 @@ _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 def sentences(text: str) -> list[str]:
     """The sentences of ``text`` in order, trimmed, with their end marks; none of them empty."""
-    found: list[str] = []
+    found: list[list[str]] = []
     for match in _SENTENCE.finditer(text):
         piece = " ".join(match.group().split())
-        if found and _ABBREVIATION.search(found[-1]):
-            found[-1] = f"{found[-1]} {piece}".rstrip()
-        elif piece:
-            found.append(piece)
-    return found
+        if not piece:
+            continue
+        if found and _ABBREVIATION.search(found[-1][-1]):
+            found[-1].append(piece)
+        else:
+            found.append([piece])
+    return [" ".join(pieces) for pieces in found]
 
 
 def words(text: str) -> list[str]:
     """Case-folded words; each Chinese, Japanese or Korean character counts as one."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'"))
+    return _WORD.findall(folded(text).replace("\u2019", "'"))
 
 
 def is_wide(text: str) -> bool:

@@ -1,0 +1,56 @@
+"""The form in which texts are compared: one spelling of each character, made in linear time.
+
+``unicodedata.normalize`` puts the marks that follow a letter in order, in a time that grows with the square
+of their number, and lets no other thread work meanwhile.  A few hundred thousand marks in a row would hold up
+a process for hours; so, before it is asked, each row is divided as Unicode's Stream-Safe Text Format
+(UAX #15) says.  No language writes as many marks upon one letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from unicodedata import combining, normalize  # noqa: TID251 - here it is safe
+
+MAX_MARKS = 30
+# Combining Grapheme Joiner: it joins what stands around it, but nothing is ordered across it.
+_DIVIDER = "\u034f"
+
+
+def normal_form(text: str) -> str:
+    """``text`` in Unicode's form NFKC, in which width, ligatures and the order of marks are alike."""
+    return text if text.isascii() else normalize("NFKC", stream_safe(text))
+
+
+def folded(text: str) -> str:
+    """``text`` as it is compared without regard to case and width."""
+    return normal_form(text).casefold()
+
+
+def stream_safe(text: str) -> str:
+    """``text`` with a divider after each ``MAX_MARKS`` marks in a row; most texts stay as they are."""
+    edges = {character: _edges(character) for character in set(text)}
+    if not any(leading for leading, _trailing, _all in edges.values()):
+        return text
+    return "".join(_divided(text, edges))
+
+
+def _divided(text: str, edges: dict[str, tuple[int, int, bool]]) -> Iterator[str]:
+    start = marks = 0
+    for place, character in enumerate(text):
+        leading, trailing, is_all_marks = edges[character]
+        if marks + leading > MAX_MARKS:
+            yield text[start:place]
+            yield _DIVIDER
+            start, marks = place, 0
+        marks = marks + leading if is_all_marks else trailing
+    yield text[start:]
+
+
+def _edges(character: str) -> tuple[int, int, bool]:
+    """With how many marks a character begins and ends once it is taken apart, and whether it is all marks."""
+    if character.isascii():
+        return 0, 0, False
+    parts = [combining(part) != 0 for part in normalize("NFKD", character)]
+    leading = parts.index(False) if False in parts else len(parts)
+    trailing = parts[::-1].index(False) if False in parts else len(parts)
+    return leading, trailing, leading == len(parts)
