@@ -8,7 +8,7 @@ first (``apply_fact_events``), and its merges heed the tombstones among them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -34,6 +34,7 @@ class FactEvent:
             text away.
         traces: by what the fact is recognised in other derivations.
         at: when it was done, by the server's clock.
+        made_in: the generation that served when it was done, where it is applied at once; else None.
     """
 
     number: int
@@ -42,6 +43,7 @@ class FactEvent:
     payload: Mapping[str, Any] | None
     traces: tuple[Trace, ...]
     at: datetime
+    made_in: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +99,37 @@ def apply_fact_event(derivation: Derivation, event: FactEvent) -> Operation[list
     elif event.kind == "feedback":
         yield from _set_feedback(derivation, event)
     elif event.kind == "delete":
-        return (yield from _remove(derivation, event, (yield from _deleted(derivation, event))))
+        return (
+            yield from _remove(derivation, event, (yield from _by_themselves(derivation, event, _deleted)))
+        )
     else:
         rows: list[Row] = yield Fetch("facts_until", derivation.keys | {"until": event.at})
         return (yield from _remove(derivation, event, [fact_id for (fact_id,) in rows]))
     return []
+
+
+def take_away_again(
+    shard_key: UUID, fact_ids: Sequence[UUID], *, before: int | None = None
+) -> Operation[None]:
+    """Remove those of some live facts that say what a person deleted or replaced, in every derivation.
+
+    For facts that were given other words, or given back, because a session was forgotten: a person may have
+    taken just these away while others stood in their place, or while another derivation worded them
+    otherwise.  What was said again since then, or worded by a person, stays.  The caller holds the facts.
+
+    Args:
+        before: heed only the events before this one; default: all.
+    """
+    if not fact_ids:
+        return
+    rows: list[Row] = yield Fetch("fact_derivations", {"shard_key": shard_key})
+    for generation_id, _serving in rows:
+        derivation = Derivation(shard_key, generation_id)
+        traces = yield from _own_traces(derivation, fact_ids)
+        events = yield from _events_about(shard_key, traces)
+        for event in events if before is None else [event for event in events if event.number < before]:
+            meant = yield from _recognised(derivation, event, since=event.number - 1)
+            yield from _remove(derivation, event, [fact_id for fact_id in meant if fact_id in traces])
 
 
 def fact_like(derivation: Derivation, text: str) -> Operation[UUID | None]:
@@ -113,6 +141,12 @@ def fact_like(derivation: Derivation, text: str) -> Operation[UUID | None]:
 def traces_of(derivation: Derivation, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
     """By what facts of a derivation are recognised, with what was condensed into them."""
     rows: list[Row] = yield Fetch("fact_traces", derivation.keys | {"fact_ids": list(fact_ids)})
+    return {fact_id: read_traces(traces) for fact_id, traces in rows}
+
+
+def _own_traces(derivation: Derivation, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
+    """By what facts are recognised, each for itself."""
+    rows: list[Row] = yield Fetch("own_fact_traces", derivation.keys | {"fact_ids": list(fact_ids)})
     return {fact_id: read_traces(traces) for fact_id, traces in rows}
 
 
@@ -128,7 +162,7 @@ def _add(derivation: Derivation, event: FactEvent) -> Operation[None]:
 
 def _replace(derivation: Derivation, event: FactEvent) -> Operation[list[Row]]:
     """Give the fact its new words; one that says them already takes its place."""
-    meant = yield from _meant(derivation, event)
+    meant = yield from _by_themselves(derivation, event, _meant)
     if event.payload is None:
         return (yield from _remove(derivation, event, meant))
     like = yield from fact_like(derivation, event.payload["text"])
@@ -146,21 +180,72 @@ def _replace(derivation: Derivation, event: FactEvent) -> Operation[list[Row]]:
 def _set_feedback(derivation: Derivation, event: FactEvent) -> Operation[None]:
     if event.payload is not None:
         meant = yield from _meant(derivation, event)
-        yield Fetch(
-            "set_feedback",
-            derivation.keys | {"fact_ids": meant, "feedback": event.payload.get("feedback")},
-        )
+        rows: list[Row] = yield Fetch("facts_that_hold", derivation.keys | {"fact_ids": meant})
+        judged = {"fact_ids": [row[0] for row in rows], "feedback": event.payload.get("feedback")}
+        yield Fetch("set_feedback", derivation.keys | judged)
+
+
+def _by_themselves(
+    derivation: Derivation,
+    event: FactEvent,
+    find: Callable[[Derivation, FactEvent], Operation[list[UUID]]],
+) -> Operation[list[UUID]]:
+    """What ``find`` gives, once facts among it that were condensed with others stand by themselves."""
+    found = yield from find(derivation, event)
+    rows: list[Row] = yield Fetch("uncondense", derivation.keys | {"fact_ids": found})
+    if not rows:
+        return found
+    # What earlier events had taken away while it was part of another one is among what came back.
+    yield from take_away_again(derivation.shard_key, [row[0] for row in rows], before=event.number)
+    return (yield from find(derivation, event))
+
+
+def _events_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Operation[list[FactEvent]]:
+    """The deletions and corrections that recognise one of these facts."""
+    theirs = [trace for of_fact in traces.values() for trace in of_fact]
+    rows: list[Row] = yield Fetch(
+        "deciding_fact_events",
+        {
+            "shard_key": shard_key,
+            "fact_ids": [],
+            "fingerprints": [trace.fingerprint.hex() for trace in theirs],
+            "session_keys": list({trace.session_key for trace in theirs} - {None}),
+        },
+    )
+    events = (
+        FactEvent(number, kind, fact_id, None, read_traces(stored), at)
+        for number, kind, fact_id, stored, at in rows
+        if kind != "clear"
+    )
+    return [
+        event for event in events if any(mine.recognises(trace) for mine in event.traces for trace in theirs)
+    ]
 
 
 def _meant(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
-    """The facts an event speaks of: the one of its id, else those that are recognised as it."""
+    """The facts an event speaks of: the one of its id, and where others word it, what is recognised as it.
+
+    The derivation that the event was made in has the fact itself, and what is alike there is another one.
+    """
     rows: list[Row] = yield Fetch("find_fact", derivation.keys | {"fact_id": event.fact_id})
-    if rows:
-        return [rows[0][0]]
+    named = [row[0] for row in rows]
+    if named and derivation.generation_id == event.made_in:
+        return named
+    return list(dict.fromkeys(named + (yield from _recognised(derivation, event, since=event.number))))
+
+
+def _recognised(derivation: Derivation, event: FactEvent, *, since: int) -> Operation[list[UUID]]:
+    """The facts that say what the event speaks of, by its traces.
+
+    Not those that were said again after it, or that a person's event of a number above ``since`` worded.
+    """
     found = yield from _said_before(
-        derivation, event, [trace.session_key for trace in event.traces if trace.session_key is not None]
+        derivation,
+        event,
+        [trace.session_key for trace in event.traces if trace.session_key is not None],
+        since=since,
     )
-    traces = yield from traces_of(derivation, [row[0] for row in found])
+    traces = yield from _own_traces(derivation, [row[0] for row in found])
     return [
         fact_id
         for fact_id, _text, _live in found
@@ -169,13 +254,13 @@ def _meant(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
 
 
 def _said_before(
-    derivation: Derivation, event: FactEvent, session_keys: Sequence[UUID] = ()
+    derivation: Derivation, event: FactEvent, session_keys: Sequence[UUID] = (), *, since: int | None = None
 ) -> Operation[list[Row]]:
     """Facts that were once worded as the one an event speaks of, or come from these sessions."""
     about = {
         "fingerprints": [trace.fingerprint.hex() for trace in event.traces],
         "session_keys": list(session_keys),
-        "number": event.number,
+        "number": event.number if since is None else since,
         "at": event.at,
     }
     rows: list[Row] = yield Fetch("facts_of_traces", derivation.keys | about)

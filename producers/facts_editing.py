@@ -83,7 +83,7 @@ def add_fact(owner: Owner, wording: Wording, actor: str | None) -> Operation[UUI
     yield Fetch("name_fact_owner", {"shard_key": shard_key, "namespace": owner.namespace})
     like = yield from fact_like(serving, wording.text)
     fact_id = uuid4() if like is None else like
-    event = yield from _recorded(shard_key, "add", fact_id, payload=wording.payload, actor=actor)
+    event = yield from _recorded(serving, "add", fact_id, payload=wording.payload, actor=actor)
     yield from _applied(derivations, event)
     return fact_id
 
@@ -104,7 +104,7 @@ def replace_fact(
         "about_date": about_date.isoformat() if about_date else None,
     }
     event = yield from _recorded(
-        shard_key,
+        serving,
         "replace",
         fact_id,
         payload=kept | wording.payload,
@@ -122,7 +122,7 @@ def delete_fact(shard_key: UUID, fact_id: UUID, actor: str | None) -> Operation[
     if not (yield Fetch("find_fact", serving.keys | {"fact_id": fact_id})):
         return False
     traces = yield from _traces(serving, fact_id)
-    event = yield from _recorded(shard_key, "delete", fact_id, traces=traces, actor=actor)
+    event = yield from _recorded(serving, "delete", fact_id, traces=traces, actor=actor)
     gone = yield from _applied(derivations, event)
     yield Fetch(
         "blank_fact_events",
@@ -139,7 +139,7 @@ def delete_fact(shard_key: UUID, fact_id: UUID, actor: str | None) -> Operation[
 def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
     """Take all of an owner's facts away for good; gives how many of them were live."""
     derivations, serving = yield from _held(shard_key)
-    event = yield from _recorded(shard_key, "clear", None, actor=actor)
+    event = yield from _recorded(serving, "clear", None, actor=actor)
     cleared = 0
     for derivation in derivations:
         gone = yield from apply_fact_event(derivation, event)
@@ -157,7 +157,7 @@ def judge_fact(
     if not (yield Fetch("find_fact", serving.keys | {"fact_id": fact_id})):
         return None
     event = yield from _recorded(
-        shard_key,
+        serving,
         "feedback",
         fact_id,
         payload={"feedback": feedback},
@@ -200,7 +200,7 @@ def _traces(derivation: Derivation, fact_id: UUID) -> Operation[tuple[Trace, ...
 
 
 def _recorded(
-    shard_key: UUID,
+    serving: Derivation,
     kind: FactEventKind,
     fact_id: UUID | None,
     *,
@@ -211,7 +211,7 @@ def _recorded(
     rows: list[Row] = yield Fetch(
         "record_fact_event",
         {
-            "shard_key": shard_key,
+            "shard_key": serving.shard_key,
             "kind": kind,
             "fact_id": fact_id,
             "payload": None if payload is None else json.dumps(payload),
@@ -221,7 +221,7 @@ def _recorded(
         repeatable=False,
     )
     number, at = rows[0]
-    return FactEvent(number, kind, fact_id, payload, traces, at)
+    return FactEvent(number, kind, fact_id, payload, traces, at, serving.generation_id)
 
 
 def _applied(derivations: Sequence[Derivation], event: FactEvent) -> Operation[list[Row]]:

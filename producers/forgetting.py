@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
+from strandline.pipelines.fact_events import take_away_again
 from strandline.producers.reading import history_page
 from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.operations import Atomic, Fetch, Operation, Row
 
 
 def reset(identity: SessionIdentity, *, derived: bool) -> Operation[None]:
@@ -26,17 +27,26 @@ def reset(identity: SessionIdentity, *, derived: bool) -> Operation[None]:
         shared = yield Fetch("shared_lives", keys)
     for shared_key, incarnations in shared:
         yield from _forget(keys, shared_key, incarnations)
-    rows: list[Row] = yield Fetch(
-        "reset",
-        {"shard_key": identity.shard_key, "session_key": identity.session_key, "derived": derived},
-    )
-    if not rows:
-        # No such session, or somebody else's: reading it tells which.
+    beginning = _begin_anew(identity, derived)
+    ended: list[UUID] | None = (yield Atomic(beginning)) if derived else (yield from beginning)
+    if ended is None:
+        # No such session, or another owner's: reading it tells which.
         yield from history_page(identity, 0, 1)
         return
     for shared_key, incarnations in shared:
         # Another reset may have come between, and the life that it began have shared already.
-        yield from _forget(keys, shared_key, set(rows[0][1]) - set(incarnations))
+        yield from _forget(keys, shared_key, set(ended) - set(incarnations))
+
+
+def _begin_anew(identity: SessionIdentity, derived: bool) -> Operation[list[UUID] | None]:
+    """Gives the incarnations that ended, or None if there is no such session."""
+    keys = {"shard_key": identity.shard_key, "session_key": identity.session_key, "derived": derived}
+    rows: list[Row] = yield Fetch("reset", keys)
+    if not rows:
+        return None
+    _messages, ended, touched = rows[0]
+    yield from take_away_again(identity.shard_key, touched or ())
+    return list(ended)
 
 
 def _forget(keys: dict[str, UUID], shared_key: UUID, incarnations: Collection[UUID]) -> Operation[None]:

@@ -30,7 +30,7 @@ from strandline.schemas.direct import AsyncDirectConnection, plain_values
 from strandline.schemas.engine_pool import AsyncPool
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.grouped_puts import GroupedPuts
-from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
+from strandline.schemas.operations import Atomic, Fetch, Operation, Pause, Put, Row, Run, Step
 from strandline.schemas.pool_log import PoolName
 from strandline.schemas.reaching import Reach, async_connection_class
 from strandline.schemas.reconnecting import RECONNECT_SECONDS, reconnect_async
@@ -224,8 +224,17 @@ def _carry_out(step: Step, fetcher: AsyncFetcher) -> Awaitable[Any]:
         if isinstance(fetcher, AsyncDatabase):
             return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
         return fetcher.fetch(step.name, step.params)
+    if isinstance(step, Atomic):
+        return _drive_atomically(step.operation, fetcher)
     if isinstance(step, Run):
         return asyncio.to_thread(step.call)
     if isinstance(step, Pause):
         return asyncio.sleep(step.seconds)
     assert_never(step)
+
+
+async def _drive_atomically(operation: Operation[T], fetcher: AsyncFetcher) -> T:
+    if isinstance(fetcher, AsyncDatabase):
+        async with fetcher.transaction() as transaction:
+            return await transaction.run(operation)
+    return await drive(operation, fetcher)

@@ -27,7 +27,7 @@ from strandline.schemas.deadlines import BoundedConnection, within
 from strandline.schemas.direct import DirectConnection, plain_values
 from strandline.schemas.engine_pool import SyncPool
 from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError, StrandlineError
-from strandline.schemas.operations import Fetch, Operation, Pause, Put, Row, Run, Step
+from strandline.schemas.operations import Atomic, Fetch, Operation, Pause, Put, Row, Run, Step
 from strandline.schemas.pool_log import PoolName
 from strandline.schemas.quick_puts import quick_row
 from strandline.schemas.reaching import Reach, connection_class
@@ -269,6 +269,11 @@ def _carry_out(step: Step, fetcher: Fetcher) -> Any:
             return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
         with translated():
             return fetcher.fetch(step.name, step.params)
+    if isinstance(step, Atomic):
+        if isinstance(fetcher, Database):
+            with fetcher.transaction() as transaction:
+                return transaction.run(step.operation)
+        return drive(step.operation, fetcher)
     if isinstance(step, Run):
         return step.call()
     if isinstance(step, Pause):

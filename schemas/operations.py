@@ -54,5 +54,12 @@ class Pause:
     seconds: float
 
 
-Step = Fetch | Put | Run | Pause
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """Carry another operation out in one transaction, which is the caller's where there is one."""
+
+    operation: Generator[Any, Any, Any]
+
+
+Step = Fetch | Put | Run | Pause | Atomic
 Operation = Generator[Step, Any, T]

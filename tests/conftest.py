@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import hypothesis
 import psycopg
 import pytest
 
@@ -23,6 +24,10 @@ from tests.model_server import ModelServer
 from tests.worker_processes import WorkerProcess, launch_worker
 
 _broker_databases = count()
+
+# An example takes as long as the machine takes.
+hypothesis.settings.register_profile("strandline", deadline=None)
+hypothesis.settings.load_profile("strandline")
 
 
 @pytest.fixture(autouse=True)

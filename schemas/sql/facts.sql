@@ -116,16 +116,47 @@ JOIN strandline.fact_revision r ON r.shard_key = f.shard_key AND r.generation_id
     AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
 GROUP BY p.root
 
+-- name: own_fact_traces
+-- By what facts can be recognised: each wording with its messages; a condensed one by its words, since its
+-- messages are those of its parts.
+SELECT f.fact_id, json_agg(CASE WHEN r.operation = 'condense'
+    THEN json_build_object('fingerprint', encode(r.fingerprint, 'hex'))
+    ELSE json_build_object('fingerprint', encode(r.fingerprint, 'hex'),
+        'session_key', r.session_key, 'seqs', r.seqs, 'lexemes', coalesce(r.own_lexemes, r.lexemes),
+        'said_by', f.said_by) END)::text
+FROM strandline.fact f
+JOIN strandline.fact_revision r ON r.shard_key = f.shard_key AND r.generation_id = f.generation_id
+    AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
+    AND f.fact_id = ANY (%(fact_ids)s::uuid[])
+GROUP BY f.fact_id
+
+-- name: uncondense
+-- Take apart the condensed facts that hold these: which facts are live again by that, or stand alone.
+SELECT unnest(strandline.uncondense_v1(%(shard_key)s, %(generation_id)s, %(fact_ids)s::uuid[]))
+
+-- name: facts_that_hold
+-- For each of some facts the one that it was condensed into in the end, or the fact itself.
+WITH RECURSIVE held AS (
+    SELECT f.fact_id, f.condensed_into FROM strandline.fact f
+    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
+        AND f.fact_id = ANY (%(fact_ids)s::uuid[])
+    UNION
+    SELECT f.fact_id, f.condensed_into FROM held h JOIN strandline.fact f ON f.shard_key = %(shard_key)s
+        AND f.generation_id = %(generation_id)s AND f.fact_id = h.condensed_into
+)
+SELECT h.fact_id FROM held h WHERE h.condensed_into IS NULL
+
 -- name: facts_of_traces
--- Facts of one derivation that were once worded so, or come from these sessions; not those that were said
--- again, or worded by a person, since then.
+-- Facts of one derivation that were once worded so, or come from these sessions, also where they were
+-- condensed; not those that were said again, or worded by a person, since then.
 SELECT f.fact_id, f.text, f.live FROM strandline.fact f
-WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.condensed_into IS NULL
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND EXISTS (
         SELECT FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
             AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
             AND (encode(r.fingerprint, 'hex') = ANY (%(fingerprints)s::text[])
-                OR r.session_key = ANY (%(session_keys)s::uuid[])))
+                OR r.operation <> 'condense' AND r.session_key = ANY (%(session_keys)s::uuid[])))
     AND NOT EXISTS (
         SELECT FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
             AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id

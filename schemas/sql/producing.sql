@@ -212,7 +212,7 @@ ORDER BY m.seq LIMIT %(page_size)s
 
 -- name: reset
 -- Begin the log anew; with derived, forget what was derived.
-SELECT messages, ended FROM strandline.reset_v1(%(shard_key)s, %(session_key)s, %(derived)s)
+SELECT messages, ended, touched FROM strandline.reset_v1(%(shard_key)s, %(session_key)s, %(derived)s)
 
 -- name: search_chunks
 -- The best messages and facts of a scope for a query, best first; a message with those beside it.

@@ -6,7 +6,9 @@
 -- the words it was made of and that stay; where this session had a part in the fact, any such lexeme counts,
 -- elsewhere those that this session said.
 -- Called by reset_v1, which holds the owner's lanes.
-CREATE FUNCTION strandline.forget_facts_v1(p_shard_key uuid, p_session_key uuid) RETURNS void
+-- Returns the facts that have other words now, or are live again, in any generation.  Some may be what a person
+-- took away meanwhile; the caller takes these away again.
+CREATE FUNCTION strandline.forget_facts_v1(p_shard_key uuid, p_session_key uuid) RETURNS uuid[]
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -24,7 +26,7 @@ BEGIN
         FROM strandline.fact_revision r
         WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key;
     IF since IS NULL THEN
-        RETURN;
+        RETURN '{}';
     END IF;
     SELECT array_agg(DISTINCT l.lexeme) INTO said
         FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.lexemes || r.own_lexemes) AS l (lexeme)
@@ -53,27 +55,7 @@ BEGIN
             ON f.shard_key = p_shard_key AND f.fact_id = gone.fact_id AND f.condensed_into IS NOT NULL
     )
     SELECT array_agg(g.fact_id) INTO apart FROM gone g;
-    LOOP
-        UPDATE strandline.fact f SET condensed_into = NULL, invalidated_at = c.invalidated_at,
-                invalidated_by = c.invalidated_by, valid_until = c.valid_until
-            FROM strandline.fact c
-            WHERE f.shard_key = p_shard_key AND c.shard_key = p_shard_key AND c.fact_id = ANY (apart)
-              AND c.generation_id = f.generation_id AND c.fact_id = f.condensed_into
-              AND c.invalidated_at IS NOT NULL;
-        EXIT WHEN NOT FOUND;
-    END LOOP;
-    -- What others, or a person, added to such a fact since then stands alone.
-    FOR quoting IN
-        SELECT v.generation_id, v.fact_id, v.revision FROM strandline.fact_revision v
-        WHERE v.shard_key = p_shard_key AND v.fact_id = ANY (apart)
-          AND v.operation NOT IN ('condense', 'invalidate') AND v.session_key IS DISTINCT FROM p_session_key
-        ORDER BY v.generation_id, v.fact_id, v.revision
-    LOOP
-        touched := touched || strandline.stand_alone_v1(
-            p_shard_key, quoting.generation_id, quoting.fact_id, quoting.revision);
-    END LOOP;
-    DELETE FROM strandline.fact_revision r WHERE r.shard_key = p_shard_key AND r.fact_id = ANY (apart)
-        AND (r.operation IN ('condense', 'invalidate') OR r.session_key = p_session_key);
+    touched := touched || strandline.take_apart_v1(p_shard_key, apart, p_session_key);
 
     -- What quotes this session gets its own words.  An addition to a fact that stays stands alone then, as it
     -- does where a merge may not reword a fact; it ended as that fact did.
@@ -208,44 +190,7 @@ BEGIN
         WHERE f.shard_key = p_shard_key AND f.generation_id = s.generation_id AND f.fact_id = s.fact_id
           AND s.said_at IS NOT NULL;
 
-    -- What had ended because of what is gone is live again, of the same words the newest.
-    -- (Where a person deleted what took its place, invalidated_by is null, and it stays ended.)
-    WITH revived AS (
-        UPDATE strandline.fact f SET
-            live = true, invalidated_at = NULL, invalidated_by = NULL, condensed_into = NULL, valid_until = NULL
-        FROM (
-            SELECT DISTINCT ON (d.generation_id, d.fingerprint) d.generation_id, d.fact_id
-            FROM strandline.fact d
-            WHERE d.shard_key = p_shard_key AND NOT d.live
-              AND coalesce(d.invalidated_by, d.condensed_into) IS NOT NULL
-              AND NOT EXISTS (
-                SELECT FROM strandline.fact o WHERE o.shard_key = p_shard_key
-                  AND o.generation_id = d.generation_id
-                  AND (o.fact_id = coalesce(d.invalidated_by, d.condensed_into)
-                    OR o.live AND o.fingerprint = d.fingerprint))
-            ORDER BY d.generation_id, d.fingerprint, d.said_at DESC, d.fact_id
-        ) AS r
-        WHERE f.shard_key = p_shard_key AND f.generation_id = r.generation_id AND f.fact_id = r.fact_id
-        RETURNING f.fact_id
-    )
-    SELECT touched || array_agg(r.fact_id) INTO touched FROM revived r;
-
-    -- What is given back so may be words that a person took away while others stood in their place, or while a
-    -- fact was worded otherwise.  Those stay away, unless they were said, or worded by a person, since then.
-    PERFORM strandline.remove_facts_v1(p_shard_key, h.generation_id, ARRAY[h.fact_id], h.number)
-        FROM (
-            SELECT f.generation_id, f.fact_id, max(p.number) AS number
-            FROM strandline.fact f JOIN strandline.fact_event p ON p.shard_key = f.shard_key
-                AND p.kind IN ('delete', 'replace') AND p.traces
-                    @> jsonb_build_array(jsonb_build_object('fingerprint', encode(f.fingerprint, 'hex')))
-            WHERE f.shard_key = p_shard_key AND f.live AND f.fact_id = ANY (touched) AND NOT EXISTS (
-                SELECT FROM strandline.fact_revision v
-                WHERE v.shard_key = f.shard_key AND v.generation_id = f.generation_id
-                  AND v.fact_id = f.fact_id AND (v.fact_event >= p.number OR EXISTS (
-                    SELECT FROM strandline.flush_event e CROSS JOIN unnest(v.seqs) AS cited (seq)
-                    WHERE e.shard_key = v.shard_key AND e.session_key = v.session_key
-                      AND e.created_at > p.created_at AND cited.seq BETWEEN e.from_seq AND e.through_seq)))
-            GROUP BY f.generation_id, f.fact_id
-        ) AS h;
+    touched := touched || strandline.give_back_v1(p_shard_key);
+    RETURN array_remove(touched, NULL);
 END
 $function$;

@@ -5,9 +5,9 @@
 -- writing commits before (and is deleted here) or finds its lease gone.  The session row is locked last, so
 -- that no put waits while this waits for a worker.
 -- Returns the number of messages that were in the log, and with p_derived the incarnations that had events or
--- the log; no row if there is no such session.
+-- the log, and the facts that forgetting gave other words, or gave back; no row if there is no such session.
 CREATE FUNCTION strandline.reset_v1(p_shard_key uuid, p_session_key uuid, p_derived boolean)
-RETURNS TABLE (messages bigint, ended uuid[])
+RETURNS TABLE (messages bigint, ended uuid[], touched uuid[])
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -87,7 +87,7 @@ BEGIN
             WHERE c.shard_key = p_shard_key AND c.session_key = p_session_key;
         DELETE FROM strandline.dead_letter d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key;
-        PERFORM strandline.forget_facts_v1(p_shard_key, p_session_key);
+        touched := strandline.forget_facts_v1(p_shard_key, p_session_key);
         -- Tombstones recognise its messages no more, since they are gone; of the words the digests stay.
         UPDATE strandline.fact_event e SET traces = (
                 SELECT jsonb_agg(CASE WHEN t.trace->>'session_key' = p_session_key::text

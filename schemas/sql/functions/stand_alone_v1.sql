@@ -14,7 +14,9 @@ DECLARE
 BEGIN
     INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics, said_at,
             valid_from, valid_until, live, invalidated_at, invalidated_by, condensed_into)
-        SELECT f.shard_key, f.generation_id, md5(f.fact_id::text || p_revision)::uuid,
+        -- The id follows from what it is made of; the number of a revision is given again once it is free.
+        SELECT f.shard_key, f.generation_id, md5(concat_ws(' ', f.fact_id, r.event_id, r.extract_batch_id,
+                r.seqs, r.fact_event, r.created_at))::uuid,
             coalesce(r.own_text, r.text), coalesce(r.own_fingerprint, r.fingerprint),
             coalesce(r.own_lexemes, r.lexemes), '{}', f.said_at, f.valid_from, f.valid_until, f.live,
             f.invalidated_at, f.invalidated_by, f.condensed_into

@@ -1,0 +1,37 @@
+-- take_apart_v1: end condensed facts; their parts stand again once these are gone, or ended as they did.
+--
+-- What a merge or a person added to such a fact since it was made stands alone, but not what p_session_key said
+-- (NULL: all of it stands).  The caller holds the owner's lanes, and deletes the condensed facts.
+-- Returns the facts that stand alone.
+CREATE FUNCTION strandline.take_apart_v1(p_shard_key uuid, p_fact_ids uuid[], p_session_key uuid)
+RETURNS uuid[]
+LANGUAGE plpgsql AS $function$
+#variable_conflict use_column
+DECLARE
+    added record;
+    alone uuid[] := '{}';
+BEGIN
+    LOOP
+        UPDATE strandline.fact f SET condensed_into = NULL, invalidated_at = c.invalidated_at,
+                invalidated_by = c.invalidated_by, valid_until = c.valid_until
+            FROM strandline.fact c
+            WHERE f.shard_key = p_shard_key AND c.shard_key = p_shard_key AND c.fact_id = ANY (p_fact_ids)
+              AND c.generation_id = f.generation_id AND c.fact_id = f.condensed_into
+              AND c.invalidated_at IS NOT NULL;
+        EXIT WHEN NOT FOUND;
+    END LOOP;
+    FOR added IN
+        SELECT v.generation_id, v.fact_id, v.revision FROM strandline.fact_revision v
+        WHERE v.shard_key = p_shard_key AND v.fact_id = ANY (p_fact_ids)
+          AND v.operation NOT IN ('condense', 'invalidate')
+          AND (p_session_key IS NULL OR v.session_key IS DISTINCT FROM p_session_key)
+        ORDER BY v.generation_id, v.fact_id, v.revision
+    LOOP
+        alone := alone || strandline.stand_alone_v1(
+            p_shard_key, added.generation_id, added.fact_id, added.revision);
+    END LOOP;
+    DELETE FROM strandline.fact_revision r WHERE r.shard_key = p_shard_key AND r.fact_id = ANY (p_fact_ids)
+        AND (r.operation IN ('condense', 'invalidate') OR r.session_key = p_session_key);
+    RETURN alone;
+END
+$function$;

@@ -1,0 +1,296 @@
+"""What people do to a part of a fact, in each derivation: it goes, the others stay, nothing comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from strandline import Facts, Memory
+from strandline.pipelines.verification import verify
+from strandline.schemas.database import Database
+from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.schemas.settings import Settings, load_settings
+from tests.conftest import nothing_due, rows_of
+from tests.consuming import say
+from tests.draining import drain_everything
+from tests.model_server import ModelServer, RecordedRequest, answer_to
+from tests.test_facts_tombstones import OWNER, derive_again
+
+MakeMemory = Callable[..., Memory]
+Tell = Callable[..., None]
+TEA, COFFEE, BOTH = "Maren likes tea", "Maren likes coffee", "Maren likes tea and coffee"
+
+
+@pytest.fixture
+def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    monkeypatch.setenv("STRANDLINE_EMBEDDING_BACKEND", "local")
+    return load_settings(database_url=database_url, max_facts=1)
+
+
+@pytest.fixture
+def facts(database_url: str, settings: Settings) -> Facts:
+    return Facts.for_owner(user_id="maren", database_url=database_url)
+
+
+@pytest.fixture
+def drain(database: Database, database_url: str, settings: Settings) -> Callable[[], None]:
+    def drained() -> None:
+        drain_everything(database, database_url, settings, (EXTRACT_STAGE, MERGE_STAGE))
+        assert nothing_due(database_url)
+
+    return drained
+
+
+@pytest.fixture
+def tell(make_memory: MakeMemory, drain: Callable[[], None]) -> Tell:
+    """Say something in a session of the user ``maren``, and have it merged."""
+
+    def told(session: str, *texts: str) -> None:
+        say(make_memory(session, user_id="maren", memory_blocks=["facts"]), *texts)
+        drain()
+
+    return told
+
+
+def live(facts: Facts) -> list[str]:
+    return sorted(fact.text for fact in facts.list())
+
+
+def live_in(url: str, generation_id: int) -> list[str]:
+    rows = rows_of(
+        url, "SELECT text FROM strandline.fact WHERE generation_id = %s AND live ORDER BY text", generation_id
+    )
+    return [text for (text,) in rows]
+
+
+def the(facts: Facts, word: str) -> UUID:
+    (found,) = (fact for fact in facts.list() if word in fact.text)
+    return found.fact_id
+
+
+def answer(
+    server: ModelServer,
+    *,
+    updates: Mapping[str, tuple[str, str]] | None = None,
+    said_as: Mapping[str, str] | None = None,
+    condensed: str | None = None,
+) -> None:
+    """What the model does from now on.
+
+    Args:
+        updates: of a candidate, which known fact it changes and into what; other candidates are added.
+        said_as: how it words what it finds in a message.
+        condensed: what it condenses all facts into.
+    """
+
+    def respond(request: RecordedRequest) -> str | None:
+        prompt = request.body["messages"][1]["content"]
+        answered = answer_to(prompt)
+        if "<facts>" in prompt and condensed is not None and len(answered["kept"]) > 1:
+            return json.dumps({"facts": [{"text": condensed, "merged": answered["kept"]}], "kept": []})
+        if "<candidates>" in prompt:
+            known = rows(prompt, "known")
+            operations = [decided(n, text, known) for text, n in rows(prompt, "candidates").items()]
+            return json.dumps({"operations": operations})
+        for fact in answered.get("facts", []):
+            fact["text"] = (said_as or {}).get(fact["text"], fact["text"])
+        return json.dumps(answered)
+
+    def rows(prompt: str, section: str) -> dict[str, int]:
+        lines = prompt.rpartition(f"<{section}>\n")[2].partition(f"</{section}>")[0].splitlines()
+        return {row["text"]: row["n"] for row in map(json.loads, lines)}
+
+    def decided(number: int, text: str, known: Mapping[str, int]) -> dict[str, object]:
+        if text in (updates or {}):
+            changed, wording = (updates or {})[text]
+            return {"op": "update", "candidate": number, "fact": known[changed], "text": wording}
+        return {"op": "add", "candidate": number, "fact": None, "text": None}
+
+    server.behave(responder=respond)
+
+
+def condense(facts: Facts, tell: Tell, server: ModelServer, url: str) -> None:
+    """Have both drinks condensed into one sentence, beside another fact."""
+    answer(server)
+    tell("s", TEA)
+    tell("t", COFFEE)
+    answer(server, condensed=BOTH)
+    rows_of(url, "DELETE FROM strandline.condensation RETURNING 1")
+    tell("u", "Lars rows")
+    answer(server)
+    assert live(facts) == ["Lars rows", BOTH]
+
+
+def test_deleting_a_part_that_was_condensed_meanwhile_leaves_the_other_part(
+    tell: Tell, facts: Facts, database: Database, database_url: str, model_server: ModelServer
+) -> None:
+    condense(facts, tell, model_server, database_url)
+    assert facts.delete(_part(facts, TEA))
+    assert live(facts) == ["Lars rows", COFFEE]
+    assert verify(database, deep=True).violations == ()
+
+
+def _part(facts: Facts, text: str) -> UUID:
+    (part,) = (fact for fact in facts.list(with_invalidated=True) if fact.text == text)
+    assert not part.is_live
+    return part.fact_id
+
+
+def test_a_deletion_takes_its_part_of_what_another_derivation_condensed(
+    tell: Tell,
+    drain: Callable[[], None],
+    facts: Facts,
+    database: Database,
+    database_url: str,
+    model_server: ModelServer,
+) -> None:
+    condense(facts, tell, model_server, database_url)
+    answer(model_server, said_as={TEA: "Tea: Maren likes it", COFFEE: "Coffee: Maren likes it"})
+    other = derive_again(database, database_url, OWNER)
+    drain()
+    assert live_in(database_url, other) == ["Coffee: Maren likes it", "Lars rows", "Tea: Maren likes it"]
+    switch_serving(database_url, other)
+    assert facts.delete(the(facts, "Tea"))
+    first = first_generation(database_url)
+    assert live_in(database_url, first) == ["Lars rows", COFFEE]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_correction_takes_the_place_of_its_part_of_what_another_derivation_condensed(
+    tell: Tell,
+    drain: Callable[[], None],
+    facts: Facts,
+    database: Database,
+    database_url: str,
+    model_server: ModelServer,
+) -> None:
+    condense(facts, tell, model_server, database_url)
+    answer(model_server, said_as={TEA: "Tea: Maren likes it", COFFEE: "Coffee: Maren likes it"})
+    other = derive_again(database, database_url, OWNER)
+    drain()
+    switch_serving(database_url, other)
+    assert facts.replace(the(facts, "Tea"), "Maren likes water")
+    assert live_in(database_url, first_generation(database_url)) == ["Lars rows", COFFEE, "Maren likes water"]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_part_of_what_a_person_worded_anew_goes_by_itself(
+    tell: Tell, facts: Facts, database: Database, database_url: str, model_server: ModelServer
+) -> None:
+    condense(facts, tell, model_server, database_url)
+    assert facts.replace(the(facts, BOTH), "Maren drinks water")
+    assert facts.delete(_part(facts, TEA))
+    assert live(facts) == ["Lars rows", "Maren drinks water"]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_source_of_the_condensed_sentence_itself_outlives_its_part(
+    tell: Tell, facts: Facts, database: Database, database_url: str, model_server: ModelServer
+) -> None:
+    condense(facts, tell, model_server, database_url)
+    answer(model_server)
+    tell("v", BOTH)
+    assert facts.delete(_part(facts, TEA))
+    assert live(facts) == ["Lars rows", COFFEE, BOTH], "session v said it itself"
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_deletion_of_a_fact_that_a_person_began_takes_what_was_added_to_it_elsewhere(
+    tell: Tell,
+    drain: Callable[[], None],
+    facts: Facts,
+    database: Database,
+    database_url: str,
+    model_server: ModelServer,
+) -> None:
+    """The person's fact has one id everywhere; what a merge added to it stands alone elsewhere."""
+    answer(model_server)
+    tell("s", "Lars rows")
+    own = facts.add("Maren has a cat").fact_id
+    answer(model_server, updates={"the cat of Maren is grey": ("Maren has a cat", "Maren has a grey cat")})
+    tell("t", "the cat of Maren is grey")
+    assert live(facts) == ["Lars rows", "Maren has a grey cat"]
+    answer(model_server)
+    other = derive_again(database, database_url, OWNER)
+    drain()
+    assert live_in(database_url, other) == ["Lars rows", "Maren has a cat", "the cat of Maren is grey"]
+    assert facts.delete(own)
+    assert live_in(database_url, other) == ["Lars rows"]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_what_a_person_replaced_is_not_given_back_in_other_words_by_a_forgetting_reset(
+    tell: Tell,
+    drain: Callable[[], None],
+    facts: Facts,
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    model_server: ModelServer,
+) -> None:
+    """Another derivation words it otherwise, as an addition to a fact, and quotes what is forgotten."""
+    answer(
+        model_server, updates={"my boat is small": ("my boat is loud", "my boat is loud, and small as Otto")}
+    )
+    tell("base", "my boat is loud")
+    tell("one", "Otto is a cat")
+    tell("two", "my boat is small")
+    first = first_generation(database_url)
+    answer(
+        model_server, said_as={"my boat is small": "Small is my boat", "my boat is loud, says Otto": "Loud"}
+    )
+    other = derive_again(database, database_url, OWNER)
+    drain()
+    switch_serving(database_url, other)
+    assert live(facts) == ["Otto is a cat", "Small is my boat", "my boat is loud"]
+    assert facts.replace(the(facts, "Small"), "my tea is green")
+    assert live_in(database_url, first) == ["Otto is a cat", "my tea is green"]
+    make_memory("one", user_id="maren").reset(derived=True)
+    assert live_in(database_url, first) == ["my tea is green"]
+    assert live(facts) == ["my boat is loud", "my tea is green"]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_fact_can_lose_an_addition_to_a_forgetting_reset_again_and_again(
+    tell: Tell, facts: Facts, make_memory: MakeMemory, database: Database, model_server: ModelServer
+) -> None:
+    """Each leaves the number of the revision free for the next one."""
+    answer(model_server)
+    tell("base", "my boat is blue")
+    for n, cat in enumerate(("Otto", "Emil"), 1):
+        said, session = f"my boat has sail {n}", f"quoted-{n}"
+        answer(model_server)
+        tell(session, f"{cat} is a cat")
+        answer(
+            model_server, updates={said: ("my boat is blue", f"my boat is blue, and {cat} likes sail {n}")}
+        )
+        tell("adding", said)
+        make_memory(session, user_id="maren").reset(derived=True)
+        assert said in live(facts) and cat not in "".join(live(facts))
+    assert live(facts) == ["my boat has sail 1", "my boat has sail 2", "my boat is blue"]
+    assert verify(database, deep=True).violations == ()
+
+
+def first_generation(url: str) -> int:
+    ((generation_id,),) = rows_of(
+        url, "SELECT min(generation_id) FROM strandline.generation WHERE pipeline = 'facts'"
+    )
+    assert isinstance(generation_id, int)
+    return generation_id
+
+
+def switch_serving(url: str, generation_id: int) -> None:
+    """Have another generation serve; the one before is kept."""
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "UPDATE strandline.generation SET state = 'feeding'"
+            " WHERE pipeline = 'facts' AND state = 'serving'"
+        )
+        connection.execute(
+            "UPDATE strandline.generation SET state = 'serving' WHERE generation_id = %s", (generation_id,)
+        )
