@@ -127,8 +127,8 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             at = {"after": "", "namespaces": [], "owners": [], "left_out": [], "precedences": [0, 1]}
             return lane | lease | terms | new_batch | at
         case "renew_lane":
-            way = {"gives_way": True, "left_out": [], "namespace": "default", "is_limited": False}
-            way["is_budgeted"] = False
+            way = {"gives_way": True, "left_out": [], "namespace": "default", "has_lane_limit": False}
+            way["has_budget"] = False
             return lane | lease | {"lease_epoch": 2} | terms | new_batch | way
         case "ring_due":
             return {"stage": "summary", "limit": 200}

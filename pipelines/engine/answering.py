@@ -36,7 +36,7 @@ def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
 
 def _made(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
     """A new answer; of a namespace with a budget, counted before, and by what it took after."""
-    if engine.budgets is None or not lease.is_budgeted:
+    if engine.budgets is None or not lease.has_budget:
         return call.make()
     thought = sum(event.tokens for event in batch.events)
     engine.budgets.admit(lease.namespace, thought)

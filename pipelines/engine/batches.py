@@ -158,8 +158,8 @@ def renew(
         "gives_way": gives_way,
         "left_out": list(left_out),
         "namespace": lease.namespace,
-        "is_limited": lease.is_limited,
-        "is_budgeted": lease.is_budgeted,
+        "has_lane_limit": lease.has_lane_limit,
+        "has_budget": lease.has_budget,
     }
     rows = database.fetch(
         "renew_lane", lease.params | _holder(lease.worker_id, terms) | way | new_batch.params

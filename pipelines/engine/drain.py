@@ -135,7 +135,7 @@ def _ring_if_due(engine: Engine, lease: Lease, outcome: Outcome) -> None:
     Where a namespace may have only so many lanes at work, the hints of the others came in vain: so whoever
     makes room rings, if only with the lane that is done.
     """
-    if outcome == "gave_way" or lease.is_limited:
+    if outcome == "gave_way" or lease.has_lane_limit:
         engine.ring_later([lease.lane])
     elif outcome in ("drained", "stopped") and _has_work(engine, lease.lane):
         engine.ring([lease.lane])

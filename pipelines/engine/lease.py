@@ -30,7 +30,7 @@ class Lease:
 
     ``postponements``, ``failures`` and ``crashes`` count what befell the lane since it last got on: waits
     of any reason, errors of its own, and workers that died.  ``namespace`` is whose work is done;
-    ``is_limited`` says that it may have only so many lanes at work, ``is_budgeted`` that it has a budget.
+    ``has_lane_limit`` says that it may have only so many lanes at work, ``has_budget`` that it has a budget.
     """
 
     lane: Lane
@@ -40,8 +40,8 @@ class Lease:
     failures: int = 0
     crashes: int = 0
     namespace: str = ""
-    is_limited: bool = False
-    is_budgeted: bool = False
+    has_lane_limit: bool = False
+    has_budget: bool = False
 
     @property
     def params(self) -> dict[str, Any]:

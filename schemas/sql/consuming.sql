@@ -2,7 +2,7 @@
 
 -- name: claim_lane
 -- Take this lane, if it has work and can be had (claim_lane_v1), and begin its first batch.
-SELECT c.lease_epoch, c.postponements, c.failures, c.crashes, c.namespace, c.is_limited, c.is_budgeted, b.*
+SELECT c.lease_epoch, c.postponements, c.failures, c.crashes, c.namespace, c.has_lane_limit, c.has_budget, b.*
 FROM strandline.claim_lane_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(worker_id)s,
     %(dead_after_seconds)s, %(deadline_seconds)s) AS c
 LEFT JOIN LATERAL strandline.begin_batch_v1(
@@ -12,7 +12,7 @@ LEFT JOIN LATERAL strandline.begin_batch_v1(
 -- name: take_turn
 -- Take the lane of a stage whose turn it is (take_turn_v1), and begin its first batch.
 SELECT t.shard_key, t.scope_key, t.generation_id, t.lease_epoch, t.postponements, t.failures, t.crashes,
-    t.namespace, t.is_limited, t.is_budgeted, b.*
+    t.namespace, t.has_lane_limit, t.has_budget, b.*
 FROM strandline.take_turn_v1(%(stage)s, %(precedences)s::smallint[], %(after)s, %(namespaces)s::text[], %(owners)s::uuid[],
     %(left_out)s::integer[], %(shard_key)s, %(scope_key)s, %(generation_id)s, %(worker_id)s,
     %(dead_after_seconds)s, %(deadline_seconds)s) AS t
@@ -63,7 +63,7 @@ WITH next AS MATERIALIZED (
     RETURNING l.*
 )
 SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, CASE WHEN r.holder IS NOT NULL THEN %(namespace)s END,
-    %(is_limited)s::boolean, %(is_budgeted)s::boolean, b.*
+    %(has_lane_limit)s::boolean, %(has_budget)s::boolean, b.*
 FROM renewed r LEFT JOIN LATERAL (
     SELECT f.* FROM strandline.begin_batch_v1(
         r.shard_key, r.scope_key, r.generation_id, r.stage, r.lease_epoch, %(batch_id)s, %(token_budget)s,

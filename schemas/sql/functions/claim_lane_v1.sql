@@ -10,7 +10,7 @@
 -- as dead is none, and a wait that begins in the future is over.
 -- Lanes of a namespace that may have only so many at work are claimed one after the other, so that they are counted.
 -- Returns the lease, with the namespace that the lane's work belongs to, and whether that may have only so many lanes
--- at work (is_limited) or has a budget; no row where it cannot be had.
+-- at work (has_lane_limit) or has a budget; no row where it cannot be had.
 CREATE FUNCTION strandline.claim_lane_v1(
     p_shard_key uuid,
     p_scope_key uuid,
@@ -21,7 +21,7 @@ CREATE FUNCTION strandline.claim_lane_v1(
     p_deadline_seconds double precision
 ) RETURNS TABLE (
     lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text,
-    is_limited boolean, is_budgeted boolean)
+    has_lane_limit boolean, has_budget boolean)
 LANGUAGE plpgsql
 -- All goes by keys, so that one plan is as good as another.
 SET plan_cache_mode TO force_generic_plan

@@ -19,7 +19,7 @@ CREATE FUNCTION strandline.take_slice_v1(
     p_tokens_wanted bigint,
     p_slice_seconds double precision
 ) RETURNS TABLE (
-    day date, is_limited boolean, is_granted boolean, calls bigint, tokens bigint, usd double precision,
+    day date, has_budget boolean, is_granted boolean, calls bigint, tokens bigint, usd double precision,
     seconds double precision, waits_for text)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column

@@ -19,7 +19,7 @@ CREATE FUNCTION strandline.take_turn_v1(
     p_deadline_seconds double precision
 ) RETURNS TABLE (
     shard_key uuid, scope_key uuid, generation_id integer, lease_epoch bigint, postponements integer,
-    failures integer, crashes integer, namespace text, is_limited boolean, is_budgeted boolean)
+    failures integer, crashes integer, namespace text, has_lane_limit boolean, has_budget boolean)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -47,8 +47,8 @@ BEGIN
                 p_stage, p_worker_id, p_dead_after_seconds, p_deadline_seconds) AS c;
             IF FOUND THEN
                 RETURN QUERY SELECT one.shard_key, one.scope_key, one.generation_id, lease.lease_epoch,
-                    lease.postponements, lease.failures, lease.crashes, lease.namespace, lease.is_limited,
-                    lease.is_budgeted;
+                    lease.postponements, lease.failures, lease.crashes, lease.namespace, lease.has_lane_limit,
+                    lease.has_budget;
                 RETURN;
             END IF;
             -- Its lanes at work may be counted under a lock (claim_lane_v1), of which no transaction takes two.
@@ -64,7 +64,7 @@ BEGIN
     END LOOP;
     RETURN QUERY
         SELECT p_hinted_shard_key, p_hinted_scope_key, p_hinted_generation_id, c.lease_epoch, c.postponements,
-            c.failures, c.crashes, c.namespace, c.is_limited, c.is_budgeted
+            c.failures, c.crashes, c.namespace, c.has_lane_limit, c.has_budget
         FROM strandline.claim_lane_v1(p_hinted_shard_key, p_hinted_scope_key, p_hinted_generation_id, p_stage,
             p_worker_id, p_dead_after_seconds, p_deadline_seconds) AS c;
 END
