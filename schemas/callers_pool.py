@@ -24,13 +24,15 @@ class CallersPool:
         return self._pool.closed
 
     @contextmanager
-    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+    def connection(self, timeout: float | None = None) -> Iterator[psycopg.Connection[Any]]:
         """One connection; commits when the block ends, rolls back when it raises.
+
+        It is waited for as long as the pool says, or for ``timeout`` seconds.
 
         Raises:
             ConfigurationError: its transactions begin otherwise than they have to.
         """
-        with self._pool.connection() as connection:
+        with self._pool.connection(timeout) as connection:
             self._looked_at.look(connection)
             yield connection
 

@@ -130,26 +130,37 @@ class Database:
             return self._repeat(statement, params, 2 * self._statement_seconds - (time.monotonic() - began))
 
     def fetch_within(self, seconds: float, name: str, params: Mapping[str, Any]) -> list[Row]:
-        """Run a repeatable statement, on a connection of our own for ``seconds`` at most, or twice that."""
+        """Run a repeatable statement, on a connection of our own for ``seconds`` at most, or twice that.
+
+        The wait for a connection is part of that.
+        """
         statement = self._statements[name]
         with translated():
             self._open()
-            with self._pool.connection() as connection:
+            deadline = time.monotonic() + seconds
+            with self._pool.connection(seconds) as connection:
                 try:
-                    with within(seconds, connection):
+                    with within(deadline - time.monotonic(), connection):
                         return execute(connection, statement, params)
                 except psycopg.Error as error:
                     self._look_at(error, connection, final=False)
-            return self._repeat(statement, params, seconds)
+            return self._repeat(statement, params, seconds, with_the_wait=True)
 
-    def _repeat(self, statement: Statement, params: Mapping[str, Any], seconds: float) -> list[Row]:
-        """The other attempts: one for which there are ``seconds`` left, and more of what may pass."""
+    def _repeat(
+        self, statement: Statement, params: Mapping[str, Any], seconds: float, *, with_the_wait: bool = False
+    ) -> list[Row]:
+        """The other attempts: one for which there are ``seconds`` left, and more of what may pass.
+
+        ``with_the_wait``: the wait for a connection is part of them, in all attempts together.
+        """
         last: psycopg.Error | None = None
+        deadline = time.monotonic() + seconds
         for pause in pauses():
             time.sleep(pause)
-            with self._pool.connection() as connection:
+            with self._pool.connection(deadline - time.monotonic() if with_the_wait else None) as connection:
+                left = deadline - time.monotonic() if with_the_wait else seconds
                 try:
-                    with within(seconds, connection):
+                    with within(left, connection):
                         return execute(connection, statement, params)
                 except psycopg.Error as error:
                     self._look_at(error, connection, final=True)

@@ -30,7 +30,7 @@ class SyncPool(Protocol):
 
     def open(self) -> None: ...
 
-    def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
+    def connection(self, timeout: float | None = None) -> AbstractContextManager[psycopg.Connection[Any]]: ...
 
     def renew(self, lost: psycopg.Connection[Any]) -> None: ...
 
@@ -62,9 +62,9 @@ class EnginePool:
         self._looked_at = LookedAt()
 
     @contextmanager
-    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+    def connection(self, timeout: float | None = None) -> Iterator[psycopg.Connection[Any]]:
         """One connection; commits when the block ends.  When it raises, the engine rolls back as it takes
-        the connection back.
+        the connection back.  How long it is waited for is the engine's matter, whatever ``timeout`` says.
 
         Raises:
             ConfigurationError: the engine's driver is not psycopg 3, or its transactions begin otherwise than

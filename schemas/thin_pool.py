@@ -38,13 +38,14 @@ class ProcessPool(ConnectionPool[CT]):
 class Lent:
     """A connection for the length of a block."""
 
-    __slots__ = ("_connection", "_pool")
+    __slots__ = ("_connection", "_pool", "_timeout")
 
-    def __init__(self, pool: ThinPool) -> None:
+    def __init__(self, pool: ThinPool, timeout: float | None) -> None:
         self._pool = pool
+        self._timeout = timeout
 
     def __enter__(self) -> psycopg.Connection[Any]:
-        self._connection = self._pool.lend()
+        self._connection = self._pool.lend(self._timeout)
         return self._connection
 
     def __exit__(self, *_error: object) -> None:
@@ -87,35 +88,40 @@ class ThinPool:
     def closed(self) -> bool:
         return self._pool.closed
 
-    def connection(self) -> Lent:
-        return Lent(self)
+    def connection(self, timeout: float | None = None) -> Lent:
+        return Lent(self, timeout)
 
-    def lend(self) -> psycopg.Connection[Any]:
-        """A connection, as soon as there is one.
+    def lend(self, timeout: float | None = None) -> psycopg.Connection[Any]:
+        """A connection, as soon as there is one; waited for by the pool's time-out, or ``timeout`` seconds.
 
         Raises:
             Unreachable: there is nothing to wait for.
             PoolTimeout: all are in use for too long.
         """
         if not self._reach.is_fine:
-            self._await_server()
+            timeout = self._await_server(timeout)
         try:
-            lent: psycopg.Connection[Any] = self._pool.getconn()
+            lent: psycopg.Connection[Any] = self._pool.getconn(timeout)
         except PoolTimeout:
             raise_problem(self._reach)
             raise
         return lent
 
-    def _await_server(self) -> None:
+    def _await_server(self, timeout: float | None) -> float | None:
+        """Wait until it is worth asking the pool; what is left of the time-out."""
         if not self._pool.closed and not has_idle(self._pool):
             self._pool.check()  # which lets an empty pool grow
         caller, pause = self._reach.came(), FIRST_STEP_SECONDS
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         try:
             while not (self._reach.may_go_on(caller) or self._pool.closed or has_idle(self._pool)):
+                if time.monotonic() >= deadline:
+                    break
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_STEP_SECONDS)
         finally:
             self._reach.left()
+        return None if timeout is None else max(0.0, deadline - time.monotonic())
 
     def renew(self, lost: psycopg.Connection[Any]) -> None:
         """A connection broke, so those of its age are likely to be dead as well: open others in their place.

@@ -163,7 +163,7 @@ def test_a_worker_s_leases_end_no_later_than_one_that_begins_now(
     with consumer.engine.active.enter(lane):
         rows_of(database_url, claim, *lane.to_args(), consumer.worker_id)
         step_back(database_url)
-        consumer._beat()
+        consumer._keep_up()
         ends = "SELECT holder, deadline_at <= clock_timestamp() + interval '600 seconds' FROM strandline.lane"
         assert rows_of(database_url, ends) == [(consumer.worker_id, True)]
 

@@ -231,15 +231,19 @@ def test_a_lane_whose_thread_hangs_in_a_statement_is_taken_over(
 
 
 def test_a_heartbeat_on_a_connection_cut_without_a_word_goes_on_by_another(
-    proxy: StallingProxy, through: Database, settings: Settings, database_url: str
+    proxy: StallingProxy, settings: Settings, database_url: str
 ) -> None:
-    worker = Consumer(through, counting(), settings, ring=lambda _lanes: None, with_sweep=False)
+    """Long before the deadline of a statement, by when the worker would count as dead."""
+    patient = settings.model_copy(update={"statement_timeout_seconds": 600.0})
+    through = Database.connect(ConnectionOptions.from_settings(proxy.url, patient))
+    worker = Consumer(through, counting(), patient, ring=lambda _lanes: None, with_sweep=False)
     beaten = "SELECT heartbeat_at FROM strandline.worker"
-    worker.start()
-    try:
-        proxy.stall("asked")
-        wait_until(proxy.swallowed.is_set, timeout=20, what="a beat to be swallowed")
-        last = rows_of(database_url, beaten)
-        wait_until(lambda: rows_of(database_url, beaten) > last, timeout=20, what="the next beat")
-    finally:
-        worker.stop()
+    worker._beat()
+    last = rows_of(database_url, beaten)
+    proxy.stall("asked")
+    with ThreadPoolExecutor() as threads:
+        beating = threads.submit(worker._beat)
+        beating.result(40)
+    assert proxy.swallowed.is_set()
+    assert rows_of(database_url, beaten) > last
+    through.close()

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -23,7 +24,7 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import MessageExplanation
 from strandline.schemas.database import Database
-from strandline.schemas.errors import BudgetError
+from strandline.schemas.errors import BudgetError, StrandlineError
 from strandline.schemas.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.consumer import Consumer
 from strandline.workers.sweep import Sweep
@@ -52,6 +53,11 @@ def limit(url: str, namespace: str, **limits: float) -> None:
 def slice_of(budget: int) -> int:
     """The most that one worker takes at a time."""
     return max(1, budget // 50)
+
+
+def renamed(url: str, table: str, name: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ALTER TABLE strandline.{table} RENAME TO {name}".encode())
 
 
 def is_admitted(worker: Budgets, namespace: str) -> bool:
@@ -136,6 +142,38 @@ def test_workers_that_take_slices_at_the_same_moment_exceed_a_budget_by_a_slice_
     for worker in here:
         worker.give_back(everything=True)
     assert calls_used(database_url) == made
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_a_call_took_is_written_also_when_no_slice_is_held_any_more(
+    refused: bool, database: Database, database_url: str
+) -> None:
+    """Its answer came after the slice was given back, or after another call was refused one."""
+    limit(database_url, "late", calls_per_day=1)
+    worker = Budgets(database, uuid4())
+    worker.admit("late", 10)
+    if refused:
+        assert not is_admitted(worker, "late")
+    else:
+        worker.give_back(everything=True)
+    worker.settle("late", 90, 0.5)
+    worker.give_back()
+    used = rows_of(database_url, "SELECT calls_used, tokens_used, usd_used FROM strandline.budget_slice")
+    assert used == [(1, 100, 0.5)]
+
+
+def test_what_could_not_be_written_is_written_by_the_next_attempt(
+    database: Database, database_url: str
+) -> None:
+    limit(database_url, "late", calls_per_day=100)
+    worker = Budgets(database, uuid4())
+    worker.admit("late", 10)
+    renamed(database_url, "budget_slice", "not_there")
+    with pytest.raises(StrandlineError):
+        worker.give_back(everything=True)
+    renamed(database_url, "not_there", "budget_slice")
+    worker.give_back()
+    assert calls_used(database_url) == 1
 
 
 def dead_letters(url: str) -> int:

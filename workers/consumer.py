@@ -1,4 +1,4 @@
-"""A consumer: the engine with its heartbeat and its sweep, as one thing to start and stop.
+"""A consumer: the engine with its heartbeat, its upkeep and its sweep, as one thing to start and stop.
 
 Celery workers and the in-process runner are thin drivers around it: they bring hints to ``drain``.
 """
@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -44,7 +44,7 @@ BUSY_SHARE = 0.75
 # A worker that has lost more than so much of its threads to code of custom blocks is to be started anew.
 LOST_SHARE = 0.25
 
-# What a worker that leaves waits for its claims, and its looks for replays, under way: some statements each.
+# What a worker that leaves waits for its claims, its beat and its looks for replays, each some statements.
 CLAIM_SECONDS = 1.0
 
 
@@ -74,7 +74,7 @@ class Consumer:
         self._left_out: list[int] = []
         self.condition = Condition()
         self._concurrency = settings.worker_concurrency
-        # Called with each heartbeat while it is so; a process that can be started anew sets it.
+        # Called about once a second while it is so; a process that can be started anew sets it.
         self.on_threads_lost: Callable[[int], None] = lambda _count: None
         self._told = self.condition.as_json({}, 0)
         self._dead_after_seconds = settings.worker_dead_after_seconds
@@ -103,6 +103,7 @@ class Consumer:
         )
         self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
+        self._upkeep = Periodic("upkeep", settings.heartbeat_interval_seconds, self._keep_up)
         self._take_over = TakeOver(self.take_over)
         self._sweep = Sweep(
             database,
@@ -125,6 +126,7 @@ class Consumer:
         """
         self._beat()
         self._heartbeat.start()
+        self._upkeep.start()
         if self._sweeping is not None:
             self._sweeping.start()
         self._replaying.start()
@@ -199,27 +201,25 @@ class Consumer:
         self.leave()
 
     def leave(self) -> list[Lane]:
-        """End the heartbeat, take the worker's row away, and give back the lanes it still holds.
+        """End heartbeat and upkeep, take the worker's row away, and give back the lanes it still holds.
 
         Others take those up at once, since they are rung for; what is still being drained here can write
         nothing any more.  Returns the lanes; none if Postgres is away: then the heartbeat runs out by itself.
         """
-        self._heartbeat.stop()
+        self._upkeep.stop(timeout_seconds=0.0)
+        self._heartbeat.stop(CLAIM_SECONDS)
         self.engine.active.close(CLAIM_SECONDS)
-        try:
+        lanes: list[Lane] = []
+        with suppress(StrandlineError):
+            lanes = [Lane(*row) for row in self._database.fetch("leave", {"worker_id": self.worker_id})]
+            self._ring(lanes)
+        # After the lanes, which others wait for.
+        with suppress(StrandlineError):
             self._budgets.give_back(everything=True)
-            rows = self._database.fetch("leave", {"worker_id": self.worker_id})
-        except StrandlineError:
-            return []
-        lanes = [Lane(*row) for row in rows]
-        self._ring(lanes)
         return lanes
 
     def _beat(self) -> None:
-        """Say that this worker lives; and give back what it holds by the table only.
-
-        While it lives nobody takes its lanes over, so one whose release did not get through would lie still.
-        """
+        """Say that this worker lives; what else is to be said waits for nothing here (``_keep_up``)."""
         # One connection that was cut without a word must not make the whole worker seem dead.
         self._database.fetch_within(
             self._dead_after_seconds / 3,
@@ -232,23 +232,49 @@ class Consumer:
                 "stages": list(self._stages),
             },
         )
+
+    def _keep_up(self) -> None:
+        """Write what has changed of this worker, and give back what it holds by the table only.
+
+        Apart from the heartbeat: any of it may wait, for a lock or an answer, longer than a worker may be
+        silent.
+        """
+        failures: list[StrandlineError] = []
+        for work in (
+            self._hand_back_lanes,
+            self._shorten_leases,
+            self._tell_left_out,
+            self._tell_condition,
+            self._budgets.give_back,
+        ):
+            try:
+                work()
+            except StrandlineError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _hand_back_lanes(self) -> None:
+        """While this worker lives nobody takes its lanes over: one whose release was lost would lie still."""
+        left_over = {"worker_id": self.worker_id} | self.engine.active.params()
+        self._database.fetch("hand_back_lanes", left_over)
+
+    def _shorten_leases(self) -> None:
+        deadline = {"deadline_seconds": self.engine.terms.deadline_seconds}
+        self._database.fetch("shorten_leases", {"worker_id": self.worker_id} | deadline)
+
+    def _tell_left_out(self) -> None:
         left_out = self.engine.stages.left_out()
         if left_out != self._left_out:
             self._database.fetch("leave_out", {"worker_id": self.worker_id, "generation_ids": left_out})
             self._left_out = left_out
-        self._tell_condition()
-        self._budgets.give_back()
-        left_over = {"worker_id": self.worker_id} | self.engine.active.params()
-        self._database.fetch("hand_back_lanes", left_over)
-        deadline = {"deadline_seconds": self.engine.terms.deadline_seconds}
-        self._database.fetch("shorten_leases", {"worker_id": self.worker_id} | deadline)
 
     def _tell_condition(self) -> None:
         """Write it into the worker's row where it has changed."""
         lost = block_calls.late
+        if lost > LOST_SHARE * self._concurrency:
+            self.on_threads_lost(lost)
         condition = self.condition.as_json(self.engine.troubles.current(), lost)
         if condition != self._told:
             self._database.fetch("tell_condition", {"worker_id": self.worker_id, "condition": condition})
             self._told = condition
-        if lost > LOST_SHARE * self._concurrency:
-            self.on_threads_lost(lost)

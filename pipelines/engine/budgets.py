@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
@@ -22,39 +24,27 @@ logger = logging.getLogger("strandline.engine")
 
 SLICE_SECONDS = 60.0
 
-# A slice that ends sooner is given back by the heartbeat; more than one beat, so that none ends unseen.
+# A slice that ends sooner is given back; more than the time between two looks, so that none ends unseen.
 RETURN_SECONDS = 5.0
 
+_UNLIMITED = float("inf")
 
-@dataclass(slots=True)
-class _Used:
-    """What this worker used of one namespace's budget today, and what it may still use without asking."""
 
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    day: date = field(default_factory=lambda: datetime.now(UTC).date())
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """What was used of one day's budget."""
+
+    day: date
     calls: int = 0
     tokens: int = 0
     usd: float = 0.0
-    calls_left: float = 0.0
-    tokens_left: float = 0.0
-    usd_left: float = 0.0
-    ends_at: float = 0.0
 
-    def covers(self, tokens: int) -> bool:
-        return (
-            time.monotonic() < self.ends_at
-            and self.calls_left >= 1
-            and self.tokens_left >= tokens
-            and self.usd_left > 0
-        )
+    def plus(self, calls: int, tokens: int, usd: float) -> _Count:
+        return _Count(self.day, self.calls + calls, self.tokens + tokens, self.usd + usd)
 
-    def spend(self, *, calls: int = 0, tokens: int = 0, usd: float = 0.0) -> None:
-        self.calls += calls
-        self.calls_left -= calls
-        self.tokens += tokens
-        self.tokens_left -= tokens
-        self.usd += usd
-        self.usd_left -= usd
+    def since(self, before: _Count, day: date) -> _Count:
+        """What came after ``before``, as used of ``day``."""
+        return _Count(day).plus(self.calls - before.calls, self.tokens - before.tokens, self.usd - before.usd)
 
     def params(self) -> dict[str, Any]:
         return {
@@ -63,6 +53,97 @@ class _Used:
             "tokens_used": self.tokens,
             "usd_used": self.usd,
         }
+
+
+class _Share:
+    """What this worker used of one namespace's budget today, and what it may still use without asking.
+
+    ``asking`` is held by whoever talks to Postgres about it, for as long as that takes; the rest is memory,
+    and waits for nobody.
+    """
+
+    def __init__(self) -> None:
+        self.asking = threading.Lock()
+        self._lock = threading.Lock()
+        self._used = self._told = _Count(datetime.now(UTC).date())
+        self._is_written = True
+        self._calls_left = self._tokens_left = self._usd_left = 0.0
+        self._ends_at = 0.0
+
+    def admit(self, tokens: int) -> bool:
+        """Count one call, if what is held covers it."""
+        with self._lock:
+            covered = (
+                time.monotonic() < self._ends_at
+                and self._calls_left >= 1
+                and self._tokens_left >= tokens
+                and self._usd_left > 0
+            )
+            if covered:
+                self._spend(1, tokens, 0.0)
+            return covered
+
+    def spend(self, calls: int, tokens: int, usd: float) -> None:
+        with self._lock:
+            self._spend(calls, tokens, usd)
+
+    def _spend(self, calls: int, tokens: int, usd: float) -> None:
+        self._used = self._used.plus(calls, tokens, usd)
+        self._is_written = False
+        self._calls_left -= calls
+        self._tokens_left -= tokens
+        self._usd_left -= usd
+
+    @contextmanager
+    def writing(self) -> Iterator[_Count]:
+        """What was used, which the block writes; nothing more is admitted until a slice is granted."""
+        with self._lock:
+            told = self._told = self._used
+            self._is_written, self._ends_at = True, 0.0
+        try:
+            yield told
+        except BaseException:
+            with self._lock:
+                self._is_written = False
+            raise
+
+    def begin_day(self, day: date) -> None:
+        """What was told is written; if the day is another one by now, what came later belongs to that."""
+        with self._lock:
+            if day != self._used.day:
+                self._used, self._told = self._used.since(self._told, day), _Count(day)
+
+    def grant(self, calls: float, tokens: float, usd: float, ends_at: float, *, first_call: int) -> None:
+        """Hold a slice from now on, and count the call that it was asked for, of so many tokens."""
+        with self._lock:
+            late = self._used.since(self._told, self._used.day)
+            self._calls_left = calls - late.calls
+            self._tokens_left = max(tokens, first_call) - late.tokens
+            self._usd_left = usd - late.usd
+            self._ends_at = ends_at
+            self._spend(1, first_call, 0.0)
+
+    def is_to_be_written(self, *, everything: bool) -> bool:
+        """Whether it holds something unused, or was not written, and no slice goes on for a while."""
+        with self._lock:
+            ends_soon = self._ends_at < time.monotonic() + RETURN_SECONDS
+            return (everything or ends_soon) and (self._ends_at > 0 or not self._is_written)
+
+
+@dataclass(slots=True)
+class _Shares:
+    """Those of all namespaces; safe to share between threads."""
+
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _shares: dict[str, _Share] = field(default_factory=dict)
+
+    def of(self, namespace: str) -> _Share:
+        with self._lock:
+            return self._shares.setdefault(namespace, _Share())
+
+    def all(self) -> list[tuple[str, _Share]]:
+        with self._lock:
+            return list(self._shares.items())
 
 
 class Budgets:
@@ -77,66 +158,65 @@ class Budgets:
         self._database = database
         self.worker_id = worker_id
         self._slice_seconds = slice_seconds
-        self._lock = threading.Lock()
-        self._used: dict[str, _Used] = {}
+        self._shares = _Shares()
 
     def admit(self, namespace: str, tokens: int) -> None:
         """Count a model call of about so many input tokens, before it is made.
+
+        Waits while another thread asks for a slice of the same namespace.
 
         Raises:
             BudgetError: the namespace has used up its budget, or what is left is held by other workers.
             StrandlineError: the database failed; nothing is counted.
         """
-        with self._lock:
-            used = self._used.setdefault(namespace, _Used())
-        with used.lock:
-            if not used.covers(tokens):
-                self._take(namespace, used, tokens)
-            used.spend(calls=1, tokens=tokens)
+        share = self._shares.of(namespace)
+        if share.admit(tokens):
+            return
+        with share.asking:
+            if not share.admit(tokens):
+                self._take(namespace, share, tokens)
 
-    def settle(self, namespace: str, tokens: int, usd: float) -> None:
-        """Count what a call used more, or less, than it was admitted for."""
-        with self._lock:
-            used = self._used.get(namespace)
-        if used is not None:
-            with used.lock:
-                used.spend(tokens=tokens, usd=usd)
+    def settle(self, namespace: str, tokens: int, usd: float, *, calls: int = 0) -> None:
+        """Count what a call used more, or less, than it was admitted for; waits for nothing."""
+        self._shares.of(namespace).spend(calls, tokens, usd)
 
     def give_back(self, *, everything: bool = False) -> None:
         """Write down what was used of slices that end soon, or of all, and hold them no longer.
 
+        A namespace whose next slice is being asked for is passed over: that says what was used as well.
+
         Raises:
             StrandlineError: the database failed; the next call tries again.
         """
-        with self._lock:
-            held = list(self._used.items())
-        for namespace, used in held:
-            with used.lock:
-                ends_soon = used.ends_at < time.monotonic() + RETURN_SECONDS
-                if used.ends_at and (everything or ends_soon):
-                    self._database.fetch("return_slice", self._params(namespace) | used.params())
-                    used.ends_at = 0.0
+        for namespace, share in self._shares.all():
+            if share.is_to_be_written(everything=everything) and share.asking.acquire(blocking=False):
+                try:
+                    with share.writing() as used:
+                        self._database.fetch("return_slice", self._params(namespace) | used.params())
+                finally:
+                    share.asking.release()
 
-    def _take(self, namespace: str, used: _Used, tokens: int) -> None:
+    def _take(self, namespace: str, share: _Share, tokens: int) -> None:
         asked = {"tokens_wanted": tokens, "slice_seconds": self._slice_seconds}
         began = time.monotonic()
-        ((day, _limited, granted, calls, tokens_granted, usd, seconds, waits_for),) = self._database.fetch(
-            "take_slice", self._params(namespace) | used.params() | asked
-        )
-        if day != used.day:
-            used.day, used.calls, used.tokens, used.usd = day, 0, 0, 0.0
+        with share.writing() as used:
+            ((day, _has_budget, granted, calls, tokens_granted, usd, seconds, waits_for),) = (
+                self._database.fetch("take_slice", self._params(namespace) | used.params() | asked)
+            )
+        share.begin_day(day)
         if not granted:
-            used.ends_at = 0.0
             logger.warning(
                 "namespace waits for its budget",
                 extra={"action": "budget_used_up", "waits_for": waits_for, "wait_seconds": round(seconds)},
             )
             raise BudgetError(waits_for, seconds)
-        unlimited = float("inf")
-        used.calls_left = unlimited if calls is None else calls
-        used.tokens_left = unlimited if tokens_granted is None else max(tokens_granted, tokens)
-        used.usd_left = unlimited if usd is None else usd
-        used.ends_at = began + seconds
+        share.grant(
+            _UNLIMITED if calls is None else calls,
+            _UNLIMITED if tokens_granted is None else tokens_granted,
+            _UNLIMITED if usd is None else usd,
+            began + seconds,
+            first_call=tokens,
+        )
 
     def _params(self, namespace: str) -> dict[str, Any]:
         return {"namespace": namespace, "worker_id": self.worker_id}

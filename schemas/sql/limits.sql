@@ -47,7 +47,11 @@ SELECT * FROM strandline.take_slice_v1(%(namespace)s, %(worker_id)s, %(day)s, %(
 
 -- name: return_slice
 -- What this worker used of a day's budget; it holds nothing of it any more.
-UPDATE strandline.budget_slice SET calls_used = %(calls_used)s, calls_granted = %(calls_used)s,
-    tokens_used = %(tokens_used)s, tokens_granted = %(tokens_used)s, usd_used = %(usd_used)s,
-    usd_granted = %(usd_used)s, expires_at = clock_timestamp()
-WHERE namespace = %(namespace)s AND day = %(day)s AND worker_id = %(worker_id)s
+INSERT INTO strandline.budget_slice AS b (namespace, day, worker_id, calls_used, calls_granted, tokens_used,
+    tokens_granted, usd_used, usd_granted)
+VALUES (%(namespace)s, %(day)s, %(worker_id)s, %(calls_used)s, %(calls_used)s, %(tokens_used)s, %(tokens_used)s,
+    %(usd_used)s, %(usd_used)s)
+ON CONFLICT (namespace, day, worker_id) DO UPDATE SET calls_used = excluded.calls_used,
+    calls_granted = excluded.calls_granted, tokens_used = excluded.tokens_used,
+    tokens_granted = excluded.tokens_granted, usd_used = excluded.usd_used, usd_granted = excluded.usd_granted,
+    expires_at = excluded.expires_at
