@@ -124,7 +124,11 @@ class TransientModelError(ModelError):
         retry_after_seconds: what the provider asked for (``Retry-After``), or None.
         counts: True when the provider answers others meanwhile, so that this input is what fails; then it
             counts towards a limit.
+        is_unpaid: True when nothing was asked, or all that was asked was turned away unread, which costs
+            nothing.
     """
+
+    is_unpaid = False
 
     def __init__(self, problem: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(problem)
@@ -134,6 +138,8 @@ class TransientModelError(ModelError):
 
 class RateLimitError(TransientModelError):
     """429: the provider is there, and wants fewer calls."""
+
+    is_unpaid = True
 
 
 class ProviderSetupError(TransientModelError):
@@ -145,6 +151,8 @@ class ProviderSetupError(TransientModelError):
 
 class ProviderDownError(TransientModelError):
     """The provider is known to be down, or asked for a pause: nothing was asked; the sentence says why."""
+
+    is_unpaid = True
 
 
 class ReplayBudgetError(TransientModelError):

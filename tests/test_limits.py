@@ -24,7 +24,13 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import MessageExplanation
 from strandline.schemas.database import Database
-from strandline.schemas.errors import BudgetError, StrandlineError
+from strandline.schemas.errors import (
+    BudgetError,
+    ProviderDownError,
+    RateLimitError,
+    StrandlineError,
+    TransientModelError,
+)
 from strandline.schemas.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.consumer import Consumer
 from strandline.workers.sweep import Sweep
@@ -75,6 +81,10 @@ RETURNING 1
 
 
 IS_LEFT = "SELECT waits_until - clock_timestamp() + interval '1 second' FROM strandline.namespace_limit"
+
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 
 # As if so much time had passed for what waits.
 A_DAY_LATER = """
@@ -174,6 +184,44 @@ def test_what_could_not_be_written_is_written_by_the_next_attempt(
     renamed(database_url, "not_there", "budget_slice")
     worker.give_back()
     assert calls_used(database_url) == 1
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"calls_per_day": 1_000},
+        {"tokens_per_day": 10_000},
+        {"usd_per_day": 50.0},
+        {"calls_per_day": 1_000, "tokens_per_day": 10_000, "usd_per_day": 50.0},
+    ],
+)
+def test_a_slice_is_a_fiftieth_of_whichever_budgets_there_are(
+    limits: dict[str, float], database: Database, database_url: str
+) -> None:
+    """Each is for twenty calls of ten tokens and five cents; what has no budget ends no slice."""
+    limit(database_url, "tenant", **limits)
+    worker = Budgets(database, uuid4())
+    slices = []
+    for _call in range(60):
+        worker.admit("tenant", 10)
+        worker.settle("tenant", 0, 0.05)
+        slices += rows_of(database_url, "SELECT expires_at FROM strandline.budget_slice")
+    assert len(set(slices)) == 3
+
+
+def test_a_worker_that_finds_a_budget_used_up_does_not_overrule_limits_that_are_being_set(
+    database: Database, database_url: str
+) -> None:
+    limit(database_url, "tenant", calls_per_day=0)
+    worker = Budgets(database, uuid4())
+    new = {"max_lanes": None, "max_lanes_per_worker": None, "tokens_per_day": None, "usd_per_day": None}
+    with ThreadPoolExecutor() as threads:
+        with database.transaction() as tx:
+            tx.fetch("set_limits", {"namespace": "tenant", "calls_per_day": 100} | new)
+            asking = threads.submit(is_admitted, worker, "tenant")
+            wait_until(lambda: rows_of(database_url, WAITING) != [(0,)], timeout=10, what="the worker to ask")
+        assert asking.result(60)
+    assert rows_of(database_url, "SELECT waits_until FROM strandline.namespace_limit") == [(None,)]
 
 
 def dead_letters(url: str) -> int:
@@ -310,6 +358,32 @@ def test_tokens_are_counted_as_the_answers_say(
     ((used,),) = rows_of(database_url, "SELECT sum(tokens_used)::integer FROM strandline.budget_slice")
     assert used == 100 * len(backlog.drained)
     assert 1_000 <= used <= 1_000 + 100 * len(here)
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [
+        (ProviderDownError("The model server is down."), 0),
+        (RateLimitError("The model server answered 429."), 0),
+        (TransientModelError("The model server did not answer in time."), 1),
+    ],
+)
+def test_a_call_that_no_provider_took_up_is_not_counted(
+    error: TransientModelError, counted: int, database: Database, database_url: str, backlog: Backlog
+) -> None:
+    """An outage does not use a day's budget up; what may have been answered is counted."""
+    limit(database_url, "tenant", calls_per_day=100, tokens_per_day=10_000)
+    backlog.add("tenant", 1)
+
+    def fail(_batch: Batch) -> None:
+        raise error
+
+    (worker,) = workers(database, backlog, 1)
+    stage_of(worker).fail = fail
+    worker.take_up(backlog.hints[0])
+    worker.leave()
+    used = rows_of(database_url, "SELECT calls_used, tokens_used FROM strandline.budget_slice")
+    assert used == [(counted, 10 * counted)]
 
 
 def test_limits_status_and_explain_say_what_waits_and_until_when(

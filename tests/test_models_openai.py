@@ -37,7 +37,7 @@ from strandline.schemas.errors import (
     TransientModelError,
 )
 from strandline.schemas.settings import Settings
-from tests.model_server import ModelServer, RecordedRequest, hashed_vector
+from tests.model_server import ModelServer, Raw, RecordedRequest, hashed_vector
 
 SECRET = "sk-very-secret"
 CONTENT = "I keep bees in Graz"
@@ -164,6 +164,17 @@ def test_one_repair_shows_the_model_its_answer_and_the_error(
     echo, wish = server.requests[1].body["messages"][2:]
     assert echo == {"role": "assistant", "content": bad or "(empty)"}
     assert wish["role"] == "user" and "cannot be used" in wish["content"]
+
+
+@pytest.mark.parametrize(("status", "unpaid"), [(429, True), (401, True), (503, False)])
+def test_what_was_turned_away_unread_is_unpaid_unless_it_was_the_repair_of_an_answer(
+    status: int, unpaid: bool, server: ModelServer, model: OpenAITextModel
+) -> None:
+    for earlier in ((), (completion("I would rather not"),)):
+        server.behave(responder=in_turn(*earlier, Raw(status, b"{}")))
+        with pytest.raises(TransientModelError) as caught:
+            model.answer(EXTRACT)
+        assert caught.value.is_unpaid == (unpaid and not earlier)
 
 
 @pytest.mark.parametrize("misbehaviour", [{"wrong_schema": True}, {"truncate": True}])

@@ -11,7 +11,7 @@ from strandline.pipelines.engine.engine import Engine
 from strandline.pipelines.engine.lease import Lease
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.schemas.database import Database
-from strandline.schemas.errors import LeaseLostError
+from strandline.schemas.errors import LeaseLostError, TransientModelError
 from strandline.schemas.prices import cost_usd
 
 
@@ -35,12 +35,20 @@ def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
 
 
 def _made(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
-    """A new answer; of a namespace with a budget, counted before, and by what it took after."""
+    """A new answer; of a namespace with a budget, counted before, and by what it took after.
+
+    What the provider did not take up is not counted: neither an outage nor its limit uses a day's budget up.
+    """
     if engine.budgets is None or not lease.has_budget:
         return call.make()
     thought = sum(event.tokens for event in batch.events)
     engine.budgets.admit(lease.namespace, thought)
-    made = call.make()
+    try:
+        made = call.make()
+    except TransientModelError as error:
+        if error.is_unpaid:
+            engine.budgets.settle(lease.namespace, -thought, 0.0, calls=-1)
+        raise
     size = {"input_tokens": made.input_tokens, "output_tokens": made.output_tokens}
     cost = cost_usd(engine.prices, made.model, **size)
     engine.budgets.settle(lease.namespace, sum(size.values()) - thought, float(cost or 0))

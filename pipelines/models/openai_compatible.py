@@ -22,6 +22,7 @@ from strandline.pipelines.models.openai_client import ModelClient, RejectedError
 from strandline.pipelines.models.openai_replies import Choice, Completion, Embeddings, Usage, read_reply
 from strandline.pipelines.models.provider_errors import (
     Rejection,
+    after_answers,
     judge,
     refuses_answer_format,
     refuses_temperature,
@@ -106,7 +107,8 @@ class OpenAITextModel:
         spent = Usage()
         problem = ""
         for is_repair in (False, True):
-            completion = self._complete(messages, task.name)
+            with after_answers(some=is_repair):
+                completion = self._complete(messages, task.name)
             spent = spent.plus(completion.usage)
             choice = completion.choices[0]
             try:
@@ -207,7 +209,8 @@ class OpenAIEmbedder:
         for batch in batches(
             ready_to_embed(texts), max_texts=MAX_TEXTS_PER_REQUEST, max_characters=MAX_CHARACTERS_PER_REQUEST
         ):
-            answer = read_reply(Embeddings, self._request(batch, deadline))
+            with after_answers(some=bool(vectors)):
+                answer = read_reply(Embeddings, self._request(batch, deadline))
             vectors.extend(self._vectors(answer, len(batch)))
             tokens += answer.usage.prompt_tokens if answer.usage else 0
         return EmbeddingAnswer(tuple(vectors), self._model, tokens)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -57,9 +58,11 @@ def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
     """The error that ``rejection`` amounts to; ``model_setting`` is the variable that chose the model."""
     said = f"The model server answered {rejection.status}{_code_suffix(rejection.code)}"
     if setup := _setup_problem(rejection, model_setting):
-        return ProviderSetupError(
+        refused = ProviderSetupError(
             f"{said}: {setup}.", retry_after_seconds=retry_after_seconds(rejection.headers)
         )
+        refused.is_unpaid = True
+        return refused
     if rejection.status in _ABOUT_THE_INPUT:
         return PermanentModelError(f"{said}: it refuses this input; the same request will be refused again.")
     if rejection.status == HTTPStatus.TOO_MANY_REQUESTS and _TOO_LARGE.search(rejection.message):
@@ -69,6 +72,16 @@ def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
         f"{said}; the call will be tried again later.",
         retry_after_seconds=retry_after_seconds(rejection.headers),
     )
+
+
+@contextmanager
+def after_answers(*, some: bool) -> Iterator[None]:
+    """Around a request of a call of several: where others were answered before it, the call is paid for."""
+    try:
+        yield
+    except TransientModelError as error:
+        error.is_unpaid = error.is_unpaid and not some
+        raise
 
 
 def _setup_problem(rejection: Rejection, model_setting: str) -> str | None:

@@ -69,14 +69,29 @@ BEGIN
                 OR wanted.usd_per_day - own_usd - others.usd_used <= 0 OR others.first_end IS NULL THEN midnight
             ELSE least(others.first_end, midnight) END;
         UPDATE strandline.namespace_limit l SET waits_until = until, waits_for = used_up
-            WHERE l.namespace = p_namespace AND (l.waits_until IS NULL OR l.waits_until < until);
+            WHERE l.namespace = p_namespace AND (l.waits_until IS NULL OR l.waits_until < until)
+                AND (l.calls_per_day, l.tokens_per_day, l.usd_per_day, l.updated_at) IS NOT DISTINCT FROM
+                    (wanted.calls_per_day, wanted.tokens_per_day, wanted.usd_per_day, wanted.updated_at);
+        IF NOT FOUND AND NOT EXISTS (
+            SELECT FROM strandline.namespace_limit l
+            WHERE l.namespace = p_namespace
+                AND (l.calls_per_day, l.tokens_per_day, l.usd_per_day, l.updated_at) IS NOT DISTINCT FROM
+                    (wanted.calls_per_day, wanted.tokens_per_day, wanted.usd_per_day, wanted.updated_at))
+        THEN
+            -- Other limits were set meanwhile: those hold.
+            RETURN QUERY SELECT * FROM strandline.take_slice_v1(p_namespace, p_worker_id, p_day, p_calls_used,
+                p_tokens_used, p_usd_used, p_tokens_wanted, p_slice_seconds);
+            RETURN;
+        END IF;
         RETURN QUERY SELECT today, true, false, 0::bigint, 0::bigint, 0::double precision,
             extract(epoch FROM until - moment)::double precision, used_up;
         RETURN;
     END IF;
-    calls_left := least(calls_left, greatest(1, least(wanted.calls_per_day / 50, calls_left / 4)));
-    tokens_left := least(tokens_left, greatest(p_tokens_wanted,
-        least(wanted.tokens_per_day / 50, tokens_left / 4)));
+    -- NULL, which is no limit, is the one value that least and greatest pass over.
+    calls_left := CASE WHEN wanted.calls_per_day IS NOT NULL THEN
+        least(calls_left, greatest(1, least(wanted.calls_per_day / 50, calls_left / 4))) END;
+    tokens_left := CASE WHEN wanted.tokens_per_day IS NOT NULL THEN
+        least(tokens_left, greatest(p_tokens_wanted, least(wanted.tokens_per_day / 50, tokens_left / 4))) END;
     usd_left := least(wanted.usd_per_day / 50, usd_left / 4);
     until := least(moment + make_interval(secs => p_slice_seconds), midnight);
     INSERT INTO strandline.budget_slice AS b (namespace, day, worker_id, calls_used, calls_granted, tokens_used,
