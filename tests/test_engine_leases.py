@@ -13,21 +13,32 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.engine.batches import claim, renew
+from strandline.pipelines.engine.drain import drain_next
 from strandline.pipelines.engine.engine import StopPoint
 from strandline.pipelines.engine.lease import LeaseTerms, hold, release
-from strandline.pipelines.engine.stage import Batch
+from strandline.pipelines.engine.stage import Batch, Stage
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
-from strandline.schemas.errors import LeaseLostError
+from strandline.schemas.errors import BudgetError, LeaseLostError, ReplayBudgetError
 from strandline.schemas.flushing import flush_by_hand
 from strandline.schemas.identity import identify_session
-from strandline.schemas.lanes import Lane
+from strandline.schemas.lanes import SUMMARY_STAGE, Lane
 from strandline.schemas.operations import Row
 from strandline.schemas.settings import Settings, load_settings
 from strandline.workers.background import BackgroundRunner
 from strandline.workers.consumer import Consumer
 from tests.conftest import nothing_due, rows_of, wait_until
-from tests.consuming import TERMS, CountingStage, HandWorker, contents, counting, folded, say, summary_lane
+from tests.consuming import (
+    TERMS,
+    CountingStage,
+    FixedStages,
+    HandWorker,
+    contents,
+    counting,
+    folded,
+    say,
+    summary_lane,
+)
 
 MakeMemory = Callable[..., Memory]
 
@@ -360,6 +371,73 @@ def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(
     assert worker.drain(lane) == "stopped"
     assert lane_row(database_url)["lease_epoch"] == row["lease_epoch"]
     slow.close()
+
+
+NOT_TRIED = pytest.mark.parametrize("error", [BudgetError("calls", 60.0), ReplayBudgetError(0.0)])
+
+
+@NOT_TRIED
+def test_a_lane_given_back_for_a_budget_keeps_what_befell_it(
+    error: Exception, make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """Else a batch that kills workers would begin its count anew at each wait."""
+    say(make_memory("s"), "one")
+    befell = {"crashes": 2, "failures": 1, "postponements": 3, "last_error": "why"}
+    lane = summary_lane(database_url, "s")
+
+    def refuse(_batch: object) -> None:
+        raise error
+
+    worker = HandWorker(database, counting(CountingStage(fail=refuse)))
+    assert worker.drain(lane) == "postponed"
+    changes = ", ".join(f"{name} = %s" for name in befell)
+    rows_of(database_url, f"UPDATE strandline.lane SET {changes} RETURNING 1", *befell.values())
+    assert worker.drain(lane) == "postponed"
+    row = lane_row(database_url)
+    assert {name: row[name] for name in befell} == befell
+    assert (row["holder"], row["deadline_at"]) == (None, None)
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_a_lane_given_back_by_a_worker_that_cannot_serve_it_keeps_what_befell_it(
+    served: bool, make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """It learns that only when the lane is its own."""
+    say(make_memory("s"), "one")
+    lane = summary_lane(database_url, "s")
+    other = Lane(lane.shard_key, lane.scope_key, 0, lane.stage)
+
+    class Some(FixedStages):
+        def of(self, generation_id: int, stage: str) -> Stage[Any, Any] | None:
+            return self[stage] if served or not generation_id else None
+
+    worker = HandWorker(database, Some({SUMMARY_STAGE: CountingStage()}))
+    rows_of(
+        database_url,
+        "INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage, crashes, last_error)"
+        " VALUES (%s, %s, %s, %s, 2, 'why') RETURNING 1",
+        *lane.to_args(),
+    )
+    turn = drain_next(worker.engine, other)
+    assert (turn.lane, turn.outcome) == (lane, "drained" if served else "unserved")
+    row = lane_row(database_url)
+    assert (row["crashes"], row["last_error"]) == ((0, None) if served else (2, "why"))
+    assert row["holder"] is None
+
+
+@NOT_TRIED
+def test_a_lane_that_cannot_be_given_back_for_a_budget_is_lost_and_nothing_is_raised(
+    error: Exception, make_memory: MakeMemory, database_url: str, settings: Settings
+) -> None:
+    say(make_memory("s"), "one")
+    here = Database.connect(ConnectionOptions.from_settings(database_url, settings))
+
+    def refuse_while_away(_batch: object) -> None:
+        here.close()
+        raise error
+
+    worker = HandWorker(here, counting(CountingStage(fail=refuse_while_away)))
+    assert worker.drain(summary_lane(database_url, "s")) == "lost"
 
 
 def test_no_wake_up_is_lost(make_memory: MakeMemory, database: Database, database_url: str) -> None:

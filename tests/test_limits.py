@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.explanation import explain
@@ -35,7 +36,7 @@ from strandline.schemas.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.consumer import Consumer
 from strandline.workers.sweep import Sweep
 from tests.conftest import MakeMemory, rows_of, wait_until
-from tests.consuming import HandWorker, counting, summary_lane
+from tests.consuming import TERMS, HandWorker, counting, summary_lane
 from tests.test_turns import Backlog, serve, stage_of, workers
 
 SET = """
@@ -358,6 +359,38 @@ def test_tokens_are_counted_as_the_answers_say(
     ((used,),) = rows_of(database_url, "SELECT sum(tokens_used)::integer FROM strandline.budget_slice")
     assert used == 100 * len(backlog.drained)
     assert 1_000 <= used <= 1_000 + 100 * len(here)
+
+
+@pytest.mark.parametrize("limits", [{"max_lanes": 1}, {"max_lanes_per_worker": 1}])
+def test_with_a_limit_of_lanes_a_long_lane_gives_way_to_another_user_of_its_tenant(
+    limits: dict[str, float], database: Database, database_url: str, backlog: Backlog
+) -> None:
+    """The lane that asks fills the limit itself."""
+    limit(database_url, "tenant", **limits)
+    backlog.add("tenant", 1, user="long", events=20)
+    (worker,) = workers(database, backlog, 1, budget=1)
+
+    def flush_meanwhile(batch: Batch) -> None:
+        backlog.note(batch)
+        if len(backlog.drained) == 3:
+            backlog.add("tenant", 1, user="other")
+
+    stage_of(worker).fail = flush_meanwhile
+    assert serve([worker], backlog) == [*["long"] * 3, "other", *["long"] * 17]
+
+
+def test_a_long_lane_does_not_give_way_to_a_tenant_that_may_begin_nothing(
+    database: Database, database_url: str, backlog: Backlog
+) -> None:
+    limit(database_url, "full", max_lanes=1)
+    backlog.add("full", 2)
+    first, second = workers(database, backlog, 2, budget=1)
+    wanted = backlog.hints[0]
+    assert claim(database, wanted, second.worker_id, TERMS, 8_000) is not None
+    backlog.hints.clear()
+    backlog.add("long", 1, events=20)
+    first.take_up(backlog.hints.pop())
+    assert (backlog.drained, backlog.hints) == (["long"] * 20, [])
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,7 @@ def test_a_turn_is_found_by_its_index_in_a_backlog_that_came_after_the_plan(
             with connection.transaction(force_rollback=True):
                 ((*_, namespace),) = connection.execute(
                     b"SELECT shard_key, namespace FROM strandline.next_lane_v1('summary', '{0,1}',"
-                    b" %(after)s, '{}', '{}', '{}', %(worker_id)s, 5.0, 256)",
+                    b" %(after)s, '{}', '{}', '{}', %(worker_id)s, 5.0, NULL, 256)",
                     wanted,
                 ).fetchall()
                 explained = connection.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, wanted)

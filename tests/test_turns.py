@@ -245,6 +245,76 @@ def test_lanes_that_wait_for_their_next_attempt_delay_nobody(
     assert serve(workers(database, backlog, 1), backlog) == ["well"]
 
 
+def test_a_lane_that_waits_hides_no_other_of_its_owner_however_much_is_due_in_it(
+    database: Database, database_url: str, backlog: Backlog
+) -> None:
+    backlog.add("tenant", 1, user="u", events=600)
+    rows_of(
+        database_url,
+        "INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage, next_attempt_at)"
+        " SELECT DISTINCT shard_key, scope_key, generation_id, stage, now() + interval '1 hour'"
+        " FROM strandline.due RETURNING 1",
+    )
+    waiting = backlog.hints.pop()
+    backlog.add("tenant", 1, user="u")
+    backlog.names[waiting.scope_key] = "waiting"
+    (worker,) = workers(database, backlog, 1)
+    worker.take_up(waiting)
+    assert backlog.drained == ["u"]
+
+
+RETIRED = """
+WITH old AS (
+    INSERT INTO strandline.generation (pipeline, version, entry_stage, state)
+    SELECT pipeline, version, entry_stage, 'retired' FROM strandline.generation WHERE pipeline = 'summary'
+    RETURNING generation_id
+)
+UPDATE strandline.due SET generation_id = old.generation_id FROM old RETURNING 1
+"""
+SWITCHING = """
+INSERT INTO strandline.scope_generation (shard_key, pipeline, generation_id, held_until)
+SELECT DISTINCT d.shard_key, g.pipeline, g.generation_id, clock_timestamp() + interval '50 seconds'
+FROM strandline.due d JOIN strandline.generation g USING (generation_id) RETURNING 1
+"""
+
+
+@pytest.mark.parametrize("unclaimable", [RETIRED, SWITCHING])
+def test_lanes_that_may_not_be_claimed_because_of_their_derivation_delay_nobody(
+    unclaimable: str, database: Database, database_url: str, backlog: Backlog
+) -> None:
+    """Each is of a tenant of its own, and they come first in the round."""
+    for number in range(40):
+        backlog.add(f"tenant {number:02}", 1)
+    rows_of(database_url, unclaimable)
+    ((old,), *_) = rows_of(database_url, "SELECT generation_id FROM strandline.due")
+    hint = backlog.hints[0]
+    backlog.add("well", 1)
+    (worker,) = workers(database, backlog, 1)
+    worker.take_up(Lane(hint.shard_key, hint.scope_key, old, hint.stage))
+    assert backlog.drained == ["well"]
+
+
+def test_a_round_goes_on_behind_lanes_that_could_not_be_taken(
+    database: Database, database_url: str, backlog: Backlog
+) -> None:
+    """Somebody holds their rows for a while, as a reset does; each is of a tenant of its own."""
+    for number in range(40):
+        backlog.add(f"tenant {number:02}", 1)
+    rows_of(
+        database_url,
+        "INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)"
+        " SELECT shard_key, scope_key, generation_id, stage FROM strandline.due RETURNING 1",
+    )
+    hints = backlog.hints[:4]
+    backlog.add("well", 1)
+    (worker,) = workers(database, backlog, 1)
+    with psycopg.connect(database_url) as connection:
+        connection.execute("SELECT FROM strandline.lane FOR UPDATE")
+        for hint in hints:
+            worker.take_up(hint)
+    assert backlog.drained == ["well"]
+
+
 def test_two_workers_that_look_at_the_same_moment_wait_for_nobody_and_take_two_lanes(
     database: Database, backlog: Backlog
 ) -> None:

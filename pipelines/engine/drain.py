@@ -17,7 +17,7 @@ from strandline.pipelines.engine.answering import answer
 from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew, take_turn
 from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.engine import Engine, Outcome
-from strandline.pipelines.engine.lease import Lease, hold, lane_params, release
+from strandline.pipelines.engine.lease import Lease, give_back_untouched, hold, lane_params, release
 from strandline.pipelines.engine.raised_at import raised_at
 from strandline.pipelines.engine.stage import Batch, Sharing, Stage
 from strandline.schemas.errors import (
@@ -110,8 +110,7 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
         engine.turns.meet(lane.stage, lane.generation_id)
         its_stage = engine.stages.of(lane.generation_id, lane.stage)
         if its_stage is None:
-            _return_untouched(engine, held.lease)
-            return Turn(lane, "unserved")
+            return Turn(lane, "unserved" if _return_untouched(engine, held.lease) else "lost")
         outcome = _drain_held(engine, held, its_stage, gives_way=True)
     _ring_if_due(engine, held.lease, outcome)
     return Turn(lane, outcome)
@@ -124,9 +123,16 @@ def _left_out(engine: Engine, stage: str) -> list[int]:
     return [number for number, here in made.items() if here is None or here.wait_seconds() > 0]
 
 
-def _return_untouched(engine: Engine, lease: Lease) -> None:
-    """Give back a lane with what befell it before, since nothing was tried."""
-    release(engine.database, lease, postponements=lease.postponements, failures=lease.failures)
+def _return_untouched(engine: Engine, lease: Lease, wait_seconds: float = 0.0) -> bool:
+    """Give back a lane with what befell it before, since nothing was tried.
+
+    False if that did not get through; the worker's upkeep hands the lane back then.
+    """
+    try:
+        give_back_untouched(engine.database, lease, wait_seconds)
+    except DatabaseUnavailableError:
+        return False
+    return True
 
 
 def _ring_if_due(engine: Engine, lease: Lease, outcome: Outcome) -> None:
@@ -179,11 +185,10 @@ def _drain_held(engine: Engine, held: Held, stage: Stage[Any, Any], *, gives_way
         return "lost"
     except BudgetError:
         # No worker takes up this namespace's work until its time has come; so this does not count.
-        _return_untouched(engine, lease)
-        return "postponed"
+        return "postponed" if _return_untouched(engine, lease) else "lost"
     except ReplayBudgetError as error:
-        release(engine.database, lease, wait_seconds=error.retry_after_seconds or 0.0)
-        return "postponed"
+        wait_seconds = error.retry_after_seconds or 0.0
+        return "postponed" if _return_untouched(engine, lease, wait_seconds) else "lost"
     except TransientModelError as error:
         return _postpone(engine, lease, error)
     except Exception as error:  # noqa: BLE001

@@ -93,3 +93,8 @@ def release(
         "last_error": error,
     }
     return bool(database.fetch("release_lane", lease.params | params))
+
+
+def give_back_untouched(database: Database, lease: Lease, wait_seconds: float) -> None:
+    """Give the lane back with what befell it before, not to be taken again before ``wait_seconds``."""
+    database.fetch("return_lane", lease.params | {"wait_seconds": wait_seconds})

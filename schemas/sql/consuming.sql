@@ -32,6 +32,13 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 RETURNING lease_epoch
 
+-- name: return_lane
+-- Give the lane back as it was found, since nothing was tried; not to be taken again before its time.
+UPDATE strandline.lane SET holder = NULL, deadline_at = NULL,
+    postponed_at = clock_timestamp(), next_attempt_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
+WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+    AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
+
 -- name: hold_lane
 -- Lock the lease inside a transaction; no row means that it was taken away.
 SELECT 1 FROM strandline.lane
@@ -51,7 +58,8 @@ WITH next AS MATERIALIZED (
 ), waiting AS MATERIALIZED (
     SELECT FROM next CROSS JOIN LATERAL strandline.next_lane_v1(%(stage)s,
         (ARRAY[0, 1])[:next.precedence + 1]::smallint[], %(namespace)s, ARRAY[%(namespace)s::text],
-        ARRAY[%(shard_key)s::uuid], %(left_out)s::integer[], %(worker_id)s, %(dead_after_seconds)s, 64) AS n
+        ARRAY[%(shard_key)s::uuid], %(left_out)s::integer[], %(worker_id)s, %(dead_after_seconds)s, %(namespace)s,
+        64) AS n
     WHERE n.scope_key IS NOT NULL AND (n.shard_key <> %(shard_key)s OR n.precedence < next.precedence)
 ), renewed AS (
     UPDATE strandline.lane l SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,

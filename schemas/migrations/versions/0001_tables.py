@@ -984,6 +984,7 @@ def upgrade() -> None:
         "due_in_lane_v1",
         "begin_batch_v1",
         "may_start_v1",
+        "may_derive_v1",
         "take_slice_v1",
         "claim_lane_v1",
         "next_lane_v1",

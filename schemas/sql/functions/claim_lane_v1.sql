@@ -3,9 +3,7 @@
 --
 -- A lane whose holder is in the middle of a transaction is passed over, not waited for; one that another worker is
 -- opening at this moment is waited for, and that worker's.
--- In a derivation that is being filled, owners have their turn when all of theirs is due, so that an ordered
--- lane begins at the beginning; and facts are merged when all that was flushed before it was begun is extracted,
--- so that they are merged in the order in which things were said.
+-- What a derivation may not do now (may_derive_v1) is not to be had.
 -- The clock may have stepped back: a heartbeat that lies ahead by more than the time after which a worker counts
 -- as dead is none, and a wait that begins in the future is over.
 -- Lanes of a namespace that may have only so many at work are claimed one after the other, so that they are counted.
@@ -31,21 +29,10 @@ DECLARE
     wanted text;
     limits record;
 BEGIN
-    SELECT (
-        SELECT d.namespace FROM strandline.due d WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
-            AND d.generation_id = p_generation_id AND d.stage = p_stage LIMIT 1)
-    INTO wanted FROM strandline.generation g
-    WHERE g.generation_id = p_generation_id AND g.state <> 'retired'
-        AND (g.backfilled_through IS NULL OR p_shard_key <= g.backfilled_through)
-        AND NOT (g.state = 'feeding' AND p_stage <> g.entry_stage AND EXISTS (
-            SELECT FROM strandline.due d WHERE d.shard_key = p_shard_key AND d.stage = g.entry_stage
-                AND d.generation_id = g.generation_id AND d.created_at < g.created_at))
-        -- An owner who is about to be switched: what serves waits until the other one has caught up.
-        AND NOT EXISTS (
-            SELECT FROM strandline.scope_generation s WHERE s.shard_key = p_shard_key
-                AND s.pipeline = g.pipeline AND s.generation_id = g.generation_id
-                AND s.held_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 minute');
-    IF wanted IS NULL THEN
+    SELECT d.namespace INTO wanted FROM strandline.due d
+        WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
+            AND d.generation_id = p_generation_id AND d.stage = p_stage LIMIT 1;
+    IF wanted IS NULL OR NOT strandline.may_derive_v1(p_shard_key, p_generation_id, p_stage) THEN
         RETURN;
     END IF;
     SELECT coalesce(n.max_lanes, n.max_lanes_per_worker) IS NOT NULL AS lanes,
@@ -55,7 +42,7 @@ BEGIN
         IF limits.lanes THEN
             PERFORM pg_advisory_xact_lock(hashtextextended(wanted, 0));
         END IF;
-        IF NOT strandline.may_start_v1(wanted, p_worker_id, p_dead_after_seconds) THEN
+        IF NOT strandline.may_start_v1(wanted, p_worker_id, p_dead_after_seconds, 0) THEN
             RETURN;
         END IF;
     END IF;

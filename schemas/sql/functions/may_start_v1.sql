@@ -1,7 +1,8 @@
 -- may_start_v1: whether a namespace may have one more lane drained now: it is not waiting for its budget, and fewer
--- lanes of it are at work than it may have, in all and in this worker.
+-- lanes of it are at work than it may have, in all and in this worker.  p_leaving lanes of this worker that are at
+-- work in the namespace do not count: the one that would be given back for it.
 CREATE FUNCTION strandline.may_start_v1(
-    p_namespace text, p_worker_id uuid, p_dead_after_seconds double precision
+    p_namespace text, p_worker_id uuid, p_dead_after_seconds double precision, p_leaving integer
 ) RETURNS boolean
 LANGUAGE plpgsql AS $function$
 DECLARE
@@ -21,7 +22,8 @@ BEGIN
     IF coalesce(wanted.max_lanes, wanted.max_lanes_per_worker) IS NULL THEN
         RETURN true;
     END IF;
-    SELECT count(*) AS lanes, count(*) FILTER (WHERE l.holder = p_worker_id) AS of_worker INTO at_work
+    SELECT count(*) - p_leaving AS lanes, count(*) FILTER (WHERE l.holder = p_worker_id) - p_leaving AS of_worker
+        INTO at_work
         FROM strandline.lane l JOIN strandline.worker w ON w.worker_id = l.holder
         WHERE l.holder IS NOT NULL AND l.namespace = p_namespace AND l.deadline_at > clock_timestamp()
             AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < p_dead_after_seconds;

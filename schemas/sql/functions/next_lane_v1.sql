@@ -5,11 +5,13 @@
 -- and never read as a whole; within an owner the oldest work comes first.  A namespace whose owner was not noted
 -- begins anywhere, so that workers rarely look at the same lanes.  What is of the first of
 -- p_precedences comes before all that is of the second (0: live; 1: imported, or derived again).
--- Namespaces that wait for their budget, or have as many lanes at work as they may, get none.
+-- Namespaces that wait for their budget, or have as many lanes at work as they may, get none; a lane of this worker
+-- that would be given back for another one is not counted in its namespace, p_leaving (NULL: there is none).
 -- Who looks for a turn locks the lane it is given until its transaction ends, and passes over those that others
 -- were given: nobody waits for anybody here.
--- Returns the lane.  Without a scope_key: p_looks rows were looked at in vain, and the round goes on after this
--- owner.  No row: the whole round found nothing.
+-- What claim_lane_v1 would refuse is passed over; a lane is looked at once, however much of its work is due.
+-- Returns the lane.  Without a scope_key: p_looks lanes, or 64 times as many pieces of their work, were looked at in
+-- vain, and the round goes on after this owner.  No row: the whole round found nothing.
 CREATE FUNCTION strandline.next_lane_v1(
     p_stage text,
     p_precedences smallint[],
@@ -19,6 +21,7 @@ CREATE FUNCTION strandline.next_lane_v1(
     p_left_out integer[],
     p_worker_id uuid,
     p_dead_after_seconds double precision,
+    p_leaving text,
     p_looks integer
 ) RETURNS TABLE (namespace text, shard_key uuid, scope_key uuid, generation_id integer, precedence smallint)
 LANGUAGE plpgsql
@@ -38,6 +41,10 @@ DECLARE
     from_owner uuid;
     owners_half integer;
     looked integer := 0;
+    rows_left integer := p_looks * 64;
+    owner uuid;
+    passed text[];
+    lane text;
     one record;
 BEGIN
     FOREACH rank IN ARRAY p_precedences LOOP
@@ -50,36 +57,47 @@ BEGIN
                 ORDER BY d.namespace LIMIT 1;
                 EXIT WHEN here IS NULL OR (half = 2 AND here > p_after COLLATE "C");
                 reached := here;
-                CONTINUE WHEN NOT strandline.may_start_v1(here, p_worker_id, p_dead_after_seconds);
+                CONTINUE WHEN NOT strandline.may_start_v1(here, p_worker_id, p_dead_after_seconds,
+                    (here IS NOT DISTINCT FROM p_leaving)::integer);
                 from_owner := coalesce(p_owners[array_position(p_namespaces, here)], gen_random_uuid());
                 FOR owners_half IN 1..2 LOOP
                     FOR one IN
-                        SELECT d.shard_key, d.scope_key, d.generation_id, d.generation_id <> ALL (p_left_out)
-                            AND NOT EXISTS (
-                                SELECT FROM strandline.lane l
-                                WHERE l.shard_key = d.shard_key AND l.scope_key = d.scope_key
-                                    AND l.generation_id = d.generation_id AND l.stage = d.stage
-                                    AND ((l.next_attempt_at > clock_timestamp()
-                                            AND l.postponed_at <= clock_timestamp())
-                                        OR (l.deadline_at > clock_timestamp() AND EXISTS (
-                                            SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-                                                AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at))
-                                                    < p_dead_after_seconds))))
-                                AS is_free
-                        FROM strandline.due d
+                        SELECT d.shard_key, d.scope_key, d.generation_id FROM strandline.due d
                         WHERE d.stage = p_stage AND d.precedence = rank AND d.ring_at < 'infinity'
                             AND d.namespace = here
                             AND d.shard_key > CASE owners_half WHEN 1 THEN from_owner ELSE lowest END
                             AND d.shard_key <= CASE owners_half WHEN 1 THEN highest ELSE from_owner END
                         ORDER BY d.shard_key, d.created_at
                     LOOP
-                        IF one.is_free AND pg_try_advisory_xact_lock(hashtextextended(
-                                one.scope_key::text || p_stage, one.generation_id)) THEN
-                            RETURN QUERY SELECT here, one.shard_key, one.scope_key, one.generation_id, rank;
-                            RETURN;
+                        lane := one.scope_key || ' ' || one.generation_id;
+                        IF owner IS DISTINCT FROM one.shard_key THEN
+                            owner := one.shard_key;
+                            passed := '{}';
                         END IF;
-                        looked := looked + 1;
-                        IF looked >= p_looks THEN
+                        rows_left := rows_left - 1;
+                        IF lane <> ALL (passed) THEN
+                            IF one.generation_id <> ALL (p_left_out)
+                                AND NOT EXISTS (
+                                    SELECT FROM strandline.lane l
+                                    WHERE l.shard_key = one.shard_key AND l.scope_key = one.scope_key
+                                        AND l.generation_id = one.generation_id AND l.stage = p_stage
+                                        AND ((l.next_attempt_at > clock_timestamp()
+                                                AND l.postponed_at <= clock_timestamp())
+                                            OR (l.deadline_at > clock_timestamp() AND EXISTS (
+                                                SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
+                                                    AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at))
+                                                        < p_dead_after_seconds))))
+                                AND strandline.may_derive_v1(one.shard_key, one.generation_id, p_stage)
+                                AND pg_try_advisory_xact_lock(hashtextextended(
+                                    one.scope_key::text || p_stage, one.generation_id))
+                            THEN
+                                RETURN QUERY SELECT here, one.shard_key, one.scope_key, one.generation_id, rank;
+                                RETURN;
+                            END IF;
+                            passed := passed || lane;
+                            looked := looked + 1;
+                        END IF;
+                        IF looked >= p_looks OR rows_left <= 0 THEN
                             RETURN QUERY SELECT here, one.shard_key, NULL::uuid, NULL::integer, rank;
                             RETURN;
                         END IF;

@@ -3,7 +3,7 @@
 -- Where nobody waits for a turn, the lane that the hint names is claimed, if it has work that next_lane_v1 does not
 -- look for or came too late to be seen.
 -- Returns the lease; and before it, or alone, without a scope_key, how far the round went without one: it is to be
--- asked for again from there.
+-- asked for again from there, so that lanes that cannot be had now are not met again before all others.
 CREATE FUNCTION strandline.take_turn_v1(
     p_stage text,
     p_precedences smallint[],
@@ -35,7 +35,8 @@ BEGIN
     -- another reason than its own row.
     FOR attempt IN 1..8 LOOP
         SELECT n.* INTO one FROM strandline.next_lane_v1(
-            p_stage, p_precedences, after, namespaces, owners, p_left_out, p_worker_id, p_dead_after_seconds, 256) AS n;
+            p_stage, p_precedences, after, namespaces, owners, p_left_out, p_worker_id, p_dead_after_seconds,
+            NULL, 256) AS n;
         EXIT WHEN NOT FOUND;
         IF one.scope_key IS NULL THEN
             RETURN QUERY SELECT one.shard_key, NULL::uuid, NULL::integer, NULL::bigint, NULL::integer,
@@ -51,10 +52,10 @@ BEGIN
                     lease.has_budget;
                 RETURN;
             END IF;
+            RETURN QUERY SELECT one.shard_key, NULL::uuid, NULL::integer, NULL::bigint, NULL::integer,
+                NULL::integer, NULL::integer, one.namespace, false, false;
             -- Its lanes at work may be counted under a lock (claim_lane_v1), of which no transaction takes two.
             IF EXISTS (SELECT FROM strandline.namespace_limit n WHERE n.namespace = one.namespace) THEN
-                RETURN QUERY SELECT one.shard_key, NULL::uuid, NULL::integer, NULL::bigint, NULL::integer,
-                    NULL::integer, NULL::integer, one.namespace, false, false;
                 RETURN;
             END IF;
         END IF;

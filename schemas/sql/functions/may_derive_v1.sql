@@ -1,0 +1,26 @@
+-- may_derive_v1: whether an owner's work in a stage of a derivation may be done now.
+--
+-- Not that of a derivation that is retired.  In one that is being filled, owners have their turn when all of theirs
+-- is due, so that an ordered lane begins at the beginning; and facts are merged when all that was flushed before it
+-- was begun is extracted, so that they are merged in the order in which things were said.  Of an owner who is about
+-- to be switched, what serves waits until the other derivation has caught up, for a minute at most (the clock may
+-- have stepped back).
+CREATE FUNCTION strandline.may_derive_v1(p_shard_key uuid, p_generation_id integer, p_stage text) RETURNS boolean
+LANGUAGE plpgsql
+-- All goes by keys, so that one plan is as good as another.
+SET plan_cache_mode TO force_generic_plan
+AS $function$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM strandline.generation g
+        WHERE g.generation_id = p_generation_id AND g.state <> 'retired'
+            AND (g.backfilled_through IS NULL OR p_shard_key <= g.backfilled_through)
+            AND NOT (g.state = 'feeding' AND p_stage <> g.entry_stage AND EXISTS (
+                SELECT FROM strandline.due d WHERE d.shard_key = p_shard_key AND d.stage = g.entry_stage
+                    AND d.generation_id = g.generation_id AND d.created_at < g.created_at))
+            AND NOT EXISTS (
+                SELECT FROM strandline.scope_generation s WHERE s.shard_key = p_shard_key
+                    AND s.pipeline = g.pipeline AND s.generation_id = g.generation_id
+                    AND s.held_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 minute'));
+END
+$function$;
