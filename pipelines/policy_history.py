@@ -40,7 +40,7 @@ def change_line(change: PolicyChangeTrace) -> str:
         f"{name.replace('_', ' ')} {_said(change.before[name])} -> {_said(change.after[name])}"
         for name in change.after
     )
-    by = change.actor or "a person"
+    by = change.actor or "someone who gave no name (--actor)"
     at = change.at.isoformat(sep=" ", timespec="seconds")
     return f"policy change {change.number} {at} by {by}, after message {change.flushed_through}: {what}"
 

@@ -10,12 +10,12 @@ from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
+from strandline.producers.unregistered import unknown_pipelines
 from strandline.schemas.errors import (
     ConflictError,
     InvalidMessageError,
     OwnerError,
     StrandlineError,
-    UnknownPipelineError,
 )
 from strandline.schemas.flushing import Flushed, flush_at_put
 from strandline.schemas.identity import SessionIdentity, shared_scope_key
@@ -142,10 +142,10 @@ def _put(request: Append, tokens: list[int]) -> Operation[tuple[list[int], str |
     if rows[0][0] == "unclaimed":
         yield from claim_session(request.identity)
         rows = yield Fetch("put", {**whole(), "claimed": True})
-    return check_status(request.identity, rows[0])
+    return (yield from check_status(request.identity, rows[0]))
 
 
-def check_status(identity: SessionIdentity, row: Row) -> tuple[list[int], str | None]:
+def check_status(identity: SessionIdentity, row: Row) -> Operation[tuple[list[int], str | None]]:
     """Of what ``put_v1`` said: the seqs, and what the flush is planned from if the mark was crossed.
 
     Raises:
@@ -159,10 +159,7 @@ def check_status(identity: SessionIdentity, row: Row) -> tuple[list[int], str | 
             " content; nothing was stored. Give a new message a new id."
         )
     if status == "unknown_pipeline":
-        raise UnknownPipelineError(
-            f"No worker has registered {detail} in this database, so what is flushed would never be derived."
-            " Start a worker that serves it (`strandline worker`), or leave the block out of memory_blocks."
-        )
+        raise (yield from unknown_pipelines(detail, "What is flushed would never be derived."))
     return seqs, window
 
 

@@ -47,7 +47,7 @@ def import_messages(database: Database, request: Append) -> Imported:
     if rows[0][0] == "unclaimed":
         database.run(claim_session(request.identity))
         rows = _put(database, request, messages, claimed=True)
-    _, window = check_status(request.identity, rows[0])
+    _, window = database.run(check_status(request.identity, rows[0]))
     flushed = None
     if window is not None:
         keys = (request.identity.shard_key, request.identity.session_key)

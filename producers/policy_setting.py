@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 
 from strandline.producers.appending import check_owner
-from strandline.schemas.errors import ConflictError, NotFoundError, UnknownPipelineError
+from strandline.producers.unregistered import unknown_pipelines
+from strandline.schemas.errors import ConflictError, NotFoundError
 from strandline.schemas.flushing import Flushed, flush_over_mark
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.operations import Fetch, Operation, Row
@@ -51,10 +52,7 @@ def set_policy(identity: SessionIdentity, change: PolicyChange, actor: str | Non
         )
         status, detail, over = rows[0] if rows else ("changed", None, False)
         if status == "unknown_pipeline":
-            raise UnknownPipelineError(
-                f"No worker has registered {detail} in this database, so what is flushed would never be"
-                " derived; nothing was changed. Start a worker that serves it (`strandline worker`)."
-            )
+            raise (yield from unknown_pipelines(detail, "So nothing was changed."))
         if status == "ok":
             flushed = None
             if over:

@@ -17,9 +17,14 @@ from typing import Any
 
 from strandline.chat_line import object_in
 from strandline.memory import Memory
-from strandline.schemas.errors import ConfigurationError, InvalidMessageError
+from strandline.schemas.errors import (
+    ConfigurationError,
+    InvalidMessageError,
+    OutcomeUnknownError,
+    StrandlineError,
+)
 from strandline.schemas.identity import DEFAULT_NAMESPACE
-from strandline.schemas.shown_text import quote
+from strandline.schemas.shown_text import counted, quote
 
 # Messages that one transaction takes in, and those that are in memory at once.
 MOST_IN_A_CHUNK = 2_000
@@ -120,10 +125,28 @@ class ChatImport:
         self._progress = Progress(bytes_in_all=self._size())
         try:
             self._put_lines()
+        except StrandlineError as error:
+            stored = self.stored(perhaps_more=isinstance(error, OutcomeUnknownError))
+            raise type(error)(f"{error} {stored}") from error
         finally:
             if self._last is not None:
                 self._last.close()
         return self._progress
+
+    def stored(self, *, perhaps_more: bool) -> str:
+        """How much of the file is there, and how to go on, of an import that ended early.
+
+        ``perhaps_more``: it ended while messages may have been on their way.
+        """
+        done = self._progress.added + self._progress.known
+        if not done and not perhaps_more:
+            return "Nothing of the file was stored."
+        verb = "is" if done == 1 else "are"
+        more = ", and perhaps some more" if perhaps_more else ""
+        return (
+            f"{counted(done, 'message')} of the file {verb} stored{more};"
+            " run the same import again: it adds what is missing, and nothing twice."
+        )
 
     def _put_lines(self) -> None:
         in_memory = 0
@@ -178,11 +201,11 @@ class ChatImport:
             self._put(self._waiting.pop(session))
 
     def _put(self, chunk: _Chunk) -> None:
-        memory = Memory.from_defaults(
-            chunk.session, user_id=chunk.user, namespace=self._whose.namespace, **self._options
-        )
-        self._last = memory
         try:
+            memory = Memory.from_defaults(
+                chunk.session, user_id=chunk.user, namespace=self._whose.namespace, **self._options
+            )
+            self._last = memory
             imported = memory.import_messages(chunk.messages)
         except InvalidMessageError as error:
             place = _PLACE.search(error.field)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -16,10 +17,12 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from rich.console import Console
 
 from strandline.cli.demo_file import Question
 from strandline.cli.demo_play import Samples, percentile
 from strandline.cli.demo_questions import ask
+from strandline.cli.demo_story import Story
 from tests.conftest import MakeMemory, wait_until
 
 DIGRESSIONS = ("the harbour", "the old bridge", "the bakery", "the night train", "the botanical garden")
@@ -259,6 +262,11 @@ def test_answers_name_the_messages_that_they_come_from(make_memory: MakeMemory) 
     assert {message.id for message in answer.retrieved} == {"a", "b"}
     assert answer.window_message_ids == []
     assert answer.evidence_given == ["a"]
+    for stand_ins in (True, False):
+        told = io.StringIO()
+        Story(Console(file=told, width=300)).answers([answer], of=1, stand_ins=stand_ins)
+        assert "all the evidence for 0 of 1 questions" in told.getvalue()
+        assert ("a real model (OPENAI_API_KEY" in told.getvalue()) is stand_ins
 
 
 def test_percentiles_are_values_that_were_measured() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -124,6 +126,29 @@ def test_an_import_that_was_killed_is_finished_by_the_next(
     assert said["known"] >= begun
     assert rows_of(database_url, count) == [(len(lines),)]
     assert verify(database).violations == ()
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_import_that_is_interrupted_says_what_is_stored(
+    database_url: str, tmp_path: Path, number: signal.Signals, exit_code: int
+) -> None:
+    """It reads from a pipe, so that it waits for more of the file when the signal comes."""
+    count = "SELECT count(*) FROM strandline.message"
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    argv = command(pipe, database_url, "--session", "s")
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as doomed, pipe.open("w") as lines:
+        for place in range(4_001):
+            lines.write(json.dumps({"role": "user", "content": f"Harbour {place}."}) + "\n")
+        lines.flush()
+        wait_until(lambda: rows_of(database_url, count) == [(4_000,)], timeout=60, what="two chunks")
+        doomed.send_signal(number)
+        _, said = doomed.communicate(timeout=60)
+    assert doomed.returncode == exit_code
+    # The second chunk may be stored, and this not yet be known.
+    assert re.search(r"interrupted: [24],000 messages of the file are stored, and perhaps some more", said)
+    assert "run the same import again: it adds what is missing, and nothing twice" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

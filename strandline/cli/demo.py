@@ -253,7 +253,7 @@ class _Demo:
             ask(memory, question, history=history, facts=facts, samples=outcome.played.samples)
             for question in asked
         ]
-        self._story.answers(answers, of=len(known))
+        self._story.answers(answers, of=len(known), stand_ins=outcome.models.text_is_local)
         return answers
 
     def _memory(self, ready: Stage) -> Memory:

@@ -77,7 +77,7 @@ class Story:
         }
         self._pairs(pairs | ({"left out": left_out} if left_out else {}))
 
-    def answers(self, answers: Sequence[AnswerReport], *, of: int) -> None:
+    def answers(self, answers: Sequence[AnswerReport], *, of: int, stand_ins: bool) -> None:
         if not answers:
             return
         self._heading(f"Questions: {len(answers)} of {of}")
@@ -87,6 +87,11 @@ class Story:
         whole = sum(set(answer.evidence) <= set(answer.evidence_given) for answer in with_evidence)
         if with_evidence:
             self.line(f"memory gave all the evidence for {whole} of {len(with_evidence)} questions", "bold")
+            if stand_ins and whole < len(with_evidence):
+                self.line(
+                    "the stand-ins only pick whole sentences by simple rules; a real model (OPENAI_API_KEY or"
+                    " OPENAI_BASE_URL) words facts itself, and merges what belongs together"
+                )
 
     def checks(self, checks: Sequence[DemoCheck]) -> None:
         self._heading("Checks")

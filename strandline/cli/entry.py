@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import traceback
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -57,6 +58,15 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(f"strandline.cli.{module}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = str(args[0])
+        near = get_close_matches(name, COMMANDS, n=1)
+        if name not in COMMANDS and near:
+            raise click.UsageError(f"No such command {name!r}. Did you mean {near[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -73,7 +83,7 @@ def cli(debug: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
     sys.exit(run(sys.argv[1:]))
 
 
@@ -92,7 +102,9 @@ def run(arguments: list[str]) -> int:
         _show(error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as interrupt:
-        return interrupt.exit_code if isinstance(interrupt, Terminated) else INTERRUPTED_EXIT
+        # Click raises an error of its own from the interrupt.
+        ended = interrupt.__cause__ or interrupt
+        return ended.exit_code if isinstance(ended, Terminated) else INTERRUPTED_EXIT
     except StrandlineError as error:
         return _fail(str(error), debug=debug)
     except BrokenPipeError:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from strandline.chat_import import ChatImport, Progress, Whose
+from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import ImportReport
 from strandline.cli.targets import running_servers
@@ -73,7 +74,7 @@ def command(
             "broker_url": servers.broker_url,
             "schema": settings.database_schema,
         }
-        done = ChatImport(file, whose, options=options, report=report).run()
+        done = _run(ChatImport(file, whose, options=options, report=report))
     if as_json:
         print_json(
             ImportReport(
@@ -87,6 +88,15 @@ def command(
     else:
         say(_said(done))
     return 0
+
+
+def _run(chats: ChatImport) -> Progress:
+    with ends_as_interrupts():
+        try:
+            return chats.run()
+        except KeyboardInterrupt:
+            say(f"interrupted: {chats.stored(perhaps_more=True)}", err=True)
+            raise
 
 
 def _said(done: Progress) -> str:

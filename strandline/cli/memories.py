@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import click
+
 from strandline.cli.targets import opened, servers_to_look_at
 from strandline.facts import Facts
 from strandline.memory import Memory
@@ -14,7 +16,6 @@ from strandline.pipelines.declaring import BlockSource, default_blocks
 from strandline.pipelines.directory import check_known, find_session
 from strandline.pipelines.sessions import SessionState, session_state
 from strandline.schemas.database import Database
-from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.lanes import FACTS
 from strandline.schemas.settings import Settings
 
@@ -81,9 +82,11 @@ def opened_facts(
     """The facts of a user, or of whoever owns a session.
 
     Raises:
-        ConfigurationError: neither is given.
+        UsageError: neither is given.
         NotFoundError: there is no such user or session.
     """
+    if session_id is None and user_id is None:
+        raise click.UsageError("Whose facts? Give --user, or --session of a session without a user.")
     with servers_to_look_at(settings) as servers:
         with opened(servers.database_url, settings) as database:
             whose = _owner(database, namespace, user_id, session_id)
@@ -108,8 +111,6 @@ def blocks_of(pipelines: Sequence[str], max_facts: int | None) -> list[BlockSour
 
 
 def _owner(database: Database, namespace: str, user_id: str | None, session_id: str | None) -> dict[str, Any]:
-    if session_id is None and user_id is None:
-        raise ConfigurationError("Whose facts? Give --user, or --session of a session without a user.")
     check_known(database, namespace=namespace, session_id=session_id, user_id=user_id)
     if session_id is None or user_id is not None:
         return {"user_id": user_id}

@@ -90,6 +90,12 @@ def set_policy_command(
         print_json(report)
     else:
         say("nothing changed" if report == state.policy else f"changed the policy of session {session}")
+        wanted = state.policy.token_flush_size if token_flush_size is None else token_flush_size
+        if policy.token_flush_size != wanted:
+            say(
+                f"the flush size of {wanted:,} does not fit the token limit and became"
+                f" {policy.token_flush_size:,}; it stays so with a larger limit: --token-flush-size sets it"
+            )
         say(*policy_lines(report))
     return 0
 

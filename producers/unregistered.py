@@ -1,0 +1,25 @@
+"""Pipelines that a session is to feed and no worker has registered: misspelt, or their worker is missing."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from strandline.schemas.errors import UnknownPipelineError
+from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.shown_text import quote
+
+
+def unknown_pipelines(names: str, consequence: str) -> Operation[UnknownPipelineError]:
+    """The error for ``names``, parted by commas as the database names them, with those that there are.
+
+    ``consequence`` is the sentence that says what follows from it.
+    """
+    rows: list[Row] = yield Fetch("serving_generations", {})
+    registered = [row[1] for row in rows]
+    there = f"registered are {', '.join(registered)}" if registered else "none is registered yet"
+    near = [match for name in names.split(", ") for match in get_close_matches(name, registered, n=1)]
+    meant = f" (did you mean {', '.join(map(quote, near))}?)" if near else ""
+    return UnknownPipelineError(
+        f"No worker has registered {names} in this database; {there}. {consequence} Check the spelling{meant}"
+        ", start a worker that serves it (`strandline worker`), or leave the block out."
+    )

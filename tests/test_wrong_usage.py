@@ -1,0 +1,112 @@
+"""Wrong names and missing arguments: told with what was meant, what is there and what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from strandline import Memory, UnknownPipelineError
+from strandline.cli.entry import run
+from strandline.pipelines.sessions import show_session
+from strandline.schemas.database import Database
+from tests.conftest import MakeMemory
+
+Capture = pytest.CaptureFixture[str]
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_misspelt_pipeline_is_told_with_the_nearest_and_all_that_there_are(
+    make_memory: MakeMemory, many: bool
+) -> None:
+    memory = make_memory("s", memory_blocks=["facs"])
+    with pytest.raises(UnknownPipelineError) as told:
+        memory.import_messages([user("a")]) if many else memory.put(user("a"))
+    assert "registered are facts, summary, vectors" in str(told.value)
+    assert "Check the spelling (did you mean 'facts'?)" in str(told.value)
+
+
+def test_set_policy_tells_it_as_well(make_memory: MakeMemory, database_url: str, capfd: Capture) -> None:
+    make_memory("s", memory_blocks=[]).put(user("a"))
+    command = ["sessions", "set-policy", "s", "--pipelines", "fact", "--database-url", database_url]
+    assert run(command) == 1
+    said = capfd.readouterr().err
+    assert "did you mean 'facts'?" in said
+    assert "nothing was changed" in said
+
+
+def test_a_flush_size_that_does_not_fit_a_new_limit_is_said(
+    make_memory: MakeMemory, database: Database, database_url: str, capfd: Capture
+) -> None:
+    make_memory("s", memory_blocks=[], token_limit=800, token_flush_size=60).put(user("a"))
+    change = ["sessions", "set-policy", "s", "--database-url", database_url, "--token-limit"]
+    assert run([*change, "50"]) == 0
+    said = capfd.readouterr().out
+    assert "the flush size of 60 does not fit the token limit and became 35" in said
+    assert "--token-flush-size sets it" in said
+    assert run([*change, "800"]) == 0
+    assert "became" not in capfd.readouterr().out
+    assert run([*change[:-1], "--token-flush-size", "900"]) == 0
+    assert "the flush size of 900 does not fit the token limit and became 560" in capfd.readouterr().out
+    first, *_ = show_session(database, "s").policy_changes
+    assert first.actor is None
+    assert run(["sessions", "show", "s", "--database-url", database_url]) == 0
+    said = capfd.readouterr().out
+    assert "by someone who gave no name" in said
+    assert "a person" not in said
+
+
+@pytest.mark.parametrize("command", [["facts", "list"], ["search", "tea"]])
+def test_whose_is_missing_is_wrong_usage(command: list[str], database_url: str, capfd: Capture) -> None:
+    assert run([*command, "--database-url", database_url]) == 2
+    assert "--user" in capfd.readouterr().err
+
+
+def test_a_misspelt_command_is_told_with_the_nearest(capfd: Capture) -> None:
+    assert run(["statsu"]) == 2
+    assert "Did you mean 'status'?" in capfd.readouterr().err
+    assert run(["zzzzzz"]) == 2
+    assert "Did you mean" not in capfd.readouterr().err
+
+
+def test_an_import_that_fails_says_what_it_stored(
+    make_memory: MakeMemory, database_url: str, tmp_path: Path, capfd: Capture
+) -> None:
+    def imported(*lines: dict[str, str]) -> str:
+        file = tmp_path / "part.jsonl"
+        file.write_text("".join(json.dumps({"session_id": "s"} | line) + "\n" for line in lines))
+        assert run(["import", str(file), "--database-url", database_url]) == 1
+        return capfd.readouterr().err
+
+    wrong = {"role": "usr", "content": "x"}
+    said = imported(user("a"), wrong)
+    assert "line 2: message.role: 'usr' is unknown" in said
+    assert said.rstrip().endswith("Nothing of the file was stored.")
+    said = imported(*(user(str(number)) for number in range(2_000)), wrong)
+    assert "2,000 messages of the file are stored; run the same import again: it adds what is missing" in said
+    said = imported(user("a") | {"session_id": "x" * 600})
+    assert "line 1: session_id: is longer than 512 bytes" in said
+
+
+def test_another_users_session_names_the_option_too(
+    make_memory: MakeMemory, database_url: str, tmp_path: Path, capfd: Capture
+) -> None:
+    make_memory("s", user_id="ana", memory_blocks=[]).put(user("a"))
+    file = tmp_path / "part.jsonl"
+    file.write_text(json.dumps(user("b")))
+    command = ["import", str(file), "--session", "s", "--user", "bob", "--database-url", database_url]
+    assert run(command) == 1
+    assert "--user on the command line" in capfd.readouterr().err
+
+
+def test_unknown_fields_of_a_message_are_kept_as_extra(make_memory: MakeMemory) -> None:
+    memory: Memory = make_memory("s", memory_blocks=[])
+    memory.put(user("x") | {"meta": {"k": 1}, "creatd_at": "2020"})
+    (message,) = memory.get_all()
+    assert message.extra == {"meta": {"k": 1}, "creatd_at": "2020"}
+    assert message.to_openai() == user("x") | {"meta": {"k": 1}, "creatd_at": "2020"}
