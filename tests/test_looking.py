@@ -345,7 +345,6 @@ def test_each_look_publishes_its_schema(
         ("sessions", "show", "s1", "--user", "bo"),
         ("facts", "list", "--user", "typo"),
         ("facts", "list", "--session", "typo"),
-        ("facts", "list"),
         ("facts", "history", NO_FACT, "--user", "anna"),
         ("facts", "history", "m1", "--user", "anna"),
         ("search", "harbour", "--user", "typo"),
