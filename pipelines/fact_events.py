@@ -76,6 +76,14 @@ def hold_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation 
     return derivations, serving[0] if serving else None
 
 
+def open_fact_lanes(shard_key: UUID) -> Operation[None]:
+    """Make the rows that ``hold_facts`` locks, in a transaction of their own before the one that locks them.
+
+    Made in the same transaction, an uncommitted row would hold up others, which may hold what it waits for.
+    """
+    yield Fetch("open_fact_lanes", {"shard_key": shard_key, "stage": MERGE_STAGE})
+
+
 def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
     """Apply everything that people did to an owner's facts to one derivation, in order; gives how many.
 
@@ -285,7 +293,8 @@ def _remove(derivation: Derivation, event: FactEvent, fact_ids: Sequence[UUID]) 
 
 
 def _write(derivation: Derivation, event: FactEvent, operation: str) -> Operation[None]:
-    rows: list[Row] = yield Fetch("write_fact", _wording(derivation, event) | {"fact_id": event.fact_id})
+    new = {"fact_id": event.fact_id, "number": event.number}
+    rows: list[Row] = yield Fetch("write_fact", _wording(derivation, event) | new)
     if rows and event.fact_id is not None:
         yield from _revise(derivation, event, event.fact_id, operation)
 

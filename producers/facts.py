@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
+from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 from strandline.producers.carrying import Carrier
@@ -13,6 +15,7 @@ from strandline.producers.facts_editing import (
     checked_feedback,
     clear_facts,
     delete_fact,
+    edit_facts,
     judge_fact,
     replace_fact,
 )
@@ -31,6 +34,8 @@ from strandline.producers.facts_search import FoundFact, search_facts
 from strandline.producers.resources import Resources
 from strandline.schemas.identity import Owner
 from strandline.schemas.operations import Operation
+
+T = TypeVar("T")
 
 
 class OwnerFacts:
@@ -158,7 +163,7 @@ class OwnerFacts:
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return self._carrier.run(self._adding(wording, actor), atomic=True)
+        return self._carrier.run(self._edit(partial(self._adding, wording, actor)))
 
     async def aadd(
         self,
@@ -175,7 +180,7 @@ class OwnerFacts:
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return await self._carrier.arun(self._adding(wording, actor), atomic=True)
+        return await self._carrier.arun(self._edit(partial(self._adding, wording, actor)))
 
     def replace(
         self,
@@ -191,10 +196,8 @@ class OwnerFacts:
         Its history stays, and so do topics and day where none are given.  Where another fact says the new
         words already, that one is returned, and this one goes.  The old words, said before, do not come back.
         """
-        return self._carrier.run(
-            self._replacing(fact_id, Wording.check(text, topics=topics, about_date=about_date), actor),
-            atomic=True,
-        )
+        wording = Wording.check(text, topics=topics, about_date=about_date)
+        return self._carrier.run(self._edit(partial(self._replacing, fact_id, wording, actor)))
 
     async def areplace(
         self,
@@ -206,44 +209,42 @@ class OwnerFacts:
         actor: str | None = None,
     ) -> Fact | None:
         """Async twin of ``replace``."""
-        return await self._carrier.arun(
-            self._replacing(fact_id, Wording.check(text, topics=topics, about_date=about_date), actor),
-            atomic=True,
-        )
+        wording = Wording.check(text, topics=topics, about_date=about_date)
+        return await self._carrier.arun(self._edit(partial(self._replacing, fact_id, wording, actor)))
 
     def delete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
         """Take a fact and its history away, for good; False if this owner has no such fact.
 
         The messages it came from stay in their log.
         """
-        return self._carrier.run(self._deleting(fact_id, actor), atomic=True)
+        return self._carrier.run(self._edit(partial(self._deleting, fact_id, actor)))
 
     async def adelete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
         """Async twin of ``delete``."""
-        return await self._carrier.arun(self._deleting(fact_id, actor), atomic=True)
+        return await self._carrier.arun(self._edit(partial(self._deleting, fact_id, actor)))
 
     def clear(self, *, actor: str | None = None) -> int:
         """Take all facts of this owner away, for good; returns how many were live.
 
         Nothing said before comes back as a fact, also not what workers have still to read.
         """
-        return self._carrier.run(clear_facts(self._owner.shard_key, actor), atomic=True)
+        return self._carrier.run(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
 
     async def aclear(self, *, actor: str | None = None) -> int:
         """Async twin of ``clear``."""
-        return await self._carrier.arun(clear_facts(self._owner.shard_key, actor), atomic=True)
+        return await self._carrier.arun(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
 
     def feedback(self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None) -> Fact | None:
         """Note what people think of a fact (None takes that back); None if this owner has no such fact."""
-        return self._carrier.run(self._judging(fact_id, checked_feedback(feedback), actor), atomic=True)
+        judged = checked_feedback(feedback)
+        return self._carrier.run(self._edit(partial(self._judging, fact_id, judged, actor)))
 
     async def afeedback(
         self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None
     ) -> Fact | None:
         """Async twin of ``feedback``."""
-        return await self._carrier.arun(
-            self._judging(fact_id, checked_feedback(feedback), actor), atomic=True
-        )
+        judged = checked_feedback(feedback)
+        return await self._carrier.arun(self._edit(partial(self._judging, fact_id, judged, actor)))
 
     def _listing(
         self,
@@ -264,6 +265,9 @@ class OwnerFacts:
     ) -> Operation[Sequence[FoundFact]]:
         wanted = FactFilter.check(topics, agent_id, team_id)
         return search_facts(self._owner, query, checked_limit(limit), wanted, self._resources.embed_query)
+
+    def _edit(self, change: Callable[[], Operation[T]]) -> Operation[T]:
+        return edit_facts(self._owner.shard_key, change)
 
     def _adding(self, wording: Wording, actor: str | None) -> Operation[Fact]:
         fact_id = yield from add_fact(self._owner, wording, actor)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from strandline.pipelines.fact_events import (
@@ -16,14 +16,17 @@ from strandline.pipelines.fact_events import (
     apply_fact_event,
     fact_like,
     hold_facts,
+    open_fact_lanes,
     traces_of,
 )
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
 from strandline.pipelines.tombstones import Trace, write_traces
 from strandline.schemas.errors import InvalidMessageError, UnknownPipelineError
 from strandline.schemas.identity import Owner, check_name
-from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.operations import Atomic, Fetch, Operation, Row
 from strandline.schemas.text import check_text
+
+T = TypeVar("T")
 
 MAX_INPUT_CHARACTERS = 8_000
 MAX_FEEDBACK_CHARACTERS = 1_000
@@ -70,6 +73,13 @@ class Wording:
         """As the event keeps it."""
         given = asdict(self) | {"about_date": self.about_date.isoformat() if self.about_date else None}
         return {name: value for name, value in given.items() if value is not None}
+
+
+def edit_facts(shard_key: UUID, change: Callable[[], Operation[T]]) -> Operation[T]:
+    """Carry a change of an owner's facts out in one transaction; ``change`` makes it, for each attempt."""
+    yield from open_fact_lanes(shard_key)
+    changed: T = yield Atomic(change)
+    return changed
 
 
 def add_fact(owner: Owner, wording: Wording, actor: str | None) -> Operation[UUID]:

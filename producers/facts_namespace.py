@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from strandline.producers.carrying import Carrier
-from strandline.producers.facts_editing import clear_facts
+from strandline.producers.facts_editing import clear_facts, edit_facts
 from strandline.producers.resources import Resources
 from strandline.schemas.identity import check_name
 from strandline.schemas.operations import Fetch, Operation, Row
@@ -103,7 +104,7 @@ class NamespaceFacts:
         while after is not None:
             page = self._carrier.run(_page(self._namespace, after))
             for owner, _live in page.to_clear:
-                yield Clearing(1, self._carrier.run(clear_facts(owner, actor), atomic=True))
+                yield Clearing(1, self._carrier.run(edit_facts(owner, partial(clear_facts, owner, actor))))
             after = page.last
 
     async def aclear_each(self, *, actor: str | None = None) -> AsyncIterator[Clearing]:
@@ -112,7 +113,9 @@ class NamespaceFacts:
         while after is not None:
             page = await self._carrier.arun(_page(self._namespace, after))
             for owner, _live in page.to_clear:
-                yield Clearing(1, await self._carrier.arun(clear_facts(owner, actor), atomic=True))
+                yield Clearing(
+                    1, await self._carrier.arun(edit_facts(owner, partial(clear_facts, owner, actor)))
+                )
             after = page.last
 
 

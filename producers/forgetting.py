@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from uuid import UUID
 
 from strandline.pipelines.fact_events import take_away_again
@@ -27,8 +28,8 @@ def reset(identity: SessionIdentity, *, derived: bool) -> Operation[None]:
         shared = yield Fetch("shared_lives", keys)
     for shared_key, incarnations in shared:
         yield from _forget(keys, shared_key, incarnations)
-    beginning = _begin_anew(identity, derived)
-    ended: list[UUID] | None = (yield Atomic(beginning)) if derived else (yield from beginning)
+    beginning = partial(_begin_anew, identity, derived)
+    ended: list[UUID] | None = (yield Atomic(beginning)) if derived else (yield from beginning())
     if ended is None:
         # No such session, or another owner's: reading it tells which.
         yield from history_page(identity, 0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from strandline.schemas.connections import (
     ended_by_limit,
     is_lost,
     is_refused_by_standby,
+    is_rolled_back,
     may_pass,
     outcome_unknown,
     pauses,
@@ -28,7 +29,7 @@ from strandline.schemas.connections import (
 from strandline.schemas.deadlines import AsyncBoundedConnection, within
 from strandline.schemas.direct import AsyncDirectConnection, plain_values
 from strandline.schemas.engine_pool import AsyncPool
-from strandline.schemas.errors import StrandlineError
+from strandline.schemas.errors import DatabaseBusyError, StrandlineError
 from strandline.schemas.grouped_puts import GroupedPuts
 from strandline.schemas.operations import Atomic, Fetch, Operation, Pause, Put, Row, Run, Step
 from strandline.schemas.pool_log import PoolName
@@ -173,6 +174,19 @@ class AsyncDatabase:
         """Carry an operation out, each of its statements in a transaction of its own."""
         return drive(operation, self)
 
+    async def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
+        """Async twin of ``Database.run_atomically``."""
+        for pause in pauses():
+            try:
+                async with self.transaction() as transaction:
+                    return await transaction.run(make())
+            except DatabaseBusyError as error:
+                if not is_rolled_back(error):
+                    raise
+            await asyncio.sleep(pause)
+        async with self.transaction() as transaction:
+            return await transaction.run(make())
+
     async def close(self) -> None:
         """Close the pool, unless the caller of the library owns it."""
         if self._owns_pool and not self._pool.closed:
@@ -225,16 +239,11 @@ def _carry_out(step: Step, fetcher: AsyncFetcher) -> Awaitable[Any]:
             return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
         return fetcher.fetch(step.name, step.params)
     if isinstance(step, Atomic):
-        return _drive_atomically(step.operation, fetcher)
+        if isinstance(fetcher, AsyncDatabase):
+            return fetcher.run_atomically(step.make)
+        return drive(step.make(), fetcher)
     if isinstance(step, Run):
         return asyncio.to_thread(step.call)
     if isinstance(step, Pause):
         return asyncio.sleep(step.seconds)
     assert_never(step)
-
-
-async def _drive_atomically(operation: Operation[T], fetcher: AsyncFetcher) -> T:
-    if isinstance(fetcher, AsyncDatabase):
-        async with fetcher.transaction() as transaction:
-            return await transaction.run(operation)
-    return await drive(operation, fetcher)

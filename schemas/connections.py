@@ -269,6 +269,11 @@ def may_pass(error: psycopg.Error) -> bool:
     return isinstance(error, _ROLLED_BACK) or is_refused_by_standby(error)
 
 
+def is_rolled_back(error: DatabaseBusyError) -> bool:
+    """Whether a transaction was rolled back for another one, so that all of it may be done again at once."""
+    return isinstance(error.__cause__, _ROLLED_BACK)
+
+
 def is_refused_by_standby(error: psycopg.Error) -> bool:
     """Whether the server only reads: after a failover a new connection may lead to another one."""
     return isinstance(error, pg.ReadOnlySqlTransaction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar, assert_never
@@ -18,6 +18,7 @@ from strandline.schemas.connections import (
     ended_by_limit,
     is_lost,
     is_refused_by_standby,
+    is_rolled_back,
     may_pass,
     outcome_unknown,
     pauses,
@@ -26,7 +27,12 @@ from strandline.schemas.connections import (
 from strandline.schemas.deadlines import BoundedConnection, within
 from strandline.schemas.direct import DirectConnection, plain_values
 from strandline.schemas.engine_pool import SyncPool
-from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError, StrandlineError
+from strandline.schemas.errors import (
+    DatabaseBusyError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    StrandlineError,
+)
 from strandline.schemas.operations import Atomic, Fetch, Operation, Pause, Put, Row, Run, Step
 from strandline.schemas.pool_log import PoolName
 from strandline.schemas.quick_puts import quick_row
@@ -227,6 +233,19 @@ class Database:
         """Carry an operation out, each of its statements in a transaction of its own."""
         return drive(operation, self)
 
+    def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
+        """Carry an operation out in one transaction; again if it was rolled back for another one."""
+        for pause in pauses():
+            try:
+                with self.transaction() as transaction:
+                    return transaction.run(make())
+            except DatabaseBusyError as error:
+                if not is_rolled_back(error):
+                    raise
+            time.sleep(pause)
+        with self.transaction() as transaction:
+            return transaction.run(make())
+
     def close(self) -> None:
         """Close the pool, unless the caller of the library owns it."""
         if self._owns_pool and not self._pool.closed:
@@ -282,9 +301,8 @@ def _carry_out(step: Step, fetcher: Fetcher) -> Any:
             return fetcher.fetch(step.name, step.params)
     if isinstance(step, Atomic):
         if isinstance(fetcher, Database):
-            with fetcher.transaction() as transaction:
-                return transaction.run(step.operation)
-        return drive(step.operation, fetcher)
+            return fetcher.run_atomically(step.make)
+        return drive(step.make(), fetcher)
     if isinstance(step, Run):
         return step.call()
     if isinstance(step, Pause):

@@ -56,9 +56,13 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """Carry another operation out in one transaction, which is the caller's where there is one."""
+    """Carry another operation out in one transaction, which is the caller's where there is one.
 
-    operation: Generator[Any, Any, Any]
+    ``make`` gives the operation, anew for each attempt: what Postgres rolls back for another transaction is
+    tried again, unless the transaction is the caller's.
+    """
+
+    make: Callable[[], Generator[Any, Any, Any]]
 
 
 Step = Fetch | Put | Run | Pause | Atomic

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import psycopg
 import pytest
 
-from strandline import Facts, Memory
+from strandline import DatabaseBusyError, Facts, Memory
+from strandline.pipelines.fact_events import apply_fact_events
+from strandline.pipelines.registry import find
+from strandline.pipelines.replay.switching import switch_owner
 from strandline.pipelines.verification import verify
 from strandline.schemas.database import Database
 from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.schemas.settings import Settings, load_settings
-from tests.conftest import nothing_due, rows_of
+from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import say
 from tests.draining import drain_everything
 from tests.model_server import ModelServer, RecordedRequest, answer_to
 from tests.test_facts_tombstones import OWNER, derive_again
+from tests.test_isolation import put_up
 
 MakeMemory = Callable[..., Memory]
 Tell = Callable[..., None]
@@ -274,6 +280,78 @@ def test_a_fact_can_lose_an_addition_to_a_forgetting_reset_again_and_again(
         assert said in live(facts) and cat not in "".join(live(facts))
     assert live(facts) == ["my boat has sail 1", "my boat has sail 2", "my boat is blue"]
     assert verify(database, deep=True).violations == ()
+
+
+def test_words_of_a_person_that_a_merge_went_on_with_elsewhere_are_not_written_there_twice(
+    tell: Tell,
+    drain: Callable[[], None],
+    facts: Facts,
+    database: Database,
+    database_url: str,
+    model_server: ModelServer,
+) -> None:
+    """Before a derivation serves, all that people did is applied to it once more."""
+    answer(model_server)
+    tell("s", "my cat is grey")
+    other = derive_again(database, database_url, OWNER)
+    drain()
+    assert facts.replace(the(facts, "cat"), "my boat is red")
+    answer(model_server, updates={"my boat is small": ("my boat is red", "my boat is red and small")})
+    tell("t", "my boat is small")
+    assert live_in(database_url, other) == ["my boat is red and small"]
+    with database.transaction() as tx:
+        tx.run(apply_fact_events(OWNER, other))
+    assert live_in(database_url, other) == ["my boat is red and small"]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_edits_and_replays_that_find_a_new_derivation_do_not_wait_for_each_other(
+    tell: Tell, facts: Facts, database: Database, database_url: str, model_server: ModelServer
+) -> None:
+    """The edit waits behind another one while the derivation is begun, and is the first to see its lane."""
+    answer(model_server)
+    tell("s", "my cat is grey")
+    waiting = (
+        "SELECT count(*)::int FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+
+    def wait_for(number: int) -> None:
+        wait_until(lambda: rows_of(database_url, waiting) == [(number,)], timeout=60, what="locks")
+
+    with ThreadPoolExecutor(2) as threads, psycopg.connect(database_url) as other:
+        other.execute("SELECT FROM strandline.lane WHERE stage = 'merge' FOR UPDATE")
+        added = threads.submit(facts.add, "Lars rows")
+        wait_for(1)
+        generation = find(database, derive_again(database, database_url))
+        assert generation is not None
+        switched = threads.submit(switch_owner, database, generation, OWNER)
+        wait_for(2)
+        other.rollback()
+        assert added.result(60).text == "Lars rows"
+        assert not switched.result(60), "it has derived nothing yet"
+    deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    assert rows_of(database_url, deadlocks) == [(0,)]
+
+
+def test_an_edit_that_was_rolled_back_for_another_is_done_again_and_once(
+    tell: Tell, facts: Facts, database_url: str, model_server: ModelServer
+) -> None:
+    answer(model_server)
+    tell("s", "my cat is grey")
+    put_up(database_url, "40P01", times=2, moment="INSERT ON strandline.fact_event")
+    assert facts.add("Maren rows").text == "Maren rows"
+    rows_of(database_url, "SELECT setval('hurdle', 1, false)")
+
+    async def add() -> None:
+        assert (await facts.aadd("Lars rows")).text == "Lars rows"
+
+    asyncio.run(add())
+    assert rows_of(database_url, "SELECT number FROM strandline.fact_event ORDER BY number") == [(1,), (2,)]
+    rows_of(database_url, "SELECT setval('hurdle', -1000, false)")
+    with pytest.raises(DatabaseBusyError, match="another transaction"):
+        facts.add("Nils rows")
+    assert live(facts) == ["Lars rows", "Maren rows", "my cat is grey"]
 
 
 def first_generation(url: str) -> int:

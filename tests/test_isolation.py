@@ -102,21 +102,21 @@ def test_behind_a_pooler_a_connection_that_begins_otherwise_is_refused(
 
 
 HURDLE = """
-CREATE SEQUENCE hurdle;
+CREATE SEQUENCE hurdle MINVALUE -1000 START 1;
 CREATE FUNCTION stumble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF nextval('public.hurdle') <= {times} THEN
         RAISE EXCEPTION 'in the way' USING ERRCODE = '{code}';
     END IF;
     RETURN NEW;
 END $$;
-CREATE TRIGGER stumble BEFORE INSERT ON strandline.message FOR EACH ROW EXECUTE FUNCTION stumble();
+CREATE TRIGGER stumble BEFORE {moment} FOR EACH ROW EXECUTE FUNCTION stumble();
 """
 
 
-def put_up(url: str, code: str, *, times: int) -> None:
+def put_up(url: str, code: str, *, times: int, moment: str = "INSERT ON strandline.message") -> None:
     """Have Postgres refuse the next messages with this code."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(HURDLE.format(code=code, times=times).encode())
+        connection.execute(HURDLE.format(code=code, times=times, moment=moment).encode())
 
 
 @pytest.mark.parametrize("code", ["40001", "40P01", "25006"])
@@ -135,6 +135,17 @@ def test_what_may_pass_is_repeated_and_there_once(
 
     asyncio.run(main())
     assert [message.text for message in memory.get_all()] == ["first", "second"]
+
+
+def test_a_forgetting_reset_that_was_rolled_back_for_another_is_done_again(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    memory.put(user("hello"))
+    put_up(database_url, "40001", times=2, moment="UPDATE ON strandline.session")
+    memory.reset(derived=True)
+    assert memory.get_all() == []
+    assert rows_of(database_url, "SELECT last_value::int FROM hurdle") == [(3,)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.pipelines.building import build
-from strandline.pipelines.fact_events import apply_fact_events
+from strandline.pipelines.fact_events import apply_fact_events, open_fact_lanes
 from strandline.pipelines.recipe import differences, recipe_for
 from strandline.pipelines.registry import Generation, find, recipe_params, serving
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
@@ -208,6 +208,8 @@ class _Run:
     def _fill_owner(self, shard_key: UUID) -> None:
         """All of one owner, and what people did to facts; only then may workers begin with it."""
         generation_id = self._generation.generation_id
+        if self._generation.pipeline == FACTS:
+            self._database.run(open_fact_lanes(shard_key))
         with self._database.transaction() as tx:
             refuse_truncated(
                 tx, shard_key, f"Give the new one up: strandline generations prune {generation_id}."

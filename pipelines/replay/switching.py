@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from strandline.pipelines.fact_events import apply_fact_events
+from strandline.pipelines.fact_events import apply_fact_events, open_fact_lanes
 from strandline.pipelines.registry import Generation, find
 from strandline.pipelines.replay.records import replays, report
 from strandline.schemas.database import Database, Transaction
@@ -35,6 +35,8 @@ def switch_owner(database: Database, generation: Generation, shard_key: UUID) ->
     What people did to facts is applied once more first, under the locks that keep others from doing more.
     """
     keys = {"shard_key": shard_key, "generation_id": generation.generation_id}
+    if generation.pipeline == FACTS:
+        database.run(open_fact_lanes(shard_key))
     with database.transaction() as tx:
         if generation.pipeline == FACTS:
             tx.run(apply_fact_events(shard_key, generation.generation_id))

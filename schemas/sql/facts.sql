@@ -188,12 +188,15 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND (f.created_at <= %(until)s::timestamptz OR f.said_at <= %(until)s::timestamptz)
 
 -- name: write_fact
--- A fact as a person worded it; no row if it is there already.
+-- A fact as a person worded it; no row if it is there already, or these words went to another fact.
 INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
     about_date, said_at, valid_from, created_at, updated_at, input, agent_id, team_id)
-VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
+SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
     %(topics)s::text[], %(about_date)s::date, %(at)s, %(valid_from)s, %(created_at)s, %(at)s, %(input)s,
-    %(agent_id)s, %(team_id)s)
+    %(agent_id)s, %(team_id)s
+WHERE NOT EXISTS (
+    SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
+        AND r.generation_id = %(generation_id)s AND r.fact_event = %(number)s)
 ON CONFLICT (shard_key, generation_id, fact_id) DO NOTHING
 RETURNING fact_id
 

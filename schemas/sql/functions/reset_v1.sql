@@ -15,7 +15,11 @@ DECLARE
     events uuid[];
 BEGIN
     IF p_derived THEN
-        -- Also those that no worker has opened yet: a merge that begins now waits.
+        PERFORM FROM strandline.lane l
+            WHERE l.shard_key = p_shard_key AND l.scope_key IN (p_session_key, p_shard_key)
+            ORDER BY l.scope_key, l.generation_id, l.stage FOR UPDATE;
+        -- Also those that no worker has opened yet: a merge that begins now waits.  After the others, since an
+        -- edit that holds these may be making the same row, and would wait for it.
         INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
             SELECT p_shard_key, p_shard_key, g.generation_id,
                 CASE g.pipeline WHEN 'facts' THEN 'merge' ELSE g.entry_stage END
