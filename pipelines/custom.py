@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -50,8 +50,13 @@ class CustomStage:
 
     def load(self, fetcher: Fetcher, batch: Batch) -> str:
         """The state after the batch, as JSON; folded here, where neither lock nor connection is held."""
+        return self.load_stepping(fetcher, batch, lambda: None)
+
+    def load_stepping(self, fetcher: Fetcher, batch: Batch, between: Callable[[], None]) -> str:
+        """The same; ``between`` is called before each event, which may take the whole time limit."""
         state = self._before(fetcher, batch)
         for _event, messages in load_messages(fetcher, batch):
+            between()
             state = self._folded(state, messages)
         return state
 

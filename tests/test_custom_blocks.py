@@ -16,7 +16,11 @@ import pytest
 
 from strandline import ConfigurationError, MemoryContext, UnknownPipelineError
 from strandline.assembly import prepare_stages
+from strandline.pipelines.custom import CustomStage
+from strandline.pipelines.custom_block import BlockDefinition
 from strandline.pipelines.custom_loading import load_blocks
+from strandline.pipelines.engine import lease
+from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
 from strandline.pipelines.replay.derivation import begin_generation, derive_generation
 from strandline.pipelines.verification import verify
@@ -25,8 +29,8 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.workers.background import BackgroundRunner
 from tests import sample_blocks
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
-from tests.consuming import HandWorker, say
-from tests.draining import drain_everything
+from tests.consuming import TERMS, FixedStages, HandWorker, say
+from tests.draining import drain_everything, due_lanes
 from tests.sample_blocks import POISON, Diary, Log, MentionCounter, Pictures, Whatever
 from tests.test_documentation import blocks_of
 
@@ -443,3 +447,53 @@ class NoScope(MentionCounter):
 
 class Twice(Log):
     """Has the name of another."""
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_batch_of_slow_folds_keeps_its_lane(
+    make_memory: MakeMemory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if each fold took as long as a lease lasts: nobody takes the lane over before the next one."""
+    monkeypatch.setattr(lease, "KEPT_AFTER_SHARE", 0.0)
+    say(make_memory("s", memory_blocks=["log"]), "one", "two", "three")
+    (lane,) = due_lanes(database_url, ["log"])
+    others: list[object] = []
+
+    class SlowLog(Log):
+        def fold(self, state: list[Any], messages: Any) -> list[Any]:
+            others.append(claim(database, lane, other.worker_id, TERMS, 8_000))
+            past = "UPDATE strandline.lane SET deadline_at = clock_timestamp() - interval '1 s' RETURNING 1"
+            rows_of(database_url, past)
+            return super().fold(state, messages)
+
+    block = BlockDefinition.check(SlowLog(), where="a test")
+    stages = FixedStages({"log": CustomStage(block, 10_000, timeout_seconds=60.0)})
+    other = HandWorker(database, stages)
+    assert HandWorker(database, stages).drain(lane) == "drained"
+    assert others == [None, None, None]
+    assert state_of(database_url, "log") == [[1], [2], [3]]
+    assert rows_of(database_url, "SELECT crashes FROM strandline.lane") == [(0,)]
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.batch") == [(1,)], "all in one batch"
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_batch_whose_lane_was_taken_away_folds_no_further(
+    make_memory: MakeMemory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "KEPT_AFTER_SHARE", 0.0)
+    memory = make_memory("s", memory_blocks=["log"])
+    say(memory, "one", "two")
+    (lane,) = due_lanes(database_url, ["log"])
+    folded: list[Any] = []
+
+    class Forgotten(Log):
+        def fold(self, state: list[Any], messages: Any) -> list[Any]:
+            folded.append(messages)
+            memory.reset(derived=True)
+            return super().fold(state, messages)
+
+    block = BlockDefinition.check(Forgotten(), where="a test")
+    stages = FixedStages({"log": CustomStage(block, 10_000, timeout_seconds=60.0)})
+    assert HandWorker(database, stages).drain(lane) == "lost"
+    assert len(folded) == 1
+    assert sound(database)

@@ -17,9 +17,16 @@ from strandline.pipelines.engine.answering import answer
 from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew, take_turn
 from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.engine import Engine, Outcome
-from strandline.pipelines.engine.lease import Lease, give_back_untouched, hold, lane_params, release
+from strandline.pipelines.engine.lease import (
+    KeptLease,
+    Lease,
+    give_back_untouched,
+    hold,
+    lane_params,
+    release,
+)
 from strandline.pipelines.engine.raised_at import raised_at
-from strandline.pipelines.engine.stage import Batch, Sharing, Stage
+from strandline.pipelines.engine.stage import Batch, Sharing, Stage, Stepping
 from strandline.schemas.errors import (
     BlockCodeError,
     BudgetError,
@@ -225,7 +232,7 @@ def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any])
 
 
 def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> bool:
-    work = stage.load(engine.database, batch)
+    work = _load(engine, lease, batch, stage)
     engine.reach("loaded")
     answers = {call.step: answer(engine, lease, batch, call) for call in stage.calls(batch, work)}
     effect = stage.effect(batch, work, answers)
@@ -234,6 +241,13 @@ def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) 
     has_more = _apply(engine, lease, batch, stage, work, effect)
     engine.reach("applied")
     return has_more
+
+
+def _load(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> Any:
+    if isinstance(stage, Stepping):
+        kept = KeptLease(engine.database, lease, engine.terms)
+        return stage.load_stepping(engine.database, batch, kept.keep)
+    return stage.load(engine.database, batch)
 
 
 def _apply(

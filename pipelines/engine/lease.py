@@ -7,6 +7,7 @@ paused and wakes up cannot write anything.  No connection is held: leases work b
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -15,10 +16,16 @@ from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.lanes import Lane
 
+# A lease that is kept is renewed when this share of its deadline has passed.
+KEPT_AFTER_SHARE = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """Seconds without a heartbeat after which a holder counts as dead, and seconds one batch may take."""
+    """Seconds without a heartbeat after which a holder counts as dead, and seconds one batch may take.
+
+    A batch that is done step by step may take that long for each step (``KeptLease``).
+    """
 
     dead_after_seconds: float
     deadline_seconds: float
@@ -51,6 +58,28 @@ class Lease:
     def after_a_batch(self) -> Lease:
         """The same, with nothing held against it: the lane got on."""
         return replace(self, postponements=0, failures=0, crashes=0)
+
+
+class KeptLease:
+    """A lease whose holder says, between the steps of a batch, that it gets on."""
+
+    def __init__(self, database: Database, lease: Lease, terms: LeaseTerms) -> None:
+        self._database = database
+        self._lease = lease
+        self._seconds = terms.deadline_seconds
+        self._kept_at = time.monotonic()
+
+    def keep(self) -> None:
+        """Have the whole deadline again, if some of it has passed.
+
+        Raises:
+            LeaseLostError: another worker has the lane by now, or a reset took it away.
+        """
+        if time.monotonic() - self._kept_at < KEPT_AFTER_SHARE * self._seconds:
+            return
+        if not self._database.fetch("keep_lane", self._lease.params | {"deadline_seconds": self._seconds}):
+            raise LeaseLostError(f"The lease on lane {self._lease.lane} was taken away within a batch.")
+        self._kept_at = time.monotonic()
 
 
 def lane_params(lane: Lane) -> dict[str, Any]:

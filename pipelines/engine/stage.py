@@ -103,6 +103,18 @@ class Sharing(Protocol):
         ...
 
 
+@runtime_checkable
+class Stepping(Protocol):
+    """A stage that loads step by step, which may take longer in all than a lease lasts."""
+
+    def load_stepping(self, fetcher: Fetcher, batch: Batch, between: Callable[[], None]) -> Any:
+        """As ``load`` does, with a call of ``between`` before each step.
+
+        What ``between`` raises ends the loading: the lane is somebody else's by now.
+        """
+        ...
+
+
 class Stages(Protocol):
     """The stages that a process serves, as each generation was made."""
 

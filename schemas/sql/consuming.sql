@@ -46,6 +46,13 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 FOR UPDATE
 
+-- name: keep_lane
+-- The holder gets on within its batch: the lease has its whole deadline again; no row if it was taken away.
+UPDATE strandline.lane SET deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
+WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+    AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
+RETURNING lease_epoch
+
 -- name: renew_lane
 -- A batch is done, and what failed before no longer counts: the next one is begun, with the whole deadline again.
 -- Or, with gives_way, the lane is given back where another owner waits for a turn, or live work while it would go
