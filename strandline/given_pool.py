@@ -76,7 +76,11 @@ def _in_use(pool: Pool) -> object | None:
 
 
 def _has_connections(pool: Any) -> bool:
-    """Whether SQLAlchemy's pool has any; one that does not count them may."""
-    if not hasattr(pool, "checkedin"):
+    """Whether SQLAlchemy's pool has any; one that does not count them, or has no size, may.
+
+    This runs in a child that is just being forked, where a thread of the parent may hold the lock of the
+    pool's queue for good: ``checkedin`` and ``checkedout`` take it, ``size`` and ``overflow`` do not.
+    """
+    if not hasattr(pool, "overflow"):
         return type(pool).__name__ != "NullPool"  # which keeps none
-    return bool(pool.checkedin() or pool.checkedout())
+    return not pool.size() or bool(pool.size() + pool.overflow() > 0)

@@ -242,6 +242,45 @@ def test_a_pool_of_the_callers_that_was_in_use_before_the_fork_is_refused_in_the
     assert found == dict.fromkeys(("unopened", "engine, disposed of", "engine, never used"), "hello")
 
 
+LOCKED_POOL = """
+    import json, os, select, signal
+    from sqlalchemy import create_engine
+    from strandline import ConfigurationError, Memory
+    import threading
+
+    engine = create_engine(os.environ["URL"].replace("postgresql:", "postgresql+psycopg:"))
+    memory = Memory.from_defaults("chat", user_id="annabel", memory_blocks=[], pool=engine)
+    memory.put({"role": "user", "content": "hello", "id": "one"})
+    held, forked = threading.Event(), threading.Event()
+
+    def hold():
+        with engine.pool._pool.mutex:
+            held.set()
+            forked.wait()
+
+    threading.Thread(target=hold).start()
+    held.wait()
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            memory.get()
+        except ConfigurationError as error:
+            os.write(tell, str(error).encode())
+        os._exit(0)
+    forked.set()
+    answered = bool(select.select([told], [], [], 30)[0])
+    if not answered:
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    print(json.dumps(os.read(told, 9_999).decode() if answered else "the child never came back"))
+"""
+
+
+def test_a_fork_while_another_thread_holds_the_pools_lock_leaves_no_child_waiting(database_url: str) -> None:
+    assert "Call engine.dispose(close=False) in each child" in run(LOCKED_POOL, URL=database_url)
+
+
 CHILDREN_THAT_END = """
     import json, os, sys
     from pathlib import Path
