@@ -7,7 +7,6 @@ are dropped when the broker is away.  The event rows are the outbox; the sweep r
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import threading
 import time
@@ -16,6 +15,7 @@ from contextlib import suppress
 
 from strandline.producers.hint_publisher import HintPublisher
 from strandline.producers.pacing import Pacer
+from strandline.schemas.forking import this_process
 from strandline.schemas.lanes import Lane
 
 logger = logging.getLogger("strandline.doorbell")
@@ -58,7 +58,7 @@ class Doorbell:
 
     def ring(self, lanes: Iterable[Lane]) -> None:
         """Hand lanes to the thread; returns at once, and drops what finds no room."""
-        if os.getpid() != self._pid:
+        if this_process() != self._process:
             self._open()
         for lane in lanes:
             try:
@@ -70,7 +70,7 @@ class Doorbell:
 
     def close(self, timeout_seconds: float = 1.0) -> None:
         """Publish what is waiting, for at most ``timeout_seconds``, and end the thread."""
-        if self._thread is None or os.getpid() != self._pid:
+        if self._thread is None or this_process() != self._process:
             return
         self._closing.set()
         with suppress(queue.Full):
@@ -80,7 +80,7 @@ class Doorbell:
 
     def _open(self) -> None:
         """All that belongs to one process: neither thread nor sockets nor locks survive a fork."""
-        self._pid = os.getpid()
+        self._process = this_process()
         self._hints: queue.Queue[Lane | None] = queue.Queue(MAX_WAITING)
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -115,8 +115,7 @@ class Doorbell:
                 dropped += len(lanes)
                 if self._closing.wait(BACKOFF_SECONDS):
                     return
-                self._take_waiting()
-                pacer.take_kept()
+                dropped += len(self._take_waiting()) + len(pacer.take_kept())
         publisher.close()
 
     def _say_back(self, dropped: int) -> None:

@@ -135,6 +135,43 @@ def test_many_threads_ring_at_once(broker: BrokerQueues, broker_url: str) -> Non
     assert "strandline-doorbell" not in names
 
 
+def test_every_hint_that_is_dropped_is_counted(
+    broker: BrokerQueues,
+    broker_url: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also those that came while nothing was tried."""
+    monkeypatch.setattr(doorbell, "BACKOFF_SECONDS", 2.0)
+    with BrokerProxy(broker_url) as proxy:
+        proxy.down()
+        bell = Doorbell(proxy.url)
+        bell.ring([some_lane()])
+
+        def said(action: str) -> list[int]:
+            return [
+                getattr(record, "dropped", 0)
+                for record in caplog.records
+                if getattr(record, "action", "") == action
+            ]
+
+        wait_until(lambda: said("broker_away"), timeout=30, what="the first hint to be dropped")
+        bell.ring([some_lane() for _ in range(10)])
+        wait_until(bell._hints.empty, timeout=30, what="the others to be dropped")
+        proxy.up()
+        rung = 11
+
+        def passes() -> bool:
+            nonlocal rung
+            bell.ring([some_lane()])
+            rung += 1
+            return bool(said("broker_back"))
+
+        wait_until(passes, timeout=30, what="hints to pass again")
+        bell.close(timeout_seconds=30)
+    assert broker.waiting("summary") + sum(said("broker_back")) == rung
+
+
 FORKING = """
 import os, sys
 from uuid import uuid4
@@ -161,6 +198,62 @@ def test_a_forked_child_rings_by_itself(broker: BrokerQueues, broker_url: str) -
         process.communicate("fork\n", timeout=30)
     assert process.returncode == 0
     await_hints(broker, 2, "summary")
+    await_hints(broker, 1, "merge")
+
+
+REPEATING_PID = """
+import os, sys
+from uuid import uuid4
+from strandline.producers.doorbell import Doorbell
+from strandline.schemas.lanes import Lane
+
+def last_pid(number):
+    try:
+        with open("/proc/sys/kernel/ns_last_pid", "w") as chosen:
+            chosen.write(str(number))
+    except OSError:
+        print("refused")
+        sys.stdout.flush()
+        os._exit(0)
+
+def ring_with_the_pid(bell, pid):
+    for _try in range(500):
+        last_pid(pid - 1)
+        child = os.fork()
+        if child == 0:
+            if os.getpid() == pid:
+                bell.ring([Lane(uuid4(), uuid4(), 1, "merge")])
+                bell.close(timeout_seconds=30)
+            os._exit(0)
+        os.waitpid(child, 0)
+        if child == pid:
+            print("rung")
+            return
+
+told, tell = os.pipe()
+middle = os.fork()
+if middle == 0:
+    bell = Doorbell(sys.argv[1])
+    bell.ring([Lane(uuid4(), uuid4(), 1, "summary")])
+    pid = os.getpid()
+    if os.fork() == 0:
+        os.read(told, 1)
+        ring_with_the_pid(bell, pid)
+        sys.stdout.flush()
+    os._exit(0)
+os.waitpid(middle, 0)
+os.write(tell, b"!")
+"""
+
+
+def test_a_child_with_the_process_id_of_an_ancestor_rings_by_itself(
+    broker: BrokerQueues, broker_url: str
+) -> None:
+    """The ancestor made the doorbell, and has ended since."""
+    command = [sys.executable, "-c", REPEATING_PID, broker_url]
+    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout
+    if said.strip() != "rung":
+        pytest.skip("this machine lets nobody choose a process id")
     await_hints(broker, 1, "merge")
 
 
