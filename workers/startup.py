@@ -30,11 +30,13 @@ class Patience:
 
     Args:
         seconds: STRANDLINE_STARTUP_WAIT_SECONDS; with 0 each is asked once.
+        clock: gives seconds that never go back.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
+        self._clock = clock
+        self._deadline = clock() + seconds
         self._waited_for: set[str] = set()
 
     def for_postgres(self, start: Callable[[], T]) -> T:
@@ -78,7 +80,7 @@ class Patience:
             threading.Event().wait(min(PAUSE_SECONDS, self._left()))
 
     def _left(self) -> float:
-        return max(0.0, self._deadline - time.monotonic())
+        return max(0.0, self._deadline - self._clock())
 
     def _gave_up(self, server: str) -> str:
         return (
