@@ -284,8 +284,11 @@ class SessionMemory(Searching):
         flushed = await self._carrier.arun(self._flushing(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, joined=connection is not None)
 
-    def _changing_policy(self, change: PolicyChange, actor: str | None) -> Operation[PolicySet]:
-        return set_policy(self._identity, change, None if actor is None else check_name("actor", actor))
+    def _changing_policy(
+        self, change: PolicyChange, actor: str | None, *, joined: bool
+    ) -> Operation[PolicySet]:
+        who = None if actor is None else check_name("actor", actor)
+        return set_policy(self._identity, change, who, in_callers_transaction=joined)
 
     def _take_on(
         self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 
 from strandline.producers.appending import check_owner
 from strandline.producers.unregistered import unknown_pipelines
-from strandline.schemas.errors import ConflictError, NotFoundError
+from strandline.schemas.errors import ConflictError, NotFoundError, StrandlineError
 from strandline.schemas.flushing import Flushed, flush_over_mark
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.operations import Fetch, Operation, Row
 from strandline.schemas.policy import Policy, PolicyChange, changed_policy
 from strandline.schemas.shown_text import quote
+
+logger = logging.getLogger("strandline.producers")
 
 # Each attempt that loses found that another change was committed in the meantime.
 ATTEMPTS = 10
@@ -31,8 +34,13 @@ class PolicySet:
     flushed: Flushed | None = None
 
 
-def set_policy(identity: SessionIdentity, change: PolicyChange, actor: str | None) -> Operation[PolicySet]:
+def set_policy(
+    identity: SessionIdentity, change: PolicyChange, actor: str | None, *, in_callers_transaction: bool
+) -> Operation[PolicySet]:
     """Change what is asked for; a change that changes nothing is not recorded.
+
+    A flush that fails does not fail the change, which is committed by then: the sweep flushes.  In the
+    caller's transaction it does fail it, since Postgres has ended that transaction.
 
     Raises:
         NotFoundError: nothing was put to the session yet.
@@ -56,12 +64,24 @@ def set_policy(identity: SessionIdentity, change: PolicyChange, actor: str | Non
         if status == "ok":
             flushed = None
             if over:
-                flushed = yield from flush_over_mark(identity.shard_key, identity.session_key)
+                flushed = yield from _flush(identity, in_callers_transaction=in_callers_transaction)
             return PolicySet(wanted, flushed)
     raise ConflictError(
         f"The policy of session {quote(identity.session_id)} was changed {ATTEMPTS} times by others while it"
         " was to be changed; nothing was changed. Try again."
     )
+
+
+def _flush(identity: SessionIdentity, *, in_callers_transaction: bool) -> Operation[Flushed | None]:
+    try:
+        return (yield from flush_over_mark(identity.shard_key, identity.session_key))
+    except StrandlineError as error:
+        if in_callers_transaction:
+            raise
+        logger.warning(
+            "flush after a change of policy failed", extra={"action": "flush_failed", "reason": str(error)}
+        )
+        return None
 
 
 def _present(identity: SessionIdentity) -> Operation[Policy]:

@@ -162,7 +162,7 @@ class Memory(SessionMemory):
         The change is recorded, with ``actor`` and the time.  Pipelines that are added get what is flushed
         from then on; `strandline replay` derives what was flushed before.  This memory reads with the new
         limit and blocks at once; others with those that they were made with.  If the window is above the
-        new mark, it is flushed.
+        new mark, it is flushed: at once, or by the sweep if that fails.
 
         Args:
             token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes: as for
@@ -184,8 +184,9 @@ class Memory(SessionMemory):
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
         )
-        done = self._carrier.run(self._changing_policy(change, actor), connection)
-        self._announce_flush(done.flushed, joined=connection is not None)
+        joined = connection is not None
+        done = self._carrier.run(self._changing_policy(change, actor, joined=joined), connection)
+        self._announce_flush(done.flushed, joined=joined)
         return self._take_on(done, blocks, token_limit)
 
     async def aset_policy(
@@ -209,8 +210,9 @@ class Memory(SessionMemory):
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
         )
-        done = await self._carrier.arun(self._changing_policy(change, actor), connection)
-        self._announce_flush(done.flushed, joined=connection is not None)
+        joined = connection is not None
+        done = await self._carrier.arun(self._changing_policy(change, actor, joined=joined), connection)
+        self._announce_flush(done.flushed, joined=joined)
         return self._take_on(done, blocks, token_limit)
 
     def _declared(

@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
@@ -24,6 +24,7 @@ from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.sessions import show_session
 from strandline.pipelines.verification import verify
 from strandline.schemas.database import Database
+from strandline.schemas.errors import DatabaseError
 from strandline.schemas.policy import Policy, PolicyChange, changed_policy, make_policy
 from strandline.schemas.settings import Settings, load_settings
 from strandline.workers.sweep import Sweep
@@ -271,11 +272,7 @@ def test_a_session_that_is_idle_already_is_delivered_after_the_change(
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE strandline.session SET last_put_at = last_put_at - interval '1 hour'")
     memory.set_policy(idle_seconds=600)
-    sweep = Sweep(
-        database, ring=lambda _lanes: None, take_over=lambda _lanes: None, stages=(), batch_size=10,
-        dead_after_seconds=5.0, is_busy=lambda: False,
-    )  # fmt: skip
-    sweep.tick()
+    sweep_of(database).tick()
     (flush,) = show_session(database, "s").latest_flushes
     assert flush.cause == "idle"
 
@@ -287,6 +284,76 @@ def test_a_change_joins_the_callers_transaction(
     memory.put({"role": "user", "content": "hello"})
     with psycopg.connect(database_url) as connection:
         memory.set_policy(token_limit=77, connection=connection)
+        connection.rollback()
+    assert show_session(database, "s").policy_changes == ()
+
+
+@pytest.fixture
+def no_flush_succeeds(database_url: str) -> Iterator[Callable[[], None]]:
+    """Postgres refuses each flush, until told to stop."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        table = "ALTER TABLE strandline.flush_event"
+        connection.execute(f"{table} ADD CONSTRAINT refused CHECK (tokens < 0) NOT VALID")
+
+        def stop() -> None:
+            connection.execute(f"{table} DROP CONSTRAINT refused")
+
+        yield stop
+
+
+def long_talk(memory: Memory) -> None:
+    for number in range(10):
+        memory.put({"role": "user", "content": f"one two three four five {number}"})
+
+
+def sweep_of(database: Database) -> Sweep:
+    return Sweep(
+        database, ring=lambda _lanes: None, take_over=lambda _lanes: None, stages=(), batch_size=10,
+        dead_after_seconds=5.0, is_busy=lambda: False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+def test_a_change_that_is_committed_stands_though_its_flush_fails(
+    form: str,
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    no_flush_succeeds: Callable[[], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The caller is given the policy; the sweep flushes."""
+    memory = make_memory("s", token_flush_size=5)
+    long_talk(memory)
+    if form == "sync":
+        changed = memory.set_policy(token_limit=30)
+    else:
+
+        async def change() -> Policy:
+            try:
+                return await memory.aset_policy(token_limit=30)
+            finally:
+                await memory.aclose()
+
+        changed = asyncio.run(change())
+    assert changed.token_limit == 30 == show_session(database, "s").policy_changes[0].after["token_limit"]
+    assert [getattr(record, "action", "") for record in caplog.records] == ["flush_failed"]
+    assert show_session(database, "s").flushes == 0
+    no_flush_succeeds()
+    rows_of(database_url, "UPDATE strandline.watch SET check_at = clock_timestamp() RETURNING 1")
+    sweep_of(database).tick()
+    assert show_session(database, "s").flushes > 0
+
+
+@pytest.mark.usefixtures("no_flush_succeeds")
+def test_a_flush_that_fails_in_the_callers_transaction_fails_the_change(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory("s", token_flush_size=5)
+    long_talk(memory)
+    with psycopg.connect(database_url) as connection:
+        with pytest.raises(DatabaseError):
+            memory.set_policy(token_limit=30, connection=connection)
         connection.rollback()
     assert show_session(database, "s").policy_changes == ()
 
