@@ -45,6 +45,7 @@ FUNCTIONS = (
     "serving_v1",
     "fed_v1",
     "set_policy_v1",
+    "missing_v1",
     "uncovered_v1",
     "flush_v1",
     "unfold_v1",

@@ -19,6 +19,8 @@ from strandline import ConfigurationError, Memory, NotFoundError, OwnerError, Un
 from strandline.cli.entry import run
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import MessageExplanation
+from strandline.pipelines.registry import find
+from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.sessions import show_session
@@ -462,8 +464,9 @@ def test_a_new_derivation_covers_what_was_fed_under_an_earlier_policy(
     ((generation_id,),) = rows_of(
         database_url, "SELECT generation_id FROM strandline.generation WHERE state = 'feeding'"
     )
-    wanted = {"shard_key": shard_key, "generation_id": generation_id, "last_stage": "merge", "limit": 100}
-    ((events, _tokens),) = database.fetch("backfill_owner", wanted)
+    generation = find(database, generation_id)
+    assert generation is not None
+    events, _tokens = make_due(database, generation, shard_key, Selection())
     assert events == 1, "what the one that serves has derived, and nothing that was never fed"
 
 

@@ -12,11 +12,12 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.pipelines.registry import recipe_params, serving
+from strandline.pipelines.registry import find, recipe_params, serving
 from strandline.pipelines.replay.derivation import begin_generation, derive_generation
+from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
-from strandline.pipelines.replay.switching import last_stage, prune_owner
+from strandline.pipelines.replay.switching import prune_owner
 from strandline.pipelines.verification import verify
 from strandline.schemas.database import Database
 from strandline.schemas.identity import identify_user
@@ -56,12 +57,10 @@ def begin_another(database: Database, pipeline: str) -> int:
     return int(generation_id)
 
 
-def fill(fetcher: Any, generation_id: int, pipeline: str) -> int:
-    wanted = {"shard_key": OWNER, "generation_id": generation_id}
-    ((events, _tokens),) = fetcher.fetch(
-        "backfill_owner", wanted | {"last_stage": last_stage(pipeline), "limit": 100}
-    )
-    return int(events)
+def fill(fetcher: Any, generation_id: int) -> int:
+    generation = find(fetcher, generation_id)
+    assert generation is not None
+    return make_due(fetcher, generation, OWNER, Selection())[0]
 
 
 def waits_for_a_lock(url: str) -> bool:
@@ -82,7 +81,7 @@ def test_a_reset_that_forgets_takes_along_what_a_replay_is_just_making_due(
     generation_id = begin_another(database, pipeline)
     with ThreadPoolExecutor(1) as pool:
         with database.transaction() as tx:
-            assert fill(tx, generation_id, pipeline) == 2
+            assert fill(tx, generation_id) == 2
             forgetting = pool.submit(memory.reset, derived=True)
             wait_until(
                 lambda: forgetting.done() or waits_for_a_lock(database_url), timeout=60, what="the reset"
@@ -102,7 +101,7 @@ def test_a_replay_makes_nothing_due_of_what_a_reset_is_just_forgetting(
     generation_id = begin_another(database, pipeline)
     with ThreadPoolExecutor(1) as pool, psycopg.connect(database_url) as connection:
         memory.reset(derived=True, connection=connection)
-        filling = pool.submit(fill, database, generation_id, pipeline)
+        filling = pool.submit(fill, database, generation_id)
         wait_until(lambda: filling.done() or waits_for_a_lock(database_url), timeout=60, what="the replay")
         connection.commit()
         assert filling.result(60) == 0

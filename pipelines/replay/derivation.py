@@ -19,6 +19,7 @@ from strandline.pipelines.building import build
 from strandline.pipelines.fact_events import apply_fact_events, open_fact_lanes
 from strandline.pipelines.recipe import differences, recipe_for
 from strandline.pipelines.registry import Generation, find, recipe_params, serving
+from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import last_stage, serve_everybody, switch_owner
 from strandline.pipelines.replay.truncation import refuse_truncated
@@ -31,7 +32,6 @@ from strandline.schemas.shown_text import counted
 NOBODY = UUID(int=0)
 
 OWNERS_PER_PAGE = 100
-EVENTS_PER_PAGE = 5_000
 WAIT_SECONDS = 60.0
 PAUSE_SECONDS = 0.2
 HOLD_SECONDS = 10.0
@@ -217,7 +217,7 @@ class _Run:
             if self._generation.pipeline == FACTS:
                 # First, since it locks lanes, as a reset does before it comes to the events.
                 tx.run(apply_fact_events(shard_key, generation_id))
-            events, tokens = self._make_due(tx, shard_key)
+            events, tokens = make_due(tx, self._generation, shard_key, Selection())
             tx.fetch("open_backfilled", {"generation_id": generation_id, "through": shard_key})
             self._progress = replace(
                 self._progress,
@@ -228,20 +228,6 @@ class _Run:
             counts = {name: getattr(self._progress, name) for name in ("owners", "events", "tokens")}
             report(tx, self._replay, "running", counts, shard_key)
         self._on_progress(self._progress)
-
-    def _make_due(self, tx: object, shard_key: UUID) -> tuple[int, int]:
-        wanted = {
-            "shard_key": shard_key,
-            "generation_id": self._generation.generation_id,
-            "last_stage": self._stage,
-            "limit": EVENTS_PER_PAGE,
-        }
-        events = tokens = 0
-        while True:
-            ((page_events, page_tokens),) = tx.fetch("backfill_owner", wanted)  # type: ignore[attr-defined]
-            events, tokens = events + page_events, tokens + page_tokens
-            if page_events < EVENTS_PER_PAGE:
-                return events, tokens
 
     def _derive_held(self) -> None:
         """Until all is derived that was flushed by now: live flushes feed it all the time."""
@@ -317,7 +303,7 @@ class _Run:
     def _fill_lacking(self, owners: list[UUID]) -> None:
         for shard_key in owners:
             with self._database.transaction() as tx:
-                self._make_due(tx, shard_key)
+                make_due(tx, self._generation, shard_key, Selection())
 
     def _look_at_backlog(self) -> int:
         rows = self._database.fetch("generation_backlog", {"generation_id": self._generation.generation_id})

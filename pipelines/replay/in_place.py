@@ -6,14 +6,13 @@ nothing is written.  What each stage does:
 - *vectors*: the pieces of a batch are written anew if they differ; a batch whose answer is gone is embedded
   again.
 - *summary* and custom blocks: states are folded again from the first, and those that differ are rewritten; a
-  summary whose answer is gone is folded again from there, by the model.
+  summary whose answer is gone is folded again from there, by the model (``ordered_lanes``).
 - *extract*: candidates that differ are counted, not replaced: facts were merged from them.
 - *merge* is not repeated: it decided on what was known at the time.  Another decision is a new generation's.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -25,9 +24,10 @@ from strandline.pipelines.engine.batches import read_batch
 from strandline.pipelines.engine.dead_letters import retry_dead_letter
 from strandline.pipelines.engine.stage import Batch, Stage
 from strandline.pipelines.registry import Generation, serving
+from strandline.pipelines.replay.filling import lanes_to_fill, make_due
+from strandline.pipelines.replay.ordered_lanes import Folding, StatementsExcept, fill_lane, put_right
 from strandline.pipelines.replay.planning import dead_letters_of, lacks_answers, stored_answers
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
-from strandline.pipelines.replay.switching import last_stage
 from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import ReplayError
@@ -150,8 +150,11 @@ class _Run:
 
     def _owner(self, shard_key: UUID) -> None:
         refuse_truncated(self._database, shard_key, "Nothing of this owner was looked at.")
-        made_due = self._make_due(shard_key)
         pipeline = self._generation.pipeline
+        if pipeline in (VECTORS, FACTS):
+            self._make_due(shard_key)
+        else:
+            self._fill_lanes(shard_key)
         if pipeline == VECTORS:
             for row in self._batches(shard_key, VECTORS_STAGE):
                 self._chunks(shard_key, row)
@@ -160,29 +163,28 @@ class _Run:
                 self._candidates(shard_key, row)
         else:
             for scope_key in dict.fromkeys(row[1] for row in self._batches(shard_key, pipeline)):
-                if made_due:
-                    self._fold_in_order(shard_key, scope_key, pipeline)
-                else:
-                    self._states(shard_key, scope_key, pipeline)
+                lane = self._lane(shard_key, scope_key, pipeline)
+                self._count(put_right(self._database, lane, self._stages[pipeline]))
         self.found = self.found.plus(owners=1)
 
-    def _make_due(self, shard_key: UUID) -> int:
+    def _make_due(self, shard_key: UUID, scope_key: UUID | None = None) -> None:
         """What the generation never saw: flushed before the session fed the pipeline, or passed by."""
-        wanted = self._keys(shard_key) | {"last_stage": last_stage(self._generation.pipeline), "limit": 5_000}
         with self._database.transaction() as tx:
-            ((events, _tokens),) = tx.fetch("backfill_owner", wanted)
-            if events:
-                tx.fetch("ring_owner", self._keys(shard_key))
+            events, _tokens = make_due(tx, self._generation, shard_key, self._selection, scope_key)
         self.found = self.found.plus(made_due=events)
-        return int(events)
 
-    def _fold_in_order(self, shard_key: UUID, scope_key: UUID, stage_name: str) -> None:
-        """Fold a lane anew from its beginning, since earlier events of the owner have come to be due."""
-        keys = self._keys(shard_key) | {"scope_key": scope_key, "stage": stage_name}
-        rows = self._database.fetch("lane_states", keys)
-        if rows:
-            self._fold_again(keys, rows[0][0])
-            self.found = self.found.plus(batches=len(rows), asked_again=len(rows))
+    def _fill_lanes(self, shard_key: UUID) -> None:
+        """The same where the order counts: a lane in which earlier events come to be due is folded anew."""
+        lanes = lanes_to_fill(self._database, self._generation, shard_key, self._selection)
+        for scope_key, is_derived in lanes.items():
+            if not is_derived:
+                self._make_due(shard_key, scope_key)
+                continue
+            lane = self._lane(shard_key, scope_key, self._generation.pipeline)
+            self._count(fill_lane(self._database, self._generation, lane, self._selection))
+
+    def _count(self, folding: Folding) -> None:
+        self.found = self.found.plus(**asdict(folding))
 
     def _batches(self, shard_key: UUID, stage: str) -> list[Row]:
         wanted = self._selection.params | self._keys(shard_key) | {"stage": stage}
@@ -220,7 +222,7 @@ class _Run:
 
         def again(tx: Fetcher) -> None:
             tx.fetch("delete_candidates", self._batch_keys(batch))
-            stage.write(_Except(tx, {"insert_receipts": None, "pass_on": None}), batch, work, effect)
+            stage.write(StatementsExcept(tx, {"insert_receipts": None, "pass_on": None}), batch, work, effect)
 
         same = self._same_after(again, "digest_candidates", batch, keep=False)
         self.found = self.found.plus(batches=1, same=int(same), differing=int(not same))
@@ -241,49 +243,12 @@ class _Run:
             return taken_back.same
         return False
 
-    def _states(self, shard_key: UUID, scope_key: UUID, stage_name: str) -> None:
-        """Fold a lane again from its first state, each batch as it was."""
-        keys = self._keys(shard_key) | {"scope_key": scope_key, "stage": stage_name}
-        stage = self._stages[stage_name]
-        state: Row | None = None
-        differing: list[tuple[UUID, str]] = []
-        rows = self._database.fetch("lane_states", keys)
-        for ordinal, through_seq, stored, batch_id, event_ids in rows:
-            batch = self._batch(shard_key, (batch_id, scope_key, event_ids), stage_name)
-            before = [] if state is None else [state]
-            fetcher = _Except(self._database, {"latest_state": before, "insert_state": None})
-            work = stage.load(fetcher, batch)
-            answers = stored_answers(self._database, batch)
-            if lacks_answers(stage, batch, work, answers):
-                self._fold_again(keys, ordinal)
-                self.found = self.found.plus(batches=1, asked_again=1)
-                break
-            stage.write(fetcher, batch, work, stage.effect(batch, work, answers))
-            made = fetcher.given.get("insert_state", {}).get("state", stored)
-            same = json.loads(made) == json.loads(stored)
-            if not same:
-                differing.append((batch_id, made))
-            self.found = self.found.plus(batches=1, same=int(same), rewritten=int(not same))
-            state = (made, through_seq)
-        if differing:
-            self._rewrite(keys, differing)
-
-    def _rewrite(self, keys: dict[str, Any], differing: list[tuple[UUID, str]]) -> None:
-        """Under the lane's lock, taken from a holder who may have begun with a state that changes now."""
-        with self._database.transaction() as tx:
-            tx.fetch("reopen_lane", keys | {"seize": True})
-            for batch_id, state in differing:
-                tx.fetch("rewrite_state", keys | {"batch_id": batch_id, "state": state})
-
-    def _fold_again(self, keys: dict[str, Any], ordinal: int) -> None:
-        with self._database.transaction() as tx:
-            tx.fetch("reopen_lane", keys | {"seize": True})
-            tx.fetch("unfold_from", keys | {"ordinal": ordinal})
+    def _lane(self, shard_key: UUID, scope_key: UUID, stage: str) -> Lane:
+        return Lane(shard_key, scope_key, self._generation.generation_id, stage)
 
     def _batch(self, shard_key: UUID, row: Row, stage: str) -> Batch:
         batch_id, scope_key, event_ids = row
-        lane = Lane(shard_key, scope_key, self._generation.generation_id, stage)
-        return read_batch(self._database, lane, batch_id, event_ids)
+        return read_batch(self._database, self._lane(shard_key, scope_key, stage), batch_id, event_ids)
 
     def _keys(self, shard_key: UUID) -> dict[str, Any]:
         return {"shard_key": shard_key, "generation_id": self._generation.generation_id}
@@ -303,18 +268,3 @@ class _TakeBackError(Exception):
 
     def __init__(self, same: bool) -> None:
         self.same = same
-
-
-class _Except:
-    """Runs statements but for some, which give what is said here; what those were given is kept."""
-
-    def __init__(self, fetcher: Fetcher, instead: Mapping[str, list[Row] | None]) -> None:
-        self._fetcher = fetcher
-        self._instead = instead
-        self.given: dict[str, Mapping[str, Any]] = {}
-
-    def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
-        if name in self._instead:
-            self.given[name] = params
-            return self._instead[name] or []
-        return self._fetcher.fetch(name, params)

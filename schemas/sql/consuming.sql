@@ -252,13 +252,15 @@ ON CONFLICT DO NOTHING
 
 -- name: pass_on
 -- Make the events due in the pipeline's next stage, on the owner's lane.
--- What is no live work is not rung for (ring_at: infinity); it is merged in the order of the flushes.
+-- What is no live work is not rung for (ring_at: infinity): that of a derivation which does not serve, which is merged
+-- in the order of the flushes, and what a replay in place made due.
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
     scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
 SELECT e.shard_key, e.session_key, g.generation_id, %(next_stage)s, e.from_seq, e.through_seq,
     %(scope_key)s, e.event_id, b.incarnation, %(tokens)s, b.namespace, b.precedence,
     CASE WHEN v.generation_id IS NULL THEN e.created_at ELSE clock_timestamp() END,
-    CASE WHEN v.generation_id IS NULL THEN 'infinity' ELSE clock_timestamp() + interval '2 seconds' END
+    CASE WHEN v.generation_id IS NULL OR b.ring_at = 'infinity' THEN 'infinity'
+        ELSE clock_timestamp() + interval '2 seconds' END
 FROM strandline.flush_event e
 JOIN strandline.generation g ON g.generation_id = %(generation_id)s
 JOIN strandline.due b ON b.shard_key = e.shard_key AND b.session_key = e.session_key

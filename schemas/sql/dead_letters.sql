@@ -31,7 +31,8 @@ RETURNING lease_epoch
 
 -- name: revive_event
 -- The dead letter and its receipt go, and the event is due again; after a reset it is void instead.
--- What merge has to do is sized by its candidates, as when extract passed it on.
+-- What merge has to do is sized by its candidates, as when extract passed it on.  Where the derivation does not
+-- serve the owner, it is left to the threads for replays (ring_at: infinity).
 WITH letter AS (
     DELETE FROM strandline.dead_letter d
     WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s
@@ -39,7 +40,10 @@ WITH letter AS (
         AND d.event_id = %(event_id)s AND d.dropped_at IS NULL
     RETURNING d.*
 ), placed AS (
-    SELECT l.*, e.tokens, e.created_at AS flushed_at, s.namespace, s.incarnation = l.incarnation AS current
+    SELECT l.*, e.tokens, e.created_at AS flushed_at, s.namespace, s.incarnation = l.incarnation AS current,
+        e.cause, EXISTS (
+            SELECT FROM strandline.serving_v1(%(shard_key)s, NULL) v WHERE v.generation_id = l.generation_id
+            ) AS is_live
     FROM letter l JOIN strandline.flush_event e ON e.shard_key = l.shard_key AND e.event_id = l.event_id
     JOIN strandline.session s ON s.shard_key = l.shard_key AND s.session_key = l.session_key
 ), voided AS (
@@ -52,13 +56,14 @@ WITH letter AS (
         AND r.generation_id = p.generation_id AND r.stage = p.stage
 ), again AS (
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-        scope_key, event_id, incarnation, tokens, namespace, created_at, ring_at)
+        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
     SELECT p.shard_key, p.session_key, p.generation_id, p.stage, p.from_seq, p.through_seq, p.scope_key,
         p.event_id, p.incarnation, CASE WHEN p.stage <> 'merge' THEN p.tokens ELSE coalesce((
             SELECT greatest(1, sum(length(c.text)) / 4) FROM strandline.fact_candidate c
             WHERE c.shard_key = p.shard_key AND c.generation_id = p.generation_id
                 AND c.event_id = p.event_id), 1) END,
-        p.namespace, p.flushed_at, clock_timestamp()
+        p.namespace, CASE WHEN p.is_live AND p.cause <> 'import' THEN 0 ELSE 1 END, p.flushed_at,
+        CASE WHEN p.is_live THEN clock_timestamp() ELSE 'infinity' END
     FROM placed p WHERE p.current
 )
 SELECT current FROM placed

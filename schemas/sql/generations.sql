@@ -49,50 +49,50 @@ SELECT DISTINCT o.shard_key FROM (
 ) AS o
 ORDER BY o.shard_key LIMIT %(limit)s
 
+-- name: lanes_to_fill
+-- Lanes of an owner in which a derivation has not seen events that fit (missing_v1), and whether it is to derive any.
+SELECT m.scope_key, bool_or(m.is_known)
+FROM strandline.missing_v1(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
+WHERE (m.is_known OR NOT m.was_void)
+    AND (%(namespace)s::text IS NULL OR m.namespace = %(namespace)s)
+    AND (%(session_id)s::text IS NULL OR m.session_id = %(session_id)s)
+    AND (%(user_id)s::text IS NULL OR m.user_id = %(user_id)s)
+    AND (%(since)s::timestamptz IS NULL OR m.created_at >= %(since)s)
+    AND (%(until)s::timestamptz IS NULL OR m.created_at < %(until)s)
+GROUP BY m.scope_key ORDER BY m.scope_key
+
 -- name: backfill_owner
--- Make due what a derivation has not seen of an owner: a page of it, or nothing when all is there.  Of the time
--- before a reset only what the serving derivation still knows is derived again; the rest is void.
-WITH g AS (
-    SELECT * FROM strandline.generation WHERE generation_id = %(generation_id)s
-), missing AS MATERIALIZED (
-    SELECT e.shard_key, e.session_key, e.from_seq, e.through_seq, e.event_id, e.tokens, e.created_at,
-        g.generation_id, g.entry_stage, s.incarnation, s.namespace, r.event_id IS NOT NULL AS was_void,
-        CASE g.entry_scope WHEN 'owner' THEN e.shard_key ELSE e.session_key END AS scope_key,
-        e.incarnation = s.incarnation OR EXISTS (
-            SELECT FROM strandline.serving_v1(%(shard_key)s, ARRAY[g.pipeline]) v
-            JOIN strandline.receipt o ON o.shard_key = e.shard_key AND o.event_id = e.event_id
-                AND o.generation_id = v.generation_id AND o.stage = %(last_stage)s AND o.outcome = 'applied'
-            ) AS known
-    FROM g
-    JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s
-    JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
-        AND (g.pipeline = ANY (s.pipelines)
-            OR g.pipeline = ANY (strandline.fed_v1(e.shard_key, e.session_key, e.from_seq)))
-    LEFT JOIN strandline.receipt r ON r.shard_key = e.shard_key AND r.event_id = e.event_id
-        AND r.generation_id = g.generation_id AND r.stage = g.entry_stage
-    WHERE (r.event_id IS NULL OR r.outcome = 'void') AND NOT EXISTS (
-        SELECT FROM strandline.due d WHERE d.shard_key = e.shard_key AND d.session_key = e.session_key
-            AND d.generation_id = g.generation_id AND d.stage = g.entry_stage AND d.from_seq = e.from_seq)
+-- Make due what a derivation has not seen of an owner's events that fit, in one lane or in all: a page of it, or
+-- nothing when all is there.  Of the time before a reset only what the serving derivation still knows is derived
+-- again; the rest is void.
+WITH missing AS MATERIALIZED (
+    SELECT m.* FROM strandline.missing_v1(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
+    WHERE (m.is_known OR NOT m.was_void)
+        AND (%(scope_key)s::uuid IS NULL OR m.scope_key = %(scope_key)s)
+        AND (%(namespace)s::text IS NULL OR m.namespace = %(namespace)s)
+        AND (%(session_id)s::text IS NULL OR m.session_id = %(session_id)s)
+        AND (%(user_id)s::text IS NULL OR m.user_id = %(user_id)s)
+        AND (%(since)s::timestamptz IS NULL OR m.created_at >= %(since)s)
+        AND (%(until)s::timestamptz IS NULL OR m.created_at < %(until)s)
 ), taken AS MATERIALIZED (
     -- The rows of the events are held: a reset that forgets waits, and then sees what is written here; an event
     -- that it has taken away is left out.
     SELECT m.* FROM missing m
-    JOIN strandline.flush_event e ON e.shard_key = m.shard_key AND e.session_key = m.session_key
+    JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.session_key = m.session_key
         AND e.from_seq = m.from_seq AND e.event_id = m.event_id
-    WHERE m.known OR NOT m.was_void
     ORDER BY m.session_key, m.from_seq LIMIT %(limit)s FOR KEY SHARE OF e
 ), revived AS (
     DELETE FROM strandline.receipt r USING taken t
-    WHERE t.was_void AND r.shard_key = t.shard_key AND r.event_id = t.event_id
-        AND r.generation_id = t.generation_id AND r.stage = t.entry_stage
+    WHERE t.was_void AND r.shard_key = %(shard_key)s AND r.event_id = t.event_id
+        AND r.generation_id = %(generation_id)s AND r.stage = t.stage
 ), voided AS (
     INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
-    SELECT shard_key, event_id, generation_id, entry_stage, 'void' FROM taken WHERE NOT known
+    SELECT %(shard_key)s, event_id, %(generation_id)s, stage, 'void' FROM taken WHERE NOT is_known
 ), made_due AS (
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
         scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
-    SELECT shard_key, session_key, generation_id, entry_stage, from_seq, through_seq, scope_key, event_id,
-        incarnation, tokens, namespace, 1, created_at, 'infinity' FROM taken WHERE known
+    SELECT %(shard_key)s, session_key, %(generation_id)s, stage, from_seq, through_seq, scope_key, event_id,
+        incarnation, tokens, namespace, 1, created_at, 'infinity' FROM taken WHERE is_known
 )
 SELECT count(*)::integer AS events, coalesce(sum(tokens), 0)::bigint AS tokens FROM taken
 

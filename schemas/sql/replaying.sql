@@ -124,6 +124,12 @@ WHERE b.shard_key = %(shard_key)s AND b.generation_id = %(generation_id)s AND b.
             AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s))
 ORDER BY b.created_at, b.batch_id
 
+-- name: open_lane
+-- A lane that no worker has taken yet, so that it can be locked.
+INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
+VALUES (%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s)
+ON CONFLICT DO NOTHING
+
 -- name: lane_states
 -- The states of an ordered lane in order, each with the batch that made it.
 SELECT f.ordinal, f.through_seq, f.state::text, f.batch_id, b.event_ids
@@ -203,8 +209,8 @@ JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.ses
 RETURNING event_id
 
 -- name: unfold_from
--- Take an ordered lane back to before the state of a batch.
-SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(ordinal)s)
+-- Take an ordered lane back to before a state of its own (NULL: to where it is, without its open batch).
+SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(ordinal)s, true)
 
 -- name: replay_size
 -- What a replay in place would go through: the events of a pipeline that fit, and their tokens.

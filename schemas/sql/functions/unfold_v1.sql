@@ -3,9 +3,12 @@
 -- The states from there on go, and what they were made of is due again, with the time of its flush, so that
 -- a lane of several sessions takes it up in that order.  The batches are void: their answers, and those of a
 -- batch that is open, spoke of a state that is no more.  Dead letters stay what they are.
+-- Where the derivation serves the owner, it is due as the flush made it due, and rung for; but if a replay folds
+-- again (p_by_replay), or the derivation does not serve, it is left to the threads for replays (ring_at: infinity).
 -- The caller has locked the lane and taken it from its holder.  Returns the events that are due again.
 CREATE FUNCTION strandline.unfold_v1(
-    p_shard_key uuid, p_scope_key uuid, p_generation_id integer, p_stage text, p_ordinal bigint
+    p_shard_key uuid, p_scope_key uuid, p_generation_id integer, p_stage text, p_ordinal bigint,
+    p_by_replay boolean DEFAULT false
 ) RETURNS SETOF uuid
 LANGUAGE sql AS $function$
     WITH unfolded AS (
@@ -27,10 +30,16 @@ LANGUAGE sql AS $function$
         RETURNING r.event_id
     )
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-        scope_key, event_id, incarnation, tokens, namespace, created_at, ring_at)
+        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
     SELECT e.shard_key, e.session_key, p_generation_id, p_stage, e.from_seq, e.through_seq, p_scope_key,
-        e.event_id, e.incarnation, e.tokens, s.namespace, e.created_at, clock_timestamp()
+        e.event_id, e.incarnation, e.tokens, s.namespace,
+        CASE WHEN is_live.told AND e.cause <> 'import' THEN 0 ELSE 1 END, e.created_at,
+        CASE WHEN is_live.told THEN clock_timestamp() ELSE 'infinity' END
     FROM gone JOIN strandline.flush_event e ON e.shard_key = p_shard_key AND e.event_id = gone.event_id
     JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+    CROSS JOIN (
+        SELECT NOT p_by_replay AND EXISTS (
+            SELECT FROM strandline.serving_v1(p_shard_key, NULL) v WHERE v.generation_id = p_generation_id
+            ) AS told) AS is_live
     RETURNING event_id
 $function$;

@@ -1,0 +1,44 @@
+"""Filling: what a derivation has not seen of an owner's log is made due in it."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from strandline.pipelines.registry import Generation
+from strandline.pipelines.replay.records import Selection
+from strandline.pipelines.replay.switching import last_stage
+from strandline.schemas.database import Fetcher
+
+EVENTS_PER_PAGE = 5_000
+
+
+def make_due(
+    tx: Fetcher,
+    generation: Generation,
+    shard_key: UUID,
+    selection: Selection,
+    scope_key: UUID | None = None,
+) -> tuple[int, int]:
+    """Make due what fits, in the lane of ``scope_key`` or in all; how many events, and of how many tokens."""
+    wanted = _wanted(generation, shard_key, selection) | {"scope_key": scope_key, "limit": EVENTS_PER_PAGE}
+    events = tokens = 0
+    while True:
+        ((page_events, page_tokens),) = tx.fetch("backfill_owner", wanted)
+        events, tokens = events + page_events, tokens + page_tokens
+        if page_events < EVENTS_PER_PAGE:
+            return events, tokens
+
+
+def lanes_to_fill(
+    fetcher: Fetcher, generation: Generation, shard_key: UUID, selection: Selection
+) -> dict[UUID, bool]:
+    """The scopes in whose lanes ``make_due`` would do something, and whether any of that is derived then."""
+    return dict(fetcher.fetch("lanes_to_fill", _wanted(generation, shard_key, selection)))
+
+
+def _wanted(generation: Generation, shard_key: UUID, selection: Selection) -> dict[str, object]:
+    return selection.params | {
+        "shard_key": shard_key,
+        "generation_id": generation.generation_id,
+        "last_stage": last_stage(generation.pipeline),
+    }

@@ -1,0 +1,144 @@
+"""Ordered lanes of what serves: their states are folded again, and put right under the lane's lock.
+
+States are folded without the lock, since that may take long.  What a worker wrote meanwhile is seen when the
+lock is held: it was folded onto a state that is about to change, so it is folded again after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.engine.batches import read_batch
+from strandline.pipelines.engine.lease import lane_params
+from strandline.pipelines.engine.stage import Stage
+from strandline.pipelines.registry import Generation
+from strandline.pipelines.replay.filling import make_due
+from strandline.pipelines.replay.planning import lacks_answers, stored_answers
+from strandline.pipelines.replay.records import Selection
+from strandline.schemas.database import Database, Fetcher
+from strandline.schemas.lanes import Lane
+from strandline.schemas.operations import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """What became of a lane; the names are those of ``InPlace``."""
+
+    batches: int = 0
+    same: int = 0
+    rewritten: int = 0
+    asked_again: int = 0
+    made_due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Refolded:
+    """A state as it is stored, and as it is made now."""
+
+    ordinal: int
+    batch_id: UUID
+    stored: str
+    made: str
+
+    @property
+    def is_same(self) -> bool:
+        return bool(json.loads(self.made) == json.loads(self.stored))
+
+    def is_in(self, row: Row) -> bool:
+        ordinal, _through_seq, stored, batch_id, _event_ids = row
+        return (ordinal, batch_id, stored) == (self.ordinal, self.batch_id, self.stored)
+
+
+class StatementsExcept:
+    """Runs statements but for some, which give what is said here; what those were given is kept."""
+
+    def __init__(self, fetcher: Fetcher, instead: Mapping[str, list[Row] | None]) -> None:
+        self._fetcher = fetcher
+        self._instead = instead
+        self.given: dict[str, Mapping[str, Any]] = {}
+
+    def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+        if name in self._instead:
+            self.given[name] = params
+            return self._instead[name] or []
+        return self._fetcher.fetch(name, params)
+
+
+def fill_lane(database: Database, generation: Generation, lane: Lane, selection: Selection) -> Folding:
+    """Make due what the lane has not seen, and fold it anew from its beginning, in the order of the log.
+
+    One transaction, and the lane first: no worker folds what comes later before what is made due here.
+    """
+    keys = lane_params(lane)
+    with database.transaction() as tx:
+        tx.fetch("open_lane", keys)
+        tx.fetch("reopen_lane", keys | {"seize": True})
+        events, _tokens = make_due(tx, generation, lane.shard_key, selection, lane.scope_key)
+        if not events:
+            return Folding()
+        states = tx.fetch("lane_states", keys)
+        tx.fetch("unfold_from", keys | {"ordinal": states[0][0] if states else None})
+    return Folding(batches=len(states), asked_again=len(states), made_due=events)
+
+
+def put_right(database: Database, lane: Lane, stage: Stage[Any, Any]) -> Folding:
+    """Fold a lane again from its first state, each batch as it was, and rewrite the states that differ.
+
+    What was folded onto a state that differs is due again, if it was not folded again here; so is what comes
+    from the first batch on whose answer is gone.
+    """
+    rows = database.fetch("lane_states", lane_params(lane))
+    refolded = _fold_again(database, lane, stage, rows)
+    lacking = rows[len(refolded)][3] if len(refolded) < len(rows) else None
+    if lacking is None and all(one.is_same for one in refolded):
+        return Folding(batches=len(refolded), same=len(refolded))
+    return _settle(database, lane, refolded, lacking)
+
+
+def _fold_again(
+    database: Database, lane: Lane, stage: Stage[Any, Any], rows: Sequence[Row]
+) -> list[_Refolded]:
+    """The states as they are made now, up to the first batch whose answer is gone."""
+    refolded: list[_Refolded] = []
+    before: list[Row] = []
+    for ordinal, through_seq, stored, batch_id, event_ids in rows:
+        batch = read_batch(database, lane, batch_id, event_ids)
+        fetcher = StatementsExcept(database, {"latest_state": before, "insert_state": None})
+        work = stage.load(fetcher, batch)
+        answers = stored_answers(database, batch)
+        if lacks_answers(stage, batch, work, answers):
+            break
+        stage.write(fetcher, batch, work, stage.effect(batch, work, answers))
+        made = fetcher.given.get("insert_state", {}).get("state", stored)
+        refolded.append(_Refolded(ordinal, batch_id, stored, made))
+        before = [(made, through_seq)]
+    return refolded
+
+
+def _settle(database: Database, lane: Lane, refolded: Sequence[_Refolded], lacking: UUID | None) -> Folding:
+    """Under the lane's lock, taken from a holder who may have begun with a state that changes now.
+
+    What others changed since the states were read stays, and what was not folded again here is due again.
+    """
+    keys = lane_params(lane)
+    with database.transaction() as tx:
+        tx.fetch("reopen_lane", keys | {"seize": True})
+        rows = tx.fetch("lane_states", keys)
+        pairs = takewhile(lambda pair: pair[0].is_in(pair[1]), zip(refolded, rows, strict=False))
+        kept = [one for one, _row in pairs]
+        differing = [one for one in kept if not one.is_same]
+        for one in differing:
+            tx.fetch("rewrite_state", keys | {"batch_id": one.batch_id, "state": one.made})
+        beyond = rows[len(kept) :]
+        is_lacking = bool(beyond) and beyond[0][3] == lacking
+        is_built_on = bool(kept) and not kept[-1].is_same
+        if is_lacking or is_built_on:
+            tx.fetch("unfold_from", keys | {"ordinal": beyond[0][0] if beyond else None})
+    again = 1 if is_lacking else len(beyond) if is_built_on else 0
+    counts = {"same": len(kept) - len(differing), "rewritten": len(differing), "asked_again": again}
+    return Folding(batches=sum(counts.values()), **counts)
