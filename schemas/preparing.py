@@ -16,6 +16,7 @@ from typing import Any
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.identity import MAX_NAME_BYTES, check_name
 from strandline.schemas.messages import OWN_KEYS, ROLES, Message, Role, plain
+from strandline.schemas.misspelt_fields import name_misspelt
 from strandline.schemas.nesting import check_nesting
 from strandline.schemas.random_ids import random_id
 from strandline.schemas.shown_text import quote
@@ -141,6 +142,7 @@ def _check_name_and_extra(message: Message, where: str) -> None:
         raise InvalidMessageError(
             f"{where}.extra.{taken[0]}", f"is a field of every message; give it as {taken[0]!r} itself"
         )
+    name_misspelt(message.extra)
 
 
 def _check_speaker(path: str, name: object) -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from openai.types.chat import (
+    ChatCompletionAssistantMessageParam,
+    ChatCompletionMessage,
+    ChatCompletionUserMessageParam,
+)
 
 from strandline import Memory, UnknownPipelineError
 from strandline.cli.entry import run
 from strandline.pipelines.sessions import show_session
 from strandline.schemas.database import Database
+from strandline.schemas.messages import OWN_KEYS
+from strandline.schemas.misspelt_fields import name_misspelt
 from tests.conftest import MakeMemory
 
 Capture = pytest.CaptureFixture[str]
@@ -104,9 +113,46 @@ def test_another_users_session_names_the_option_too(
     assert "--user on the command line" in capfd.readouterr().err
 
 
-def test_unknown_fields_of_a_message_are_kept_as_extra(make_memory: MakeMemory) -> None:
+def test_unknown_fields_of_a_message_are_kept_as_extra_and_a_misspelt_one_is_named(
+    make_memory: MakeMemory, caplog: pytest.LogCaptureFixture
+) -> None:
     memory: Memory = make_memory("s", memory_blocks=[])
-    memory.put(user("x") | {"meta": {"k": 1}, "creatd_at": "2020"})
-    (message,) = memory.get_all()
-    assert message.extra == {"meta": {"k": 1}, "creatd_at": "2020"}
-    assert message.to_openai() == user("x") | {"meta": {"k": 1}, "creatd_at": "2020"}
+    given = user("x") | {
+        "refusal": "no",
+        "reasoning_content": "r",
+        "meta_data": {"k": 1},
+        "creatd_at": "2020",
+    }
+    for _ in range(2):
+        memory.put(given)
+    said = [record.getMessage() for record in caplog.records if "did you mean" in record.getMessage()]
+    assert said == [
+        "a message has the field 'meta_data', which is kept in extra; did you mean 'metadata'?",
+        "a message has the field 'creatd_at', which is kept in extra; did you mean 'created_at'?",
+    ]
+    message, _ = memory.get_all()
+    assert message.extra == {name: value for name, value in given.items() if name not in user("x")}
+    assert message.to_openai() == given
+
+
+def test_an_import_names_a_misspelt_field(database_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "chat.jsonl"
+    file.write_text("".join(json.dumps(user(text) | {"contnt": 1}) + "\n" for text in "ab"))
+    argv = ["import", str(file), "--session", "s", "--database-url", database_url]
+    done = subprocess.run(
+        [sys.executable, "-m", "strandline", *argv], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines() == [
+        "a message has the field 'contnt', which is kept in extra; did you mean 'content'?"
+    ]
+
+
+def test_the_fields_of_openais_own_messages_are_never_taken_for_misspelt(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    replies = (ChatCompletionMessage, ChatCompletionUserMessageParam, ChatCompletionAssistantMessageParam)
+    name_misspelt({name: 1 for reply in replies for name in reply.__annotations__ if name not in OWN_KEYS})
+    name_misspelt({"reasoning_content": 1, "reasoning": 1, "created": 1, "model": 1, "x" * 10**6: 1})
+    assert not caplog.records
+    name_misspelt({"tool_call": 1})
+    assert "did you mean 'tool_calls'?" in caplog.text
