@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 
 from strandline.pipelines.hits import Hit
 from strandline.pipelines.rendering import escaped, fact_line
-from strandline.schemas.errors import ConfigurationError, InvalidMessageError
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError, StrandlineError
+from strandline.schemas.foreign_values import plain_int, plain_text
 from strandline.schemas.lanes import FACTS, SUMMARY
 from strandline.schemas.nesting import check_nesting
 from strandline.schemas.shown_text import quote
@@ -100,11 +101,11 @@ class BaseMemoryBlock:
         **unknown: Any,
     ) -> None:
         self._refuse(unknown)
-        check_block_name(name)
-        check_count(f"priority of block {quote(name)}", priority, least=0)
+        name = check_block_name(name)
+        priority = checked_count(f"priority of block {quote(name)}", priority, least=0)
         fed_by = name if isinstance(pipeline, _SameAsName) else pipeline
         if fed_by is not None:
-            check_block_name(fed_by)
+            fed_by = check_block_name(fed_by)
         self._set(name=name, priority=priority, pipeline=fed_by)
 
     def render(self, material: Material) -> str | Rendered | None:
@@ -179,8 +180,7 @@ class FactExtractionMemoryBlock(BaseMemoryBlock):
     ) -> None:
         self._refuse(unknown)
         super().__init__(name=name, priority=priority, pipeline=FACTS)
-        check_count("max_facts", max_facts, least=1)
-        self._set(max_facts=max_facts)
+        self._set(max_facts=checked_count("max_facts", max_facts, least=1))
 
     def render(self, material: Material) -> str | None:
         return "\n".join(fact_line(fact) for fact in material.facts[-self.max_facts :]) or None
@@ -216,13 +216,15 @@ def split_content(content: object, what: str) -> str | Rendered | None:
     return Rendered(text, others) if others else text or None
 
 
-def check_block_name(name: object) -> None:
-    """Raise ConfigurationError unless ``name`` can be a tag in the prompt."""
-    if not isinstance(name, str) or len(name) > MAX_NAME_CHARACTERS or not _NAME.fullmatch(name):
+def check_block_name(name: object) -> str:
+    """Return ``name`` if it can be a tag in the prompt; raise ConfigurationError if not."""
+    text = plain_text(name) if isinstance(name, str) else ""
+    if len(text) > MAX_NAME_CHARACTERS or not _NAME.fullmatch(text):
         raise ConfigurationError(
             f"{quote(name)} cannot name a memory block: use at most {MAX_NAME_CHARACTERS} letters, digits,"
             " '_', '-' or '.', beginning with a letter or '_'."
         )
+    return text
 
 
 def pieces_to_cut(pieces: Sequence[str], tokens_to_cut: int, count: CountText) -> int:
@@ -244,9 +246,15 @@ def _checked_content(content: object, what: str) -> str | tuple[Mapping[str, Any
     if isinstance(content, str):
         _check_sendable(content, what)
         return content
-    if isinstance(content, (list, tuple)) and all(_is_part(part) for part in content):
-        _check_sendable(content, what)
-        return tuple(content)
+    try:
+        parts = tuple(content) if isinstance(content, (list, tuple)) else None
+        if parts is not None and all(_is_part(part) for part in parts):
+            _check_sendable(parts, what)
+            return parts
+    except StrandlineError:
+        raise
+    except Exception as error:  # the edge to foreign code: the caller's classes
+        raise ConfigurationError(f"{what} cannot be read.") from error
     raise ConfigurationError(
         f"{what} must be text, or a list of content parts such as {{'type': 'text', 'text': '…'}}."
     )
@@ -270,7 +278,8 @@ def _is_part(part: object) -> bool:
     return part["type"] != "text" or isinstance(part.get("text"), str)
 
 
-def check_count(what: str, value: object, *, least: int) -> None:
-    """Raise ConfigurationError, naming ``what``, unless ``value`` is a whole number from ``least`` on."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+def checked_count(what: str, value: object, *, least: int) -> int:
+    """``value``, a whole number from ``least`` on; if not, raises ConfigurationError that names ``what``."""
+    if isinstance(value, bool) or not isinstance(value, int) or plain_int(value) < least:
         raise ConfigurationError(f"{what} is {quote(value)}; it must be a whole number, {least} or above.")
+    return plain_int(value)

@@ -50,7 +50,11 @@ def declare_blocks(sources: Sequence[BlockSource] | None, known: Known = dict) -
         return default_blocks()
     if isinstance(sources, (str, BaseMemoryBlock)) or not isinstance(sources, Sequence):
         raise ConfigurationError("memory_blocks must be a list of memory blocks or names of pipelines.")
-    blocks = tuple(_block(source, known) for source in sources)
+    try:
+        given = list(sources)
+    except Exception as error:  # the edge to foreign code: the caller's classes
+        raise ConfigurationError("memory_blocks cannot be read as a list.") from error
+    blocks = tuple(_block(source, known) for source in given)
     names = [block.name for block in blocks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

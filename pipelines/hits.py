@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from uuid import UUID
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.foreign_values import plain_scalar
 from strandline.schemas.messages import Message
 from strandline.schemas.shown_text import quote
 
@@ -60,21 +61,27 @@ Reranker = Callable[[str, Sequence[Hit]], Sequence[Hit]]
 
 def checked_kinds(kinds: object) -> tuple[HitKind, ...]:
     """The kinds of hits that a caller wants, each once; raises ConfigurationError where they are none."""
-    if isinstance(kinds, str) or not isinstance(kinds, Sequence) or not kinds:
+    wanted: list[object] = []
+    if isinstance(kinds, Sequence) and not isinstance(kinds, str):
+        try:
+            wanted = [plain_scalar(kind) for kind in kinds]
+        except Exception as error:  # the edge to foreign code: the caller's classes
+            raise ConfigurationError("kinds cannot be read as a list.") from error
+    if not wanted:
         raise ConfigurationError(
             f"kinds is {quote(kinds)}; it must be a list of {' and '.join(map(repr, _KINDS))}."
         )
-    for kind in kinds:
-        if kind not in _KINDS:
+    for kind in wanted:
+        if not isinstance(kind, str) or kind not in _KINDS:
             raise ConfigurationError(
                 f"kinds holds {quote(kind)}; a hit is one of {' and '.join(map(repr, _KINDS))}."
             )
-    return tuple(kind for kind in _KINDS if kind in kinds)
+    return tuple(kind for kind in _KINDS if kind in wanted)
 
 
 def check_scope(scope: object, kinds: Sequence[HitKind], exclude_current: object) -> None:
     """Raise ConfigurationError unless ``scope`` is one, and the other two go with it."""
-    if scope not in _SCOPES:
+    if not isinstance(scope, str) or scope not in _SCOPES:
         raise ConfigurationError(f"scope is {quote(scope)}; it must be 'session', 'owner' or 'shared'.")
     if not isinstance(exclude_current, bool):
         raise ConfigurationError(f"exclude_current is {quote(exclude_current)}; it must be True or False.")

@@ -40,7 +40,7 @@ def compile_memory_template(source: str) -> Renderer:
     try:
         template = _ENVIRONMENT.from_string(source)
         used = find_undeclared_variables(_ENVIRONMENT.parse(source))
-    except TemplateError as error:
+    except (TemplateError, RecursionError) as error:
         raise _refusal(error) from error
     if "sections" not in used:
         raise _refusal("it never uses `sections`, so no memory would be shown")
@@ -57,7 +57,15 @@ def _rendered(template: Template, sections: Sequence[Section]) -> str:
     marked = [{"name": section.name, "text": Markup(section.text)} for section in sections]  # noqa: S704
     try:
         return template.render(sections=marked).strip()
-    except (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        TemplateError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise _refusal(error) from error
 
 

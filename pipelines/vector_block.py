@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.pipelines.blocks import BaseMemoryBlock, CountText, Material, check_count, pieces_to_cut
+from strandline.pipelines.blocks import BaseMemoryBlock, CountText, Material, checked_count, pieces_to_cut
 from strandline.pipelines.hits import (
     MESSAGES_ALONE,
     Hit,
@@ -19,6 +19,7 @@ from strandline.pipelines.hits import (
 )
 from strandline.pipelines.rendering import fact_line, message_line
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.foreign_values import plain_list, plain_number, plain_scalar
 from strandline.schemas.lanes import VECTORS
 from strandline.schemas.shown_text import quote
 
@@ -87,11 +88,12 @@ class VectorMemoryBlock(BaseMemoryBlock):
     ) -> None:
         self._refuse(unknown)
         super().__init__(name=name, priority=priority, pipeline=VECTORS)
-        check_count("similarity_top_k", similarity_top_k, least=1)
-        check_count("retrieval_context_window", retrieval_context_window, least=1)
+        scope = plain_scalar(scope)
         self._set(
-            similarity_top_k=similarity_top_k,
-            retrieval_context_window=retrieval_context_window,
+            similarity_top_k=checked_count("similarity_top_k", similarity_top_k, least=1),
+            retrieval_context_window=checked_count(
+                "retrieval_context_window", retrieval_context_window, least=1
+            ),
             similarity_cutoff=_checked_cutoff(similarity_cutoff),
             scope=scope,
             kinds=checked_kinds(kinds),
@@ -128,14 +130,15 @@ def _lines(hit: Hit) -> str:
 
 
 def _checked_cutoff(cutoff: object) -> float:
-    if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float)) or not 0 <= cutoff <= 1:
+    if isinstance(cutoff, bool) or not isinstance(cutoff, (int, float)) or not 0 <= plain_number(cutoff) <= 1:
         raise ConfigurationError(f"similarity_cutoff is {quote(cutoff)}; it must be from 0 to 1.")
-    return float(cutoff)
+    return float(plain_number(cutoff))
 
 
 def _checked_functions(functions: object) -> tuple[Reranker, ...]:
-    if not isinstance(functions, (list, tuple)) or not all(callable(one) for one in functions):
+    given = plain_list(functions) if isinstance(functions, (list, tuple)) else [None]
+    if not all(callable(one) for one in given):
         raise ConfigurationError(
             "postprocessors must be a list of callables that take the query and a list of hits."
         )
-    return tuple(functions)
+    return tuple(given)

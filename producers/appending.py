@@ -18,6 +18,7 @@ from strandline.schemas.errors import (
     StrandlineError,
 )
 from strandline.schemas.flushing import Flushed, flush_at_put
+from strandline.schemas.foreign_values import unreadable
 from strandline.schemas.identity import SessionIdentity, shared_scope_key
 from strandline.schemas.messages import Message
 from strandline.schemas.operations import Fetch, Operation, Put, Row, Run
@@ -130,7 +131,12 @@ def _is_counted_quickly(request: Append) -> bool:
 
 def _counted(request: Append) -> list[int]:
     count_text, part_tokens = request.count_text, request.part_tokens
-    return [count_message(message.source, count_text, part_tokens) for message in request.messages]
+    try:
+        return [count_message(message.source, count_text, part_tokens) for message in request.messages]
+    except (StrandlineError, MemoryError):
+        raise
+    except Exception as error:  # the edge to foreign code: the caller's classes
+        raise unreadable("messages", error) from error
 
 
 def _put(request: Append, tokens: list[int]) -> Operation[tuple[list[int], str | None]]:

@@ -22,6 +22,7 @@ from strandline.pipelines.fact_events import (
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
 from strandline.pipelines.tombstones import Trace, write_traces
 from strandline.schemas.errors import InvalidMessageError, UnknownPipelineError
+from strandline.schemas.foreign_values import plain_text, unreadable
 from strandline.schemas.identity import Owner, check_name
 from strandline.schemas.operations import Atomic, Fetch, Operation, Row
 from strandline.schemas.text import check_text
@@ -189,7 +190,12 @@ def checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InvalidMessageError: one is empty or too long, or there are too many.
     """
-    if isinstance(topics, str) or not isinstance(topics, Sequence) or len(topics) > MAX_TOPICS:
+    try:
+        is_list = not isinstance(topics, str) and isinstance(topics, Sequence) and len(topics) <= MAX_TOPICS
+        topics = list(topics) if is_list else []
+    except Exception as error:  # the edge to foreign code: the caller's classes
+        raise unreadable("topics", error) from error
+    if not is_list:
         raise InvalidMessageError("topics", f"must be a list of at most {MAX_TOPICS} short texts")
     cleaned = (_checked_text("topics", topic, MAX_TOPIC_CHARACTERS).casefold() for topic in topics)
     return tuple(dict.fromkeys(cleaned))
@@ -245,7 +251,7 @@ def _checked_text(field: str, value: object, limit: int) -> str:
     if not isinstance(value, str):
         raise InvalidMessageError(field, f"must be text, not {type(value).__name__}")
     check_text(field, value)
-    text = value.strip()
+    text = plain_text(value).strip()
     if not text:
         raise InvalidMessageError(field, "is empty; give at least a word")
     if len(text) > limit:

@@ -12,9 +12,11 @@ from uuid import UUID
 from strandline.producers.facts_editing import checked_topics
 from strandline.producers.read_arguments import check_flag
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.foreign_values import plain_int, plain_text
 from strandline.schemas.identity import Owner, check_name
 from strandline.schemas.normal_form import folded
 from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.policy import MAX_INTEGER
 from strandline.schemas.text import check_text
 
 Sort = Literal["newest", "oldest", "updated"]
@@ -158,11 +160,13 @@ class PageRequest:
         Raises:
             InvalidMessageError: naming the argument.
         """
-        if sort not in ("newest", "oldest", "updated"):
+        if not isinstance(sort, str) or plain_text(sort) not in ("newest", "oldest", "updated"):
             raise InvalidMessageError("sort", "must be 'newest', 'oldest' or 'updated'")
         if contains is not None:
             check_text("contains", contains)
-        return cls(_count("limit", limit, MAX_LIMIT), _count("offset", offset, None), sort, contains)
+            contains = plain_text(contains)
+        first = min(_count("offset", offset, None), MAX_INTEGER)  # no owner has so many, so none is missed
+        return cls(_count("limit", limit, MAX_LIMIT), first, sort, contains)
 
 
 def list_facts(
@@ -199,9 +203,11 @@ def as_fact_id(fact_id: UUID | str) -> UUID | None:
     """An id as a UUID; None for what can be none."""
     if isinstance(fact_id, UUID):
         return fact_id
+    if not isinstance(fact_id, str):
+        return None
     try:
-        return UUID(fact_id)
-    except (ValueError, AttributeError, TypeError):
+        return UUID(plain_text(fact_id))
+    except ValueError:
         return None
 
 
@@ -225,11 +231,12 @@ def _containing(owner: Owner, contains: str, wanted: FactFilter) -> Operation[li
 
 
 def _count(field: str, value: object, most: int | None) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or plain_int(value) < 0:
         raise InvalidMessageError(field, "must be a whole number, 0 or above")
-    if most is not None and value > most:
+    number = plain_int(value)
+    if most is not None and number > most:
         raise InvalidMessageError(field, f"is above {most:,}; ask for fewer, page by page")
-    return value
+    return number
 
 
 def _fact(row: Row, owner: Owner) -> Fact:

@@ -20,6 +20,7 @@ from strandline.producers.read_arguments import (
     check_seq,
     check_timeout,
     check_token_count,
+    listed_messages,
     read_messages,
     read_query,
 )
@@ -126,6 +127,7 @@ class SessionMemory(Searching):
 
         Raises: as ``put``.
         """
+        messages = listed_messages(messages)
         if not messages:
             return []
         appended = self._carrier.run(self._appending(messages, joined=connection is not None), connection)
@@ -135,6 +137,7 @@ class SessionMemory(Searching):
         self, messages: Sequence[object], *, connection: object | None = None
     ) -> list[int]:
         """Async twin of ``put_messages``."""
+        messages = listed_messages(messages)
         if not messages:
             return []
         appended = await self._carrier.arun(
@@ -149,6 +152,7 @@ class SessionMemory(Searching):
 
         Raises: as ``put``; then nothing of this call was stored.
         """
+        messages = listed_messages(messages)
         if not messages:
             return Imported(0, 0)
         request = self._checked(messages, max_messages=MOST_IN_AN_IMPORT)
@@ -297,7 +301,7 @@ class SessionMemory(Searching):
         if blocks is not None:
             self._blocks = tuple(blocks)
         if limit is not None:
-            self._policy = replace(self._policy, token_limit=limit)
+            self._policy = replace(self._policy, token_limit=done.policy.token_limit)
         return done.policy
 
     def close(self) -> None:
@@ -324,6 +328,7 @@ class SessionMemory(Searching):
         )
 
     def _replacing(self, messages: Sequence[object]) -> Operation[Appended]:
+        messages = listed_messages(messages)
         appending = self._appending(messages, joined=True) if messages else None
         yield from reset(self._identity, derived=False)
         return (yield from appending) if appending is not None else Appended([], None)

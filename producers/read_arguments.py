@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
+from strandline.schemas.foreign_values import is_empty, plain_int, plain_number, plain_text, unreadable
 from strandline.schemas.messages import Message
 from strandline.schemas.policy import MAX_INTEGER
 from strandline.schemas.shown_text import quote
@@ -16,7 +17,7 @@ MAX_SEQ = 2**63 - 1
 def read_query(source: object | None) -> str | Message | None:
     """What to search for: text as it is, anything else as a message; raises InvalidMessageError."""
     if source is None or isinstance(source, str):
-        return source
+        return None if source is None else plain_text(source)
     return Message.from_openai(source, where="input")
 
 
@@ -24,9 +25,24 @@ def read_messages(sources: Sequence[object] | None) -> list[Message] | None:
     """Messages to search for, as values or OpenAI dicts; raises InvalidMessageError as a put does."""
     if sources is None:
         return None
+    return [
+        Message.from_openai(source, where=f"messages[{index}]")
+        for index, source in enumerate(listed_messages(sources))
+    ]
+
+
+def listed_messages(sources: object) -> Sequence[object]:
+    """Messages as a list, which is empty for None; raises InvalidMessageError where they are not a list."""
+    if type(sources) is list:
+        return sources
+    if is_empty(sources):
+        return []
     if isinstance(sources, (str, bytes)) or not isinstance(sources, Sequence):
         raise InvalidMessageError("messages", f"must be a list of messages, not {type(sources).__name__}")
-    return [Message.from_openai(source, where=f"messages[{index}]") for index, source in enumerate(sources)]
+    try:
+        return list(sources)
+    except Exception as error:  # the edge to foreign code: the caller's classes
+        raise unreadable("messages", error) from error
 
 
 def check_token_count(count: object) -> int:
@@ -46,9 +62,11 @@ def check_page_size(size: object) -> int:
 
 def check_timeout(seconds: object) -> float:
     """For how long to wait; raises ConfigurationError where it is not a number of seconds."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or math.isnan(seconds):
+    if isinstance(seconds, int) and not isinstance(seconds, bool):
+        return float(min(max(plain_int(seconds), -1), MAX_INTEGER))  # of an int, any may be too large
+    if not isinstance(seconds, float) or math.isnan(plain_number(seconds)):
         raise ConfigurationError(f"timeout is {quote(seconds)}; it must be a number of seconds.")
-    return min(float(seconds), float(MAX_INTEGER))
+    return min(plain_number(seconds), float(MAX_INTEGER))
 
 
 def check_flag(name: str, value: object) -> bool:
@@ -59,8 +77,8 @@ def check_flag(name: str, value: object) -> bool:
 
 
 def _whole(name: str, value: object, *, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= plain_int(value) <= most:
         raise ConfigurationError(
             f"{name} is {quote(value)}; it must be a whole number from {least} to {most:,}."
         )
-    return value
+    return plain_int(value)

@@ -11,6 +11,7 @@ from strandline.producers.carrying import Carrier
 from strandline.producers.facts_search import FoundFact
 from strandline.producers.resources import Resources
 from strandline.producers.search import Search, SearchHit, search
+from strandline.schemas.foreign_values import plain_scalar
 from strandline.schemas.identity import SessionIdentity
 from strandline.schemas.operations import Operation
 
@@ -134,8 +135,8 @@ class Searching:
             Search(
                 identity=self._identity,
                 query=query,
-                limit=limit,
-                scope=scope,
+                limit=plain_scalar(limit),
+                scope=plain_scalar(scope),
                 embed_query=self._resources.embed_query,
                 kinds=checked_kinds(kinds),
                 exclude_current=exclude_current,

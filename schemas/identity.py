@@ -14,6 +14,7 @@ from hashlib import blake2b
 from uuid import UUID
 
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.foreign_values import plain_text
 from strandline.schemas.text import check_text
 
 MAX_NAME_BYTES = 512
@@ -51,11 +52,11 @@ def identify_session(namespace: str, session_id: str, user_id: str | None) -> Se
     Raises:
         InvalidMessageError: a name is empty, longer than 512 bytes, or holds NUL or a lone surrogate.
     """
-    check_name("namespace", namespace)
-    check_name("session_id", session_id)
-    if user_id is not None:
-        check_name("user_id", user_id)
-    return _session(namespace, session_id, user_id)
+    return _session(
+        check_name("namespace", namespace),
+        check_name("session_id", session_id),
+        None if user_id is None else check_name("user_id", user_id),
+    )
 
 
 def identify_user(namespace: str, user_id: str) -> Owner:
@@ -101,6 +102,7 @@ def check_name(field: str, value: object) -> str:
     """Return ``value`` if it can name something; raise InvalidMessageError naming ``field`` if not."""
     if not isinstance(value, str):
         raise InvalidMessageError(field, f"must be a string, not {type(value).__name__}")
+    value = plain_text(value)
     if not value:
         raise InvalidMessageError(field, "is empty; give a name that stays the same for what it names")
     check_text(field, value)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.errors import InvalidMessageError, StrandlineError
+from strandline.schemas.foreign_values import is_empty, unreadable
 from strandline.schemas.normal_form import folded
 from strandline.schemas.read_only import ReadOnlyDict
 from strandline.schemas.shown_text import quote
@@ -101,7 +102,15 @@ class Message:
         """
         if isinstance(source, cls):
             return source
-        given = _mapping(source, where)
+        try:
+            return cls._read(_mapping(source, where), where)
+        except (StrandlineError, MemoryError):
+            raise
+        except Exception as error:  # the edge to foreign code: the caller's classes
+            raise unreadable(where, error) from error
+
+    @classmethod
+    def _read(cls, given: Mapping[str, Any], where: str) -> Message:
         if "role" not in given:
             raise InvalidMessageError(f"{where}.role", f"is missing; use one of {', '.join(ROLES)}")
         if len(given) == 2 and "content" in given:  # as most are
@@ -111,14 +120,14 @@ class Message:
             content=given.get("content"),
             id=given.get("id"),
             name=given.get("name"),
-            tool_calls=given.get("tool_calls") or None,
+            tool_calls=None if is_empty(given.get("tool_calls")) else given["tool_calls"],
             tool_call_id=given.get("tool_call_id"),
             metadata={} if given.get("metadata") is None else given["metadata"],
             created_at=_read_time(f"{where}.created_at", given.get("created_at")),
             extra={
                 key: value
                 for key, value in given.items()
-                if key not in OWN_KEYS and value not in (None, [], {})
+                if key not in OWN_KEYS and (isinstance(value, str) or not is_empty(value))
             },
         )
 
@@ -174,7 +183,9 @@ def _mapping(source: object, where: str) -> Mapping[str, Any]:
             "must be a Message or an OpenAI chat dict with 'role' and 'content',"
             f" not {type(source).__name__}",
         )
-    dumped: Mapping[str, Any] = dump(exclude_none=True)
+    dumped = dump(exclude_none=True)
+    if not isinstance(dumped, Mapping):
+        raise InvalidMessageError(where, f"gave {type(dumped).__name__} as its model_dump(), not a mapping")
     return dumped
 
 

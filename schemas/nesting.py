@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.shown_text import shown
+from strandline.schemas.shown_text import quote, shown
 
 # Far more than content parts, metadata or a tool's arguments need, and a fourth of what pydantic reads.
 MAX_NESTING = 64
@@ -42,9 +42,13 @@ def check_nesting(path: str, value: object) -> None:
 def _inside(value: object) -> Iterator[tuple[str, object]]:
     """What an object or list holds, each with its step of the path."""
     if isinstance(value, Mapping):
-        yield from ((f".{key}", inner) for key, inner in value.items())
+        yield from ((f".{_step(key)}", inner) for key, inner in value.items())
     elif _holds_more(value):
         yield from ((f"[{index}]", inner) for index, inner in enumerate(cast("Sequence[object]", value)))
+
+
+def _step(key: object) -> str:
+    return key if type(key) is str else quote(key)
 
 
 def _holds_more(value: object) -> bool:

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import lru_cache
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.foreign_values import plain_int, plain_number
 from strandline.schemas.identity import check_name
 from strandline.schemas.shown_text import quote
 
@@ -79,15 +80,15 @@ def make_policy(
         ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
         InvalidMessageError: ``shared_scope`` cannot name anything.
     """
-    _check_positive("token_limit", token_limit)
-    _check_positive("token_flush_size", token_flush_size)
-    _check_positive("max_window_messages", max_window_messages)
-    _check_positive("max_window_bytes", max_window_bytes)
+    token_limit = _positive("token_limit", token_limit)
+    token_flush_size = _positive("token_flush_size", token_flush_size)
+    max_window_messages = _positive("max_window_messages", max_window_messages)
+    max_window_bytes = _positive("max_window_bytes", max_window_bytes)
     if idle_seconds is not None:
-        _check_positive("idle_seconds", idle_seconds)
+        idle_seconds = _positive("idle_seconds", idle_seconds)
     if max_facts is not None:
-        _check_positive("max_facts", max_facts)
-    _check_ratio(chat_history_token_ratio)
+        max_facts = _positive("max_facts", max_facts)
+    chat_history_token_ratio = _ratio(chat_history_token_ratio)
     if token_flush_size > token_limit:
         token_flush_size = _repaired_flush_size(token_flush_size, token_limit)
     return Policy(
@@ -135,10 +136,10 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
     Raises:
         ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
     """
-    limit = _or(change.token_limit, present.token_limit)
+    limit = _positive("token_limit", _or(change.token_limit, present.token_limit))
     size = _or(change.token_flush_size, present.token_flush_size)
     idle = present.idle_seconds if isinstance(change.idle_seconds, Unchanged) else change.idle_seconds
-    fits = change.token_flush_size is not None or not isinstance(limit, int) or size <= limit
+    fits = change.token_flush_size is not None or size <= limit
     wanted = make_policy(
         token_limit=limit,
         chat_history_token_ratio=(
@@ -176,15 +177,17 @@ def _repaired_flush_size(token_flush_size: int, token_limit: int) -> int:
     return repaired
 
 
-def _check_ratio(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+def _ratio(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < plain_number(value) <= 1:
         raise ConfigurationError(
             f"chat_history_token_ratio is {quote(value)}; it must be a number above 0 and at most 1"
         )
+    return plain_number(value)
 
 
-def _check_positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_INTEGER:
+def _positive(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < plain_int(value) <= MAX_INTEGER:
         raise ConfigurationError(
             f"{name} is {quote(value)}; it must be a whole number above 0 and at most {MAX_INTEGER}"
         )
+    return plain_int(value)

@@ -13,7 +13,8 @@ from hashlib import blake2b
 from json.encoder import encode_basestring as quoted
 from typing import Any
 
-from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.errors import InvalidMessageError, StrandlineError
+from strandline.schemas.foreign_values import is_empty, unreadable
 from strandline.schemas.identity import MAX_NAME_BYTES, check_name
 from strandline.schemas.messages import OWN_KEYS, ROLES, Message, Role, plain
 from strandline.schemas.misspelt_fields import name_misspelt
@@ -65,6 +66,15 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
     Raises:
         InvalidMessageError: naming the field under ``where`` and what to do about it.
     """
+    try:
+        return _prepare(message, where, limits)
+    except (StrandlineError, MemoryError):
+        raise
+    except Exception as error:  # the edge to foreign code: the caller's classes
+        raise unreadable(where, error) from error
+
+
+def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
     _check_role(message, where)
     calls: list[str] = []
     if type(message.content) is str and _is_plain(message):
@@ -94,7 +104,7 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
 
 
 def _check_role(message: Message, where: str) -> None:
-    if message.role not in ROLES:
+    if not isinstance(message.role, str) or message.role not in ROLES:
         raise InvalidMessageError(
             f"{where}.role", f"{quote(message.role)} is unknown; use one of {', '.join(ROLES)}"
         )
@@ -107,7 +117,8 @@ def _is_plain(message: Message) -> bool:
         and message.name is None
         and message.tool_calls is None
         and message.tool_call_id is None
-        and message.extra == {}
+        and isinstance(message.extra, dict)
+        and not message.extra
     )
 
 
@@ -115,7 +126,7 @@ def _check_content(message: Message, where: str) -> None:
     content: object = message.content
     path = f"{where}.content"
     if content is None:
-        if message.role == "assistant" and (message.tool_calls or message.extra):
+        if message.role == "assistant" and not (is_empty(message.tool_calls) and is_empty(message.extra)):
             return
         raise InvalidMessageError(path, "is missing; give text or content parts")
     if isinstance(content, str):
@@ -208,7 +219,7 @@ def _envelope(message: Message) -> dict[str, Any]:
 
 
 def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None:
-    if message.metadata == {}:
+    if isinstance(message.metadata, dict) and not message.metadata:
         return None
     if not isinstance(message.metadata, Mapping):
         raise InvalidMessageError(
@@ -221,16 +232,20 @@ def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None
 
 def _encode(where: str, name: str, given: Mapping[str, Any], max_bytes: int) -> str:
     """JSON text of ``given``, checked as ``_checked`` does."""
-    if name == "content":
-        for key, item in given.items():
-            check_nesting(f"{where}.{key}", item)
-    else:
-        check_nesting(f"{where}.{name}", given)
     try:
+        if name == "content":
+            for key, item in given.items():
+                check_nesting(f"{where}.{key}", item)
+        else:
+            check_nesting(f"{where}.{name}", given)
         value = plain(given)
         text = _ENCODER.encode(value)
+    except (StrandlineError, MemoryError):
+        raise
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessageError(f"{where}.{name}", f"cannot be written as JSON: {error}") from None
+    except Exception as error:  # the edge to foreign code: the caller's classes
+        raise unreadable(f"{where}.{name}", error) from error
     return _checked(where, name, value, text, max_bytes)
 
 
@@ -272,9 +287,14 @@ def _check_time(path: str, value: datetime | None) -> None:
         return
     if not isinstance(value, datetime):
         raise InvalidMessageError(path, f"must be a datetime, not {type(value).__name__}")
-    if value.utcoffset() is None:
+    try:
+        has_zone = value.utcoffset() is not None
+        is_possible = has_zone and _EARLIEST <= value <= _LATEST
+    except Exception as error:  # the edge to foreign code: a time zone of the caller's
+        raise unreadable(path, error) from error
+    if not has_zone:
         raise InvalidMessageError(path, "has no time zone; add one, such as +00:00")
-    if not _EARLIEST <= value <= _LATEST:
+    if not is_possible:
         raise InvalidMessageError(
             path, f"must lie between {_EARLIEST:%Y-%m-%d} and {_LATEST:%Y-%m-%d}; leave it out if unknown"
         )

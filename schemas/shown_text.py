@@ -34,6 +34,12 @@ class _Brief(Repr):
         self.maxother = self.maxlong = QUOTED_CHARACTERS
         self.maxlist = self.maxtuple = self.maxset = self.maxdict = 10
 
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python writes out no number of so many digits
+            return f"a whole number of {x.bit_length():,} bits"
+
 
 def is_hidden(character: str) -> bool:
     """Whether a character does something, or nothing at all, where it should be seen."""
@@ -71,9 +77,9 @@ def shown_lines(text: str) -> list[str]:
 def quote(value: object, *, most: int = QUOTED_CHARACTERS) -> str:
     """A value as an error's sentence quotes it: as Python writes it, on one line, bounded."""
     # The repr of a very long text is not made whole, only to be cut.
-    if isinstance(value, (str, bytes)) and len(value) > most:
-        return shown(repr(value[:most])[:-1]) + "…"
-    return shown(repr(value) if isinstance(value, (str, bytes)) else _Brief().repr(value))
+    if isinstance(value, (str, bytes)) and type(value) in (str, bytes):
+        return shown(repr(value)) if len(value) <= most else shown(repr(value[:most])[:-1]) + "…"
+    return shown(_Brief().repr(value))
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.foreign_values import plain_text
 
 
 def check_text(field: str, value: object) -> None:
     """Raise InvalidMessageError, naming ``field`` and the position, if ``value`` cannot be stored as text."""
     if not isinstance(value, str):
         raise InvalidMessageError(field, f"must be a string, not {type(value).__name__}")
+    value = plain_text(value)
     position = value.find("\x00")
     if position >= 0:
         raise InvalidMessageError(

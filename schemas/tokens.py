@@ -15,9 +15,10 @@ from typing import Any
 import tiktoken
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.foreign_values import is_empty, plain_scalar
 from strandline.schemas.forking import undivided
 from strandline.schemas.messages import Message, plain
-from strandline.schemas.shown_text import quote
+from strandline.schemas.shown_text import QUOTED_CHARACTERS, quote, shown
 
 Tokenizer = Callable[[str], Sequence[Any] | int]
 
@@ -94,12 +95,16 @@ def part_estimates(given: Mapping[str, int] | None) -> Mapping[str, int]:
     Raises:
         ConfigurationError: there is no such kind, or an estimate is no whole number, 0 or above.
     """
-    if not given:
+    if is_empty(given):
         return PART_TOKENS
     if not isinstance(given, Mapping):
         raise ConfigurationError(f"part_tokens is {quote(given)}; it must map kinds of parts to numbers.")
-    for kind, tokens in given.items():
-        if kind not in KIND_TOKENS:
+    try:
+        pairs = [(plain_scalar(kind), plain_scalar(tokens)) for kind, tokens in given.items()]
+    except Exception as error:  # the edge to foreign code: the caller's classes
+        raise ConfigurationError("part_tokens cannot be read as a mapping.") from error
+    for kind, tokens in pairs:
+        if not isinstance(kind, str) or kind not in KIND_TOKENS:
             raise ConfigurationError(
                 f"part_tokens names {quote(kind)}; the kinds of content parts are {', '.join(KIND_TOKENS)}."
             )
@@ -107,7 +112,7 @@ def part_estimates(given: Mapping[str, int] | None) -> Mapping[str, int]:
             raise ConfigurationError(
                 f"part_tokens[{quote(kind)}] is {quote(tokens)}; it must be a whole number, 0 or above."
             )
-    by_kind = {**KIND_TOKENS, **given}
+    by_kind = {**KIND_TOKENS, **dict(pairs)}
     return {part: by_kind[kind] for part, kind in _KINDS.items()}
 
 
@@ -129,7 +134,11 @@ def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
     given = tokenizer
 
     def count(text: str) -> int:
-        result = given(text)
+        try:
+            result = given(text)
+        except Exception as error:  # the edge to foreign code: the caller's function
+            kind = shown(type(error).__name__, most=QUOTED_CHARACTERS)
+            raise ConfigurationError(f"tokenizer_fn raised {kind}; it must count any text.") from error
         tokens = len(result) if isinstance(result, Sized) and _is_list(result) else result
         if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
             raise ConfigurationError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.foreign_values import plain_text
 from strandline.schemas.settings import Settings, load_settings
 
 _VARIABLE_PREFIXES = ("STRANDLINE_", "OPENAI_")
@@ -22,8 +24,16 @@ def settings_with(**overrides: str | None) -> Settings:
     settings = _settings_of(
         tuple((name, os.environ[name]) for name in os.environ if name.startswith(_VARIABLE_PREFIXES))
     )
-    given = tuple((name, value) for name, value in overrides.items() if value is not None)
+    given = tuple((name, _text(name, value)) for name, value in overrides.items() if value is not None)
     return _overridden(settings, given) if given else settings
+
+
+def _text(name: str, value: object) -> str:
+    # Not quoted: it may be meant as a URL, and hold a password.
+    if not isinstance(value, str):
+        argument = _ARGUMENTS.get(name, f"{name}=").removesuffix("=")
+        raise ConfigurationError(f"{argument} must be a string, not {type(value).__name__}.")
+    return plain_text(value)
 
 
 @lru_cache(maxsize=16)

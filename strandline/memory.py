@@ -17,7 +17,8 @@ from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.runtime import Consume, Pool, Runtime, runtime_for
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session, shared_scope_key
+from strandline.schemas.foreign_values import plain_text
+from strandline.schemas.identity import DEFAULT_NAMESPACE, check_name, identify_session, shared_scope_key
 from strandline.schemas.policy import (
     DEFAULT_FLUSH_SIZE,
     DEFAULT_HISTORY_RATIO,
@@ -248,7 +249,7 @@ def _policy_change(
 
 def _shared_key(namespace: str, shared_scope: str | None, blocks: Sequence[BaseMemoryBlock]) -> UUID | None:
     if shared_scope is not None:
-        return shared_scope_key(namespace, shared_scope)
+        return shared_scope_key(check_name("namespace", namespace), check_name("shared_scope", shared_scope))
     _check_searched_scope(blocks, None)
     return None
 
@@ -273,7 +274,7 @@ def _template(source: str | None) -> Renderer:
         raise ConfigurationError(f"memory_template is {quote(source)}; it must be the text of a template.")
     from strandline.pipelines.memory_template import compile_memory_template  # Jinja2, where it is needed
 
-    return compile_memory_template(source)
+    return compile_memory_template(plain_text(source))
 
 
 def _custom_blocks(named: str) -> Mapping[str, BlockDefinition]:
@@ -290,6 +291,8 @@ def _insert_method(value: str | InsertMethod) -> InsertMethod:
 
 
 def _name_of(tokenizer: Tokenizer) -> str:
+    if not callable(tokenizer):
+        return "custom:?"  # it is refused when it is to count
     module = getattr(tokenizer, "__module__", "?")
     return f"custom:{module}.{getattr(tokenizer, '__qualname__', type(tokenizer).__qualname__)}"
 

@@ -55,17 +55,28 @@ def runtime_for(settings: Settings, *, pool: Pool | None = None, consume: Consum
 
 
 def _check(pool: object, consume: object) -> None:
-    if consume is not None and consume not in get_args(Consume):
+    if consume is not None and (type(consume) is not str or consume not in get_args(Consume)):
         raise ConfigurationError(
             f"consume is {quote(consume)}; it must be 'background', for threads of this process, or None, for"
             " workers."
         )
-    kinds = (ConnectionPool, AsyncConnectionPool)
-    if pool is not None and not isinstance(pool, kinds) and not is_engine(pool) and not is_async_engine(pool):
+    if pool is not None and not _is_pool(pool):
         raise ConfigurationError(
             f"pool is of the type {quote(type(pool).__name__)}; give a psycopg_pool.ConnectionPool or"
             " AsyncConnectionPool, or a SQLAlchemy engine on psycopg 3."
         )
+
+
+def _is_pool(pool: object) -> bool:
+    if isinstance(pool, (ConnectionPool, AsyncConnectionPool)):
+        return True
+    try:
+        return is_engine(pool) or is_async_engine(pool)
+    except Exception as error:  # the edge to foreign code: a proxy that stands for nothing as yet
+        raise ConfigurationError(
+            f"pool is of the type {quote(type(pool).__name__)}, which raised {type(error).__name__} when"
+            " it was looked at."
+        ) from error
 
 
 class Runtime:
