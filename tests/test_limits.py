@@ -436,7 +436,10 @@ def test_limits_status_and_explain_say_what_waits_and_until_when(
         "SELECT to_char(waits_until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')"
         " FROM strandline.namespace_limit",
     )
-    waits = f"namespace default has used up its budget of calls: 2 events wait until {until} UTC"
+    waits = (
+        "namespace default has used up its budget of calls:"
+        f" 2 events, counted in each stage, wait until {until} UTC"
+    )
     assert waits in command(database_url, "limits", "list").stdout
     assert waits in command(database_url, "status").stdout
     (limits,) = json.loads(command(database_url, "status", "--json").stdout)["limits"]
@@ -451,5 +454,187 @@ def test_limits_want_a_namespace_that_has_some_and_a_limit(database_url: str) ->
     assert nothing_given.returncode == 2
     assert "No limit is given" in nothing_given.stderr
     without = command(database_url, "limits", "clear", "tenant")
-    assert (without.returncode, "tenant has no limits" in without.stderr) == (1, True)
+    assert without.returncode == 1
+    assert "No limit is set for namespace 'tenant'" in without.stderr
     assert command(database_url, "limits", "list").stdout.startswith("no namespace has limits")
+
+
+LIMITS = "SELECT max_lanes, calls_per_day, tokens_per_day, usd_per_day FROM strandline.namespace_limit"
+
+
+def test_a_limit_that_is_not_named_stays_and_each_can_be_taken_away(database_url: str) -> None:
+    changes: list[tuple[tuple[str, ...], list[tuple[float | None, ...]]]] = [
+        (("set", "a", "--lanes", "4", "--calls-per-day", "10"), [(4, 10, None, None)]),
+        (("set", "a", "--calls-per-day", "20", "--tokens-per-day", "0"), [(4, 20, 0, None)]),
+        (("clear", "a", "--lanes", "--tokens-per-day"), [(None, 20, None, None)]),
+        (("set", "a", "--usd-per-day", "2.5"), [(None, 20, None, 2.5)]),
+        (("clear", "a", "--usd-per-day", "--calls-per-day"), []),
+    ]
+    for arguments, left in changes:
+        assert command(database_url, "limits", *arguments).returncode == 0
+        assert rows_of(database_url, LIMITS) == left
+    command(database_url, "limits", "set", "a", "--lanes", "4", "--calls-per-day", "10")
+    not_set = command(database_url, "limits", "clear", "a", "--usd-per-day")
+    assert (not_set.returncode, "'a' has no limit --usd-per-day" in not_set.stderr) == (1, True)
+    assert command(database_url, "limits", "clear", "a").returncode == 0
+    assert rows_of(database_url, LIMITS) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "number"),
+    [
+        ("--usd-per-day", "nan"),
+        ("--usd-per-day", "inf"),
+        ("--calls-per-day", "1" + "0" * 30),
+        ("--lanes", "1" + "0" * 30),
+    ],
+)
+def test_a_limit_that_is_no_amount_is_refused(option: str, number: str, database_url: str) -> None:
+    done = command(database_url, "limits", "set", "tenant", option, number)
+    assert (done.returncode, f"Invalid value for '{option}'" in done.stderr) == (2, True)
+    assert rows_of(database_url, LIMITS) == []
+
+
+def test_limits_of_a_namespace_that_holds_nothing_yet_say_so(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    make_memory("s").put({"role": "user", "content": "hello"})
+    assert command(database_url, "limits", "set", "default", "--lanes", "4").stderr == ""
+    done = command(database_url, "limits", "set", "defualt", "--lanes", "4")
+    assert (done.returncode, "There is nothing in namespace 'defualt' yet" in done.stderr) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("prices", "said"),
+    [
+        ("{}", "STRANDLINE_MODEL_PRICES is not set here"),
+        ('{"m": {"input": 1}}', "has no price of n and e here"),
+        ('{"m": {"input": 1}, "n": {"input": 1}, "e": {"input": 1}}', None),
+    ],
+)
+def test_a_budget_of_dollars_without_prices_is_announced(
+    prices: str,
+    said: str | None,
+    make_memory: MakeMemory,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make_memory("s").put({"role": "user", "content": "hello"})
+    monkeypatch.setenv("STRANDLINE_MODEL_PRICES", prices)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    for name, model in (("FACTS", "m"), ("SUMMARY", "n"), ("EMBEDDING", "e")):
+        monkeypatch.setenv(f"STRANDLINE_{name}_MODEL", model)
+    done = command(database_url, "limits", "set", "default", "--usd-per-day", "5")
+    assert done.returncode == 0
+    assert said in done.stderr if said is not None else done.stderr == ""
+
+
+def test_a_budget_that_is_lowered_is_heeded_although_a_slice_of_the_former_one_is_held(
+    database: Database, database_url: str
+) -> None:
+    limit(database_url, "tenant", calls_per_day=1_000)
+    worker, other = Budgets(database, uuid4()), Budgets(database, uuid4())
+    assert is_admitted(worker, "tenant")
+    assert is_admitted(other, "tenant")
+    worker.give_back()
+    assert calls_used(database_url) == 0, "what was not changed is held on"
+    assert command(database_url, "limits", "set", "tenant", "--calls-per-day", "2").returncode == 0
+    for one in (worker, other):
+        one.give_back()
+    assert calls_used(database_url) == 2
+    assert not is_admitted(worker, "tenant")
+
+
+def test_a_budget_that_is_set_while_a_long_lane_is_drained_holds_from_its_next_batch(
+    database: Database, database_url: str, backlog: Backlog
+) -> None:
+    backlog.add("tenant", 1, events=20)
+    (worker,) = workers(database, backlog, 1, budget=1)
+
+    def limit_meanwhile(batch: Batch) -> None:
+        backlog.note(batch)
+        if len(backlog.drained) == 3:
+            limit(database_url, "tenant", calls_per_day=2)
+
+    stage_of(worker).fail = limit_meanwhile
+    assert serve([worker], backlog) == ["tenant"] * 5
+
+
+PUT_OFF = """
+UPDATE strandline.due SET ring_at = clock_timestamp() + interval '5001 years'
+WHERE namespace = 'poor' RETURNING event_id
+"""
+STILL_PUT_OFF = (
+    "SELECT count(*)::integer FROM strandline.due WHERE ring_at > clock_timestamp() + interval '10 years'"
+)
+
+
+def test_limits_hold_before_what_was_put_off_is_rung_for_and_all_of_it_is(
+    database_url: str, backlog: Backlog
+) -> None:
+    """A worker is at one of the rows, and neither it nor any other waits for the command."""
+    backlog.add("poor", 3, user="u", events=500)
+    backlog.add("other", 1)
+    limit(database_url, "poor", calls_per_day=0)
+    assert len(rows_of(database_url, PUT_OFF)) == 1_500
+    with ThreadPoolExecutor() as threads:
+        with psycopg.connect(database_url) as connection:
+            connection.execute("SELECT FROM strandline.due WHERE namespace = 'poor' LIMIT 1 FOR UPDATE")
+            clearing = threads.submit(command, database_url, "limits", "clear", "poor")
+            wait_until(lambda: rows_of(database_url, WAITING) == [(1,)], timeout=60, what="it to wait")
+            assert rows_of(database_url, LIMITS) == []
+            assert rows_of(database_url, STILL_PUT_OFF) == [(1_500,)]
+        assert clearing.result(60).returncode == 0
+    assert rows_of(database_url, STILL_PUT_OFF) == [(0,)]
+
+
+def test_a_budget_whose_rest_other_workers_hold_is_not_called_used_up(
+    database: Database, database_url: str
+) -> None:
+    limit(database_url, "tenant", calls_per_day=4)
+    first, second = Budgets(database, uuid4()), Budgets(database, uuid4())
+    assert [is_admitted(first, "tenant") for _call in range(3)] == [True] * 3
+    assert is_admitted(second, "tenant")
+    assert not is_admitted(first, "tenant")
+    said = command(database_url, "limits", "list").stdout
+    assert "3 of 4 model calls today" in said
+    assert "namespace tenant has the rest of its budget of calls in the hands of workers: 0 events" in said
+    assert not is_admitted(second, "tenant")
+    said = command(database_url, "limits", "list").stdout
+    assert "4 of 4 model calls today" in said
+    assert "namespace tenant has used up its budget of calls: 0 events" in said
+
+
+def test_what_waits_for_a_budget_is_due_and_no_lag(database_url: str, backlog: Backlog) -> None:
+    backlog.add("poor", 3)
+    rows_of(database_url, "UPDATE strandline.due SET created_at = now() - interval '1 hour' RETURNING 1")
+    assert [lag >= 3_600 for lag in lags(database_url)] == [True]
+    rows_of(database_url, PUT_OFF)
+    assert lags(database_url) == [0]
+
+
+def lags(url: str) -> list[float]:
+    """Of the stages in which three events are due."""
+    pipelines = json.loads(command(url, "status", "--json").stdout)["pipelines"]
+    return [stage["lag_seconds"] for one in pipelines for stage in one["stages"] if stage["due"] == 3]
+
+
+def test_a_wait_that_is_longer_than_a_day_is_none_wherever_it_is_shown(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """The database's clock has stepped back; no worker heeds it either."""
+    memory = make_memory("s", memory_blocks=["facts"])
+    memory.put({"role": "user", "content": "the harbour is fine", "id": "m1"})
+    memory.flush(all=True)
+    limit(database_url, "default", calls_per_day=1)
+    for hours, is_shown in ((23, True), (25, False)):
+        rows_of(
+            database_url,
+            "UPDATE strandline.namespace_limit SET waits_for = 'calls',"
+            " waits_until = clock_timestamp() + make_interval(hours => %s) RETURNING 1",
+            hours,
+        )
+        assert (" until " in command(database_url, "limits", "list").stdout) == is_shown
+        explained = explain(database, "m1")
+        assert isinstance(explained, MessageExplanation)
+        assert ("waits until" in " ".join(explained.why)) == is_shown

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
@@ -158,15 +158,16 @@ def renew(
         "gives_way": gives_way,
         "left_out": list(left_out),
         "namespace": lease.namespace,
-        "has_lane_limit": lease.has_lane_limit,
-        "has_budget": lease.has_budget,
     }
     rows = database.fetch(
         "renew_lane", lease.params | _holder(lease.worker_id, terms) | way | new_batch.params
     )
     if not rows:
         raise LeaseLostError(f"The lease on lane {lease.lane} was taken away between two batches.")
-    return None if rows[0][4] is None else Held(lease, rows, new_batch)
+    if rows[0][4] is None:
+        return None
+    # Limits that were set or cleared since.
+    return Held(replace(lease, has_lane_limit=rows[0][5], has_budget=rows[0][6]), rows, new_batch)
 
 
 def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:

@@ -1,8 +1,9 @@
 """Budgets: what a namespace may ask of models per day, drawn by workers in slices.
 
 A worker asks Postgres for a slice, a small part of the day's budget for a short time, and spends it without
-asking again.  What it has used is written when it asks for the next one, when the slice ends, and when the
-worker leaves; a worker that is killed never says, so a slice is what may be lost of the count.
+asking again.  What it has used is written when it asks for the next one, when the slice ends or the budget is
+changed, and when the worker leaves; a worker that is killed never says, so a slice is what may be lost of the
+count.
 """
 
 from __future__ import annotations
@@ -123,6 +124,11 @@ class _Share:
             self._ends_at = ends_at
             self._spend(1, first_call, 0.0)
 
+    def held_day(self) -> date | None:
+        """Of which day's budget a slice is held; None while none is."""
+        with self._lock:
+            return self._used.day if self._ends_at > time.monotonic() else None
+
     def is_to_be_written(self, *, everything: bool) -> bool:
         """Whether it holds something unused, or was not written, and no slice goes on for a while."""
         with self._lock:
@@ -183,18 +189,29 @@ class Budgets:
     def give_back(self, *, everything: bool = False) -> None:
         """Write down what was used of slices that end soon, or of all, and hold them no longer.
 
-        A namespace whose next slice is being asked for is passed over: that says what was used as well.
+        Slices of a budget that was changed are not held either.  A namespace whose next slice is being asked
+        for is passed over: that says what was used as well.
 
         Raises:
             StrandlineError: the database failed; the next call tries again.
         """
+        revoked = set() if everything else self._revoked()
         for namespace, share in self._shares.all():
-            if share.is_to_be_written(everything=everything) and share.asking.acquire(blocking=False):
+            is_over = everything or namespace in revoked
+            if share.is_to_be_written(everything=is_over) and share.asking.acquire(blocking=False):
                 try:
                     with share.writing() as used:
                         self._database.fetch("return_slice", self._params(namespace) | used.params())
                 finally:
                     share.asking.release()
+
+    def _revoked(self) -> set[str]:
+        """The namespaces whose budgets were changed while this worker holds a slice."""
+        held = {namespace: day for namespace, share in self._shares.all() if (day := share.held_day())}
+        if not held:
+            return set()
+        asked = {"worker_id": self.worker_id, "namespaces": list(held), "days": list(held.values())}
+        return {row[0] for row in self._database.fetch("revoked_slices", asked)}
 
     def _take(self, namespace: str, share: _Share, tokens: int) -> None:
         asked = {"tokens_wanted": tokens, "slice_seconds": self._slice_seconds}

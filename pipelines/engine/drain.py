@@ -173,7 +173,7 @@ def _drain_held(engine: Engine, held: Held, stage: Stage[Any, Any], *, gives_way
             )
             if renewed is None:
                 return "gave_way"
-            held = renewed
+            held, lease = renewed, renewed.lease
         if not release(engine.database, lease):
             return "lost"
     except LeaseLostError:

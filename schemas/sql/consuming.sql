@@ -78,8 +78,9 @@ WITH next AS MATERIALIZED (
     RETURNING l.*
 )
 SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, CASE WHEN r.holder IS NOT NULL THEN %(namespace)s END,
-    %(has_lane_limit)s::boolean, %(has_budget)s::boolean, b.*
-FROM renewed r LEFT JOIN LATERAL (
+    coalesce(n.max_lanes, n.max_lanes_per_worker) IS NOT NULL,
+    coalesce(n.calls_per_day, n.tokens_per_day, n.usd_per_day) IS NOT NULL, b.*
+FROM renewed r LEFT JOIN strandline.namespace_limit n ON n.namespace = %(namespace)s LEFT JOIN LATERAL (
     SELECT f.* FROM strandline.begin_batch_v1(
         r.shard_key, r.scope_key, r.generation_id, r.stage, r.lease_epoch, %(batch_id)s, %(token_budget)s,
         %(max_events)s) AS f

@@ -81,6 +81,7 @@ LEFT JOIN strandline.dead_letter dl ON dl.shard_key = e.shard_key AND dl.session
 LEFT JOIN strandline.lane l ON l.shard_key = e.shard_key AND l.scope_key = d.scope_key
     AND l.generation_id = g.generation_id AND l.stage = stages.stage
 LEFT JOIN strandline.namespace_limit n ON n.namespace = d.namespace AND n.waits_until > clock_timestamp()
+    AND n.waits_until <= clock_timestamp() + interval '1 day'
 WHERE e.shard_key = %(shard_key)s AND e.event_id = %(event_id)s
 ORDER BY g.pipeline, g.generation_id, stages.place
 

@@ -1,26 +1,60 @@
 -- What namespaces may use at once and per day.
 
 -- name: set_limits
--- A namespace may use so much from now on; what waits for its budget is looked at again.
+-- A namespace may use so much from now on; a limit that is not given (NULL) stays as it was.
 INSERT INTO strandline.namespace_limit AS l (namespace, max_lanes, max_lanes_per_worker, calls_per_day,
     tokens_per_day, usd_per_day)
 VALUES (%(namespace)s, %(max_lanes)s, %(max_lanes_per_worker)s, %(calls_per_day)s, %(tokens_per_day)s,
     %(usd_per_day)s)
-ON CONFLICT (namespace) DO UPDATE SET max_lanes = excluded.max_lanes,
-    max_lanes_per_worker = excluded.max_lanes_per_worker, calls_per_day = excluded.calls_per_day,
-    tokens_per_day = excluded.tokens_per_day, usd_per_day = excluded.usd_per_day, waits_until = NULL,
-    waits_for = NULL, updated_at = clock_timestamp()
+ON CONFLICT (namespace) DO UPDATE SET max_lanes = coalesce(excluded.max_lanes, l.max_lanes),
+    max_lanes_per_worker = coalesce(excluded.max_lanes_per_worker, l.max_lanes_per_worker),
+    calls_per_day = coalesce(excluded.calls_per_day, l.calls_per_day),
+    tokens_per_day = coalesce(excluded.tokens_per_day, l.tokens_per_day),
+    usd_per_day = coalesce(excluded.usd_per_day, l.usd_per_day), waits_until = NULL, waits_for = NULL,
+    updated_at = clock_timestamp()
 RETURNING namespace
 
 -- name: clear_limits
--- A namespace may use as much as there is.
-DELETE FROM strandline.namespace_limit WHERE namespace = %(namespace)s RETURNING namespace
+-- A namespace is not limited any more in what is named.
+UPDATE strandline.namespace_limit SET
+    max_lanes = CASE WHEN 'max_lanes' <> ALL (%(cleared)s::text[]) THEN max_lanes END,
+    max_lanes_per_worker = CASE WHEN 'max_lanes_per_worker' <> ALL (%(cleared)s::text[])
+        THEN max_lanes_per_worker END,
+    calls_per_day = CASE WHEN 'calls_per_day' <> ALL (%(cleared)s::text[]) THEN calls_per_day END,
+    tokens_per_day = CASE WHEN 'tokens_per_day' <> ALL (%(cleared)s::text[]) THEN tokens_per_day END,
+    usd_per_day = CASE WHEN 'usd_per_day' <> ALL (%(cleared)s::text[]) THEN usd_per_day END,
+    waits_until = NULL, waits_for = NULL, updated_at = clock_timestamp()
+WHERE namespace = %(namespace)s
+RETURNING namespace
 
--- name: ring_namespace
--- What was put off for a namespace's budget is rung for at once.
-UPDATE strandline.due SET ring_at = clock_timestamp()
-WHERE namespace = %(namespace)s AND ring_at < 'infinity' AND ring_at > clock_timestamp()
-RETURNING event_id
+-- name: forget_cleared
+-- A namespace that is limited in nothing any more needs no row.
+DELETE FROM strandline.namespace_limit WHERE namespace = %(namespace)s
+    AND num_nonnulls(max_lanes, max_lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day) = 0
+
+-- name: revoke_slices
+-- Workers are to give back the slices that they hold of a namespace's budget, which were cut from the former one.
+UPDATE strandline.budget_slice SET expires_at = '-infinity'
+WHERE namespace = %(namespace)s AND expires_at > clock_timestamp()
+
+-- name: revoked_slices
+-- The namespaces whose slices this worker is to give back.
+SELECT b.namespace FROM unnest(%(namespaces)s::text[], %(days)s::date[]) AS held (namespace, day)
+JOIN strandline.budget_slice b ON b.namespace = held.namespace AND b.day = held.day
+    AND b.worker_id = %(worker_id)s AND b.expires_at = '-infinity'
+
+-- name: ring_put_off
+-- A page of what was put off for a namespace's budget is rung for now; by owner, and locked in this order.
+WITH page AS MATERIALIZED (
+    SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq FROM strandline.due d
+    WHERE d.namespace = %(namespace)s AND d.ring_at >= '5000-01-01' AND d.ring_at < 'infinity'
+        AND d.shard_key >= %(from_shard)s
+    ORDER BY d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq LIMIT %(limit)s FOR UPDATE
+)
+UPDATE strandline.due d SET ring_at = clock_timestamp() FROM page p
+WHERE d.shard_key = p.shard_key AND d.session_key = p.session_key AND d.generation_id = p.generation_id
+    AND d.stage = p.stage AND d.from_seq = p.from_seq
+RETURNING d.shard_key
 
 -- name: list_limits
 -- What namespaces may use, what they used today, and what of theirs is at work and waits.
@@ -29,10 +63,12 @@ SELECT l.namespace, l.max_lanes, l.max_lanes_per_worker, l.calls_per_day, l.toke
         SELECT count(*) FROM strandline.lane n JOIN strandline.worker w ON w.worker_id = n.holder
         WHERE n.holder IS NOT NULL AND n.namespace = l.namespace AND n.deadline_at > clock_timestamp()
             AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s) AS lanes,
-    (SELECT count(*) FROM strandline.due d WHERE d.namespace = l.namespace) AS due,
-    CASE WHEN l.waits_until > clock_timestamp() THEN l.waits_until END AS waits_until,
-    CASE WHEN l.waits_until > clock_timestamp() THEN l.waits_for END AS waits_for
-FROM strandline.namespace_limit l CROSS JOIN LATERAL (
+    (SELECT count(*) FROM strandline.due d WHERE d.namespace = l.namespace) AS due, waits.until, waits.budgets
+FROM strandline.namespace_limit l LEFT JOIN LATERAL (
+    -- No wait is longer than a day: else the clock has stepped back.
+    SELECT l.waits_until AS until, l.waits_for AS budgets
+    WHERE l.waits_until > clock_timestamp() AND l.waits_until <= clock_timestamp() + interval '1 day') AS waits ON true
+CROSS JOIN LATERAL (
     SELECT coalesce(sum(b.calls_used), 0)::bigint AS calls, coalesce(sum(b.tokens_used), 0)::bigint AS tokens,
         coalesce(sum(b.usd_used), 0)::double precision AS usd
     FROM strandline.budget_slice b

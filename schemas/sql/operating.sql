@@ -152,10 +152,11 @@ WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id =
 RETURNING watch_id
 
 -- name: status_pipelines
--- Per stage: what is due, held, dead, and how old the oldest work is.
+-- Per stage: what is due, held, dead, and how old the oldest work is that waits for no budget (ring_due).
 SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
     SELECT coalesce(json_agg(x), '[]') FROM (
-        SELECT d.stage, count(*) AS due, extract(epoch FROM clock_timestamp() - min(d.created_at)) AS lag_seconds
+        SELECT d.stage, count(*) AS due, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)
+            FILTER (WHERE d.ring_at < '5000-01-01' OR d.ring_at = 'infinity')), 0) AS lag_seconds
         FROM strandline.due d WHERE d.generation_id = g.generation_id GROUP BY d.stage) AS x)::text AS due, (
     SELECT coalesce(json_agg(x), '[]') FROM (
         SELECT l.stage, count(*) AS leased FROM strandline.lane l

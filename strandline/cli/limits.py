@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+from uuid import UUID
+
 import click
 
 from strandline.cli.options import as_json, settings_from, target_options
@@ -10,10 +15,46 @@ from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, say
 from strandline.schemas.database import Database
 from strandline.schemas.identity import check_name
+from strandline.schemas.prices import cost_usd
 from strandline.schemas.settings import Settings
-from strandline.schemas.shown_text import counted
+from strandline.schemas.shown_text import counted, quote
 
 _FIELDS = tuple(NamespaceLimitsReport.model_fields)
+
+# Rows that were put off are rung for in transactions of so many, since workers wait for rows that are locked.
+PAGE = 1_000
+
+# Limits are taken as numbers that Postgres can keep, and that add up.
+_MOST_LANES = 2**31 - 1
+_MOST_A_DAY = 10**15
+
+# The limits by column, as options name them.
+_OPTIONS = {
+    "max_lanes": "--lanes",
+    "max_lanes_per_worker": "--lanes-per-worker",
+    "calls_per_day": "--calls-per-day",
+    "tokens_per_day": "--tokens-per-day",
+    "usd_per_day": "--usd-per-day",
+}
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class _Dollars(click.FloatRange):
+    """A number of dollars: 0 or more, and finite."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        dollars = float(super().convert(value, param, ctx))
+        if not math.isfinite(dollars):
+            self.fail(f"{value!r} is not a number of dollars.", param, ctx)
+        return dollars
+
+
+def _cleared_options(command: Command) -> Command:
+    """Each limit as a flag."""
+    for column, option in reversed(_OPTIONS.items()):
+        command = click.option(option, column, is_flag=True, help="Take this limit away.")(command)
+    return command
 
 
 @click.group("limits", short_help="Set what a namespace may use.")
@@ -23,11 +64,13 @@ def command() -> None:
 
 @command.command("set", short_help="Set the limits of a namespace.")
 @click.argument("namespace")
-@click.option("--lanes", type=click.IntRange(1), metavar="N", help="Lanes at work at once, of all workers.")
-@click.option("--lanes-per-worker", type=click.IntRange(1), metavar="N", help="Of one worker.")
-@click.option("--calls-per-day", type=click.IntRange(0), metavar="N", help="Model calls.")
-@click.option("--tokens-per-day", type=click.IntRange(0), metavar="N", help="Tokens, in and out.")
-@click.option("--usd-per-day", type=click.FloatRange(0), metavar="USD", help="By STRANDLINE_MODEL_PRICES.")
+@click.option("--lanes", type=click.IntRange(1, _MOST_LANES), metavar="N", help="Lanes at work at once.")
+@click.option("--lanes-per-worker", type=click.IntRange(1, _MOST_LANES), metavar="N", help="Of one worker.")
+@click.option("--calls-per-day", type=click.IntRange(0, _MOST_A_DAY), metavar="N", help="Model calls.")
+@click.option(
+    "--tokens-per-day", type=click.IntRange(0, _MOST_A_DAY), metavar="N", help="Tokens, in and out."
+)
+@click.option("--usd-per-day", type=_Dollars(0), metavar="USD", help="By STRANDLINE_MODEL_PRICES.")
 @as_json
 @target_options
 def set_limits(
@@ -42,9 +85,11 @@ def set_limits(
     broker_url: str | None,
     schema: str | None,
 ) -> int:
-    """Set the limits of NAMESPACE, all of them: what is not given is not limited.
+    """Set limits of NAMESPACE; those that are not given stay as they are (`limits clear` takes them away).
 
-    Workers heed them from the next lane on.  What waited for the former budget is tried again at once.
+    Workers apply them from the next batch on, and a lower budget after a second or two.  Work that waited for
+    the former budget is tried again at once.  A budget counts from the moment the namespace has one; earlier
+    use, on the same day too, is not counted.
     """
     limits = {
         "max_lanes": lanes,
@@ -63,9 +108,10 @@ def set_limits(
         running_servers(settings, only_looking=True) as servers,
         opened(servers.database_url, settings) as database,
     ):
-        with database.transaction() as tx:
-            tx.fetch("set_limits", {"namespace": check_name("namespace", namespace)} | limits)
-            tx.fetch("ring_namespace", {"namespace": namespace})
+        database.fetch("set_limits", {"namespace": check_name("namespace", namespace)} | limits)
+        _apply_at_once(database, namespace)
+        for note in _notes(database, settings, namespace, usd_per_day):
+            say(note, err=True)
         _show(read_limits(database, settings, namespace), as_json=as_json)
     return 0
 
@@ -93,21 +139,95 @@ def list_limits(
 
 @command.command("clear", short_help="Take the limits of a namespace away.")
 @click.argument("namespace")
+@_cleared_options
 @target_options
-def clear(namespace: str, database_url: str | None, broker_url: str | None, schema: str | None) -> int:
-    """Take all limits of NAMESPACE away; what waited for its budget is tried again at once."""
+def clear(
+    namespace: str, database_url: str | None, broker_url: str | None, schema: str | None, **flags: bool
+) -> int:
+    """Take the limits of NAMESPACE away that are named, or all of them.
+
+    Work that waited for its budget is tried again at once.
+    """
     settings = settings_from(database_url, broker_url, schema)
+    check_name("namespace", namespace)
     with (
         running_servers(settings, only_looking=True) as servers,
         opened(servers.database_url, settings) as database,
-        database.transaction() as tx,
     ):
-        cleared = tx.fetch("clear_limits", {"namespace": check_name("namespace", namespace)})
-        tx.fetch("ring_namespace", {"namespace": namespace})
-    if not cleared:
-        raise click.ClickException(f"{namespace} has no limits; `strandline limits list` shows which have.")
-    say(f"{namespace}: not limited any more")
+        named = [column for column in _OPTIONS if flags[column]]
+        _check_set(read_limits(database, settings, namespace), namespace, named)
+        with database.transaction() as tx:
+            tx.fetch("clear_limits", {"namespace": namespace, "cleared": named or list(_OPTIONS)})
+            tx.fetch("forget_cleared", {"namespace": namespace})
+        _apply_at_once(database, namespace)
+        left = read_limits(database, settings, namespace)
+    say(*map(_line, left) if left else [f"{namespace}: not limited any more"])
     return 0
+
+
+def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[str]) -> None:
+    """Refuse to clear limits that are not set."""
+    if not limits:
+        raise click.ClickException(
+            f"No limit is set for namespace {quote(namespace)};"
+            " `strandline limits list` shows the namespaces with limits."
+        )
+    missing = [_OPTIONS[column] for column in named if getattr(limits[0], column) is None]
+    if missing:
+        raise click.ClickException(f"Namespace {quote(namespace)} has no limit {' or '.join(missing)}.")
+
+
+def _apply_at_once(database: Database, namespace: str) -> None:
+    """Have slices of the former budget given back, and ring for what waited for it.
+
+    The limits are committed by then, so what workers put off from now on they put off by the new ones.
+    """
+    database.fetch("revoke_slices", {"namespace": namespace})
+    # Another look finds what a sweep was just putting off by the former ones.
+    for _look in range(2):
+        _ring_put_off(database, namespace)
+
+
+def _ring_put_off(database: Database, namespace: str) -> None:
+    """Ring for what was put off, page by page."""
+    owner = UUID(int=0)
+    while rows := database.fetch(
+        "ring_put_off", {"namespace": namespace, "from_shard": owner, "limit": PAGE}
+    ):
+        owner = max(row[0] for row in rows)
+
+
+def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: float | None) -> list[str]:
+    """Say where these limits may do less than they seem to."""
+    notes = []
+    if not database.fetch("namespace_is_known", {"namespace": namespace})[0][0]:
+        notes.append(
+            f"There is nothing in namespace {quote(namespace)} yet;"
+            " its limits hold from its first message on."
+        )
+    if usd_per_day is not None and not settings.model_prices:
+        notes.append(
+            "STRANDLINE_MODEL_PRICES is not set here; while it is not set for the workers,"
+            " every call counts as $0, and --usd-per-day bounds nothing."
+        )
+    elif usd_per_day is not None and (unpriced := _unpriced(settings)):
+        notes.append(
+            f"STRANDLINE_MODEL_PRICES has no price of {' and '.join(unpriced)} here;"
+            " calls of a model without a price count as $0 of --usd-per-day."
+        )
+    return notes
+
+
+def _unpriced(settings: Settings) -> list[str]:
+    """The models of these settings that cost something and have no price."""
+    text = () if settings.text_model_kind == "local" else (settings.facts_model, settings.summary_model)
+    embedding = () if settings.embedder_kind == "local" else (settings.embedding_model,)
+    sizes = {"input_tokens": 1, "output_tokens": 1}
+    return [
+        model
+        for model in dict.fromkeys((*text, *embedding))
+        if cost_usd(settings.model_prices, model, **sizes) is None
+    ]
 
 
 def read_limits(
@@ -121,11 +241,22 @@ def read_limits(
 
 def waiting_line(limits: NamespaceLimitsReport) -> str:
     """What waits for a budget, and until when."""
-    return (
-        f"namespace {limits.namespace} has used up its budget of {limits.waits_for}:"
-        f" {counted(limits.due, 'event')} {'waits' if limits.due == 1 else 'wait'} until"
-        f" {limits.waits_until:%Y-%m-%d %H:%M:%S %Z}"
+    why = (
+        f"has used up its budget of {limits.waits_for}"
+        if any(_is_used_up(limits, budget) for budget in (limits.waits_for or "").split(", "))
+        else f"has the rest of its budget of {limits.waits_for} in the hands of workers"
     )
+    return (
+        f"namespace {limits.namespace} {why}:"
+        f" {counted(limits.due, 'event')}, counted in each stage, {'waits' if limits.due == 1 else 'wait'}"
+        f" until {limits.waits_until:%Y-%m-%d %H:%M:%S %Z}"
+    )
+
+
+def _is_used_up(limits: NamespaceLimitsReport, budget: str) -> bool:
+    """Whether all of it was used; else workers hold what is left, which they give back within a minute."""
+    used, limit = getattr(limits, f"{budget}_today", 0), getattr(limits, f"{budget}_per_day", None)
+    return limit is not None and used >= limit
 
 
 def _show(limits: list[NamespaceLimitsReport], *, as_json: bool) -> None:

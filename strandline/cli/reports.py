@@ -15,8 +15,9 @@ class Report(BaseModel):
 
 
 class StageReport(Report):
-    """One stage of a pipeline; ``lag_seconds`` is the age of its oldest due work, 0 without any.
+    """One stage of a pipeline.
 
+    ``lag_seconds`` is the age of its oldest due work that waits for no budget, 0 without any.
     ``reason``: why that work waits, as a live worker says; null where none knows a reason.
     """
 
@@ -104,8 +105,9 @@ class ReplayReport(Report):
 class NamespaceLimitsReport(Report):
     """What a namespace may use (null: as much as there is), and what it used today (by UTC).
 
-    ``lanes_at_work`` are those of all workers, ``due`` events that are due in a stage; ``waits_until`` says
-    until when they wait for a budget that is used up, ``waits_for`` which.
+    Workers write what they used about once a minute.  ``lanes_at_work`` are those of all workers; ``due``
+    are events that are due, each counted in every stage that it is due in; ``waits_until`` says until when
+    they wait for a budget that is used up or held by workers, ``waits_for`` which.
     """
 
     namespace: str
