@@ -114,7 +114,8 @@ def _run_initdb(directory: Path, *, programs: Path, account: ServerAccount) -> N
     if finished.returncode != 0:
         shutil.rmtree(directory, ignore_errors=True)
         raise DatabaseUnavailableError(
-            f"The embedded Postgres could not be set up in {directory}: {said[-500:]}"
+            f"The embedded Postgres could not be set up in {directory}; mend the cause, or set"
+            f" STRANDLINE_DATABASE_URL. Its initdb said: {said[-500:]}"
         )
 
 
@@ -127,7 +128,9 @@ def _make_socket_directory(path: Path, *, account: ServerAccount) -> None:
         pass
     found = path.lstat()
     if path.is_symlink() or found.st_uid != account.uid or found.st_mode & 0o077:
-        raise ConfigurationError(f"{path} belongs to somebody else or is open to others; remove it.")
+        raise ConfigurationError(
+            f"{path} belongs to another account or is open to others; remove it, or set TMPDIR."
+        )
 
 
 def _quoted_directory(path: Path) -> str:

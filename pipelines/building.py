@@ -148,8 +148,10 @@ def _vectors(generation: Generation, made_with: Settings) -> VectorsStage:
     wanted = config.get("embedder", embedder.model), config.get("dimensions", embedder.dimensions)
     if wanted != (embedder.model, embedder.dimensions):
         raise ConfigurationError(
-            f"{_name(generation)} was made with {wanted[0]} ({wanted[1]} dimensions), which is not to be had"
-            f" here; there is {embedder.model} ({embedder.dimensions})."
+            f"{_name(generation)} was made with {wanted[0]} ({wanted[1]} dimensions), which is not"
+            f" available here; there is {embedder.model} ({embedder.dimensions}). Give the"
+            " workers what it was made with (STRANDLINE_EMBEDDING_MODEL), or derive it again: strandline"
+            f" replay --new --pipeline {generation.pipeline}."
         )
     return VectorsStage(embedder)
 

@@ -71,7 +71,9 @@ def _connection(url: str) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except OperationalError as error:
-        raise DatabaseUnavailableError(f"Postgres cannot be reached. ({_first_line(error)})") from error
+        raise DatabaseUnavailableError(
+            f"Postgres could not go on; run `strandline migrate` again when it can. ({_first_line(error)})"
+        ) from error
     except DBAPIError as error:
         raise SchemaError(f"A migration step was refused: {_first_line(error)}") from error
     finally:

@@ -185,7 +185,8 @@ class ChatImport:
         if chunk.user != user:
             raise ConfigurationError(
                 f"{self._where(number)} is of another user than the lines before it in session {session!r};"
-                " a session has one user."
+                " a session has one user. Name the field that has the user with --user-field, or give the"
+                " lines a session of their own."
             )
         place = self._seen.get(session, 0)
         self._seen[session] = place + 1

@@ -25,7 +25,10 @@ def prompt_texts(directory: Path | None) -> dict[TaskName, str]:
     if directory is None:
         return texts
     if not directory.is_dir():
-        raise ConfigurationError(f"STRANDLINE_PROMPTS_DIR names {directory}, which is no directory.")
+        raise ConfigurationError(
+            f"STRANDLINE_PROMPTS_DIR names {directory}, which is not a directory; make it,"
+            " or unset the variable."
+        )
     files = {path.stem: path for path in sorted(directory.glob("*.md"))}
     if unknown := sorted(set(files) - set(TASKS)):
         raise ConfigurationError(
@@ -35,12 +38,18 @@ def prompt_texts(directory: Path | None) -> dict[TaskName, str]:
     return texts | {name: _read(files[name]) for name in TASKS if name in files}
 
 
+def _problem(error: OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text; save it as UTF-8"
+    return f"{error.strerror}; check whose it is and who may read it"
+
+
 def _read(path: Path) -> str:
     try:
         content = path.read_bytes()
         text = content.decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"The prompt {path} cannot be read: {type(error).__name__}.") from None
+        raise ConfigurationError(f"The prompt {path} cannot be read: {_problem(error)}.") from None
     if not text.strip() or "\0" in text or len(content) > MAX_PROMPT_BYTES:
         raise ConfigurationError(
             f"The prompt {path} cannot be used: it must be text of at most {MAX_PROMPT_BYTES:,} bytes,"

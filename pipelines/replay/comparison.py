@@ -91,7 +91,10 @@ def compare(
 def _pair(database: Database, new_id: int, old_id: int | None) -> tuple[Generation, Generation]:
     new = find(database, new_id)
     if new is None or new.state == "retired":
-        raise ReplayError(f"There is no generation {new_id} that is kept.")
+        raise ReplayError(
+            f"There is no generation {new_id} that is kept;"
+            " `strandline generations list` shows those there are."
+        )
     old = serving(database).get(new.pipeline) if old_id is None else find(database, old_id)
     if old is None or old.pipeline != new.pipeline or old.generation_id == new.generation_id:
         raise ReplayError(

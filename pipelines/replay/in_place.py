@@ -95,7 +95,10 @@ def replay_in_place(
     """
     generation = serving(database).get(replay.pipeline)
     if generation is None or generation.generation_id != replay.generation_id:
-        raise ReplayError(f"Generation {replay.generation_id} of {replay.pipeline} does not serve any more.")
+        raise ReplayError(
+            f"Generation {replay.generation_id} of {replay.pipeline} does not serve any more. Check what"
+            f" serves now: strandline replay --pipeline {replay.pipeline}."
+        )
     run = _Run(database, generation, replay.selection, build(generation, settings))
     names = asdict(InPlace())
     run.found = InPlace(**{name: replay.counts.get(name, 0) for name in names})

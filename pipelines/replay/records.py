@@ -148,7 +148,7 @@ def take(database: Fetcher, replay_id: int) -> Replay:
     if not found:
         raise ReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
     if found[0].state == "done":
-        raise ReplayError(f"Replay {replay_id} is done.")
+        raise ReplayError(f"Replay {replay_id} is done; there is nothing to resume.")
     if not database.fetch("take_replay", {"replay_id": replay_id}):
         raise ReplayError(f"Another process is at replay {replay_id}; wait for it, or stop it there.")
     return replays(database, replay_id=replay_id)[0]

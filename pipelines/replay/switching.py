@@ -77,12 +77,16 @@ def roll_back(database: Database, pipeline: str) -> Generation:
             if not before:
                 raise ReplayError(
                     f"No generation of {pipeline} that served before is kept, so there is none to go back to."
+                    f" Derive a new one: strandline replay --new --pipeline {pipeline}."
                 )
             found = find(tx, max(before, key=lambda row: row[2])[0])
             if found is not None:
                 _serve(tx, found)
     if found is None:
-        raise ReplayError(f"The generation of {pipeline} that served before is gone.")
+        raise ReplayError(
+            f"The generation of {pipeline} that served before is gone. Derive a new one: strandline"
+            f" replay --new --pipeline {pipeline}."
+        )
     logger.info("rolled back", extra={"action": "generation_rolled_back", **_where(found)})
     return found
 
@@ -99,7 +103,9 @@ def prune(
     """
     generation = find(database, generation_id)
     if generation is None:
-        raise ReplayError(f"There is no generation {generation_id}.")
+        raise ReplayError(
+            f"There is no generation {generation_id}; `strandline generations list` shows those there are."
+        )
     with database.transaction() as tx:
         tx.fetch("hold_pipeline", {"pipeline": generation.pipeline})
         for replay in replays(tx, pipeline=generation.pipeline, unfinished=True):
@@ -141,7 +147,8 @@ def _serve(tx: Transaction, generation: Generation) -> None:
     tx.fetch("end_serving", keys)
     if not tx.fetch("begin_serving", keys):
         raise ReplayError(
-            f"Generation {generation.generation_id} of {generation.pipeline} cannot serve: it is not fed."
+            f"Generation {generation.generation_id} of {generation.pipeline} cannot serve: it is not"
+            f" fed. Derive a new one: strandline replay --new --pipeline {generation.pipeline}."
         )
     tx.fetch("forget_owners_generations", keys)
     tx.fetch("ring_generation", keys | {"stages": list(stages_of(generation.pipeline))})

@@ -142,7 +142,9 @@ def promote_command(
             whom = "serves this owner"
         else:
             raise ReplayError(
-                f"Generation {generation} does not yet cover what serves this owner, or serves it already."
+                f"Generation {generation} does not yet cover what serves this owner, or serves it already;"
+                " `strandline generations list` shows how far it is."
+                " Promote again when workers have caught up."
             )
     _print_switch(SwitchReport(pipeline=chosen.pipeline, generation=generation, done=whom), as_json=as_json)
     return 0
@@ -195,7 +197,10 @@ def _shard_key(namespace: str, user: str | None, session: str | None) -> UUID:
 def _kept(database: Database, generation_id: int) -> Generation:
     found = find(database, generation_id)
     if found is None or found.state == "retired":
-        raise ReplayError(f"There is no generation {generation_id} that is kept.")
+        raise ReplayError(
+            f"There is no generation {generation_id} that is kept;"
+            " `strandline generations list` shows those there are."
+        )
     return found
 
 
@@ -205,7 +210,8 @@ def _refuse_uncovered(database: Database, generation: Generation) -> None:
     if generation.state != "feeding" or sum(row[1] for row in backlog):
         raise ReplayError(
             f"Generation {generation.generation_id} of {generation.pipeline} is {generation.state}, with"
-            f" {counted(sum(row[1] for row in backlog), 'event')} due: it cannot serve everybody now."
+            f" {counted(sum(row[1] for row in backlog), 'event')} due, so it cannot serve everybody now."
+            " Let workers catch up, then promote again."
         )
 
 
