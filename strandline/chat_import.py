@@ -54,17 +54,18 @@ class Whose:
     def session_of(self, line: Mapping[str, Any], where: str) -> str:
         if self.session is not None:
             return self.session
-        found = _at(line, self.session_field)
-        if found is None or found == "":
+        found = _name(_at(line, self.session_field), self.session_field, where)
+        if not found:
             raise ConfigurationError(
                 f"{where} has no {quote(self.session_field)}; name the field that has the session with"
                 " --session-field, or put all lines into one session with --session."
             )
-        return str(found)
+        return found
 
-    def user_of(self, line: Mapping[str, Any]) -> str | None:
-        found = self.user if self.user is not None else _at(line, self.user_field)
-        return None if found is None else str(found)
+    def user_of(self, line: Mapping[str, Any], where: str) -> str | None:
+        if self.user is not None:
+            return self.user
+        return _name(_at(line, self.user_field), self.user_field, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ class ChatImport:
 
     def _take(self, number: int, line: dict[str, Any]) -> _Chunk:
         session = self._whose.session_of(line, self._where(number))
-        user = self._whose.user_of(line)
+        user = self._whose.user_of(line, self._where(number))
         chunk = self._waiting.setdefault(session, _Chunk(session, user))
         if chunk.user != user:
             raise ConfigurationError(
@@ -192,7 +193,7 @@ class ChatImport:
         self._seen[session] = place + 1
         message = {name: value for name, value in line.items() if name not in self._whose.fields}
         if message.get("id") is None:
-            message["id"] = _id(place, message)
+            message["id"] = _id(place, message, self._where(number))
         chunk.messages.append(message)
         chunk.lines.append(number)
         return chunk
@@ -240,6 +241,22 @@ def _at(line: Mapping[str, Any], path: str) -> object:
     return value
 
 
-def _id(place: int, line: Mapping[str, Any]) -> str:
-    told = json.dumps([place, line.get("role"), line.get("content")], sort_keys=True, default=str)
+def _name(value: object, field: str, where: str) -> str | None:
+    """What a line names: text, or a whole number, as databases number users."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    kinds = {dict: "an object", list: "a list", bool: "true or false", float: "a fraction"}
+    raise ConfigurationError(
+        f"{where}: {quote(field)} is {kinds[type(value)]}; it must be text or a whole number. A field inside"
+        " of an object is named with a dot, such as metadata.session."
+    )
+
+
+def _id(place: int, line: Mapping[str, Any], where: str) -> str:
+    try:
+        told = json.dumps([place, line.get("role"), line.get("content")], sort_keys=True, default=str)
+    except RecursionError:
+        raise ConfigurationError(f"{where} is nested too deeply.") from None
     return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

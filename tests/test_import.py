@@ -193,3 +193,36 @@ def test_an_import_and_puts_share_a_session(make_memory: MakeMemory) -> None:
     with pytest.raises(OwnerError):
         make_memory("s", user_id="eve", memory_blocks=[]).import_messages([older[1] | {"id": "z"}])
     assert memory.import_messages([]).added == 0
+
+
+@pytest.mark.parametrize("field", ["session_id", "user_id"])
+@pytest.mark.parametrize("value", [{"a": 1}, {}, ["s"], [], True, False, 1.5])
+def test_a_session_or_user_that_is_neither_text_nor_a_number_is_refused(
+    run: Run, database_url: str, field: str, value: object
+) -> None:
+    good = {"role": "user", "content": "hello", "session_id": "s", "user_id": "u"}
+    done = run([good, {**good, field: value}])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"chats.jsonl, line 2: '{field}' is " in done.stderr
+    assert "must be text or a whole number" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [("x" * 600, "longer than 512 bytes"), ("\ud800", "lone surrogate"), (10**600, "longer than 512 bytes")],
+)
+def test_a_session_that_cannot_be_named_is_told_of_with_its_line(
+    run: Run, value: object, problem: str
+) -> None:
+    lines = [{"role": "user", "content": "hello", "session_id": number} for number in (7, value)]
+    done = run([json.dumps(line) for line in lines])
+    assert done.returncode == 1
+    assert "chats.jsonl, line 2: session_id: " in done.stderr and problem in done.stderr
+
+
+def test_numbers_name_sessions_and_users(run: Run, database_url: str) -> None:
+    done = run([{"role": "user", "content": "hello", "session_id": 7, "user_id": 8}])
+    assert done.returncode == 0, done.stderr
+    assert rows_of(database_url, "SELECT session_id, user_id FROM strandline.session") == [("7", "8")]

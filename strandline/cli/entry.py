@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import os
 import sys
 import traceback
 from difflib import get_close_matches
@@ -13,6 +12,7 @@ from typing import Any
 import click
 
 from strandline.cli.interrupts import INTERRUPTED_EXIT, Terminated
+from strandline.cli.streams import complain, drop_output, is_of_output, open_closed_streams
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.shown_text import shown, shown_lines
 from strandline.schemas.version import VERSION
@@ -84,7 +84,13 @@ def cli(debug: bool) -> None:
 
 def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
-    sys.exit(run(sys.argv[1:]))
+    open_closed_streams()
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()  # of a line that failed; Python would make of it an exit code of its own
+    except OSError:
+        drop_output()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -108,10 +114,12 @@ def run(arguments: list[str]) -> int:
     except StrandlineError as error:
         return _fail(str(error), debug=debug)
     except BrokenPipeError:
-        # The reader went away, as `| head` does; nothing may be written to stdout any more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()  # the reader went away, as `| head` does, and knows
         return 1
     except Exception as error:  # noqa: BLE001  # the outermost edge of the process: reported, never hidden
+        if is_of_output(error):
+            drop_output()
+            return _fail(f"The output cannot be written: {error.strerror}.", debug=debug)
         return _fail(
             f"This was not expected ({type(error).__name__}: {error}). Add --debug to see where it happened.",
             debug=debug,
@@ -123,7 +131,7 @@ def _show(error: click.ClickException) -> None:
     """As click does; it quotes what was typed, which may have been pasted from anywhere."""
     written = io.StringIO()
     error.show(written)
-    click.echo("\n".join(shown_lines(written.getvalue().rstrip("\n"))), err=True)
+    complain("\n".join(shown_lines(written.getvalue().rstrip("\n"))))
 
 
 def _check_arguments(arguments: list[str]) -> None:
@@ -137,6 +145,6 @@ def _check_arguments(arguments: list[str]) -> None:
 
 def _fail(sentence: str, *, debug: bool) -> int:
     if debug:
-        click.echo("\n".join(shown_lines(traceback.format_exc().rstrip())), err=True)
-    click.echo(f"strandline: {shown(sentence)}", err=True)
+        complain("\n".join(shown_lines(traceback.format_exc().rstrip())))
+    complain(f"strandline: {shown(sentence)}")
     return 1
