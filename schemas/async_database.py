@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -26,7 +25,7 @@ from strandline.schemas.connections import (
     pauses,
     translated,
 )
-from strandline.schemas.deadlines import AsyncBoundedConnection, within
+from strandline.schemas.deadlines import AsyncBoundedConnection, Attempts, within
 from strandline.schemas.direct import AsyncDirectConnection, plain_values
 from strandline.schemas.engine_pool import AsyncPool
 from strandline.schemas.errors import DatabaseBusyError, StrandlineError
@@ -110,29 +109,35 @@ class AsyncDatabase:
         statement = self._statements[name]
         with translated():
             await self._open()
-            began = time.monotonic()
             async with self._pool.connection() as connection:
+                attempts = Attempts(self._statement_seconds)
                 try:
                     return await execute(connection, statement, params)
                 except psycopg.Error as error:
                     await self._look_at(error, connection, final=not repeatable)
-            return await self._repeat(
-                statement, params, 2 * self._statement_seconds - (time.monotonic() - began)
-            )
+                    failed = error
+            return await self._repeat(statement, params, attempts, failed)
 
-    async def _repeat(self, statement: Statement, params: Mapping[str, Any], seconds: float) -> list[Row]:
+    async def _repeat(
+        self, statement: Statement, params: Mapping[str, Any], attempts: Attempts, failed: psycopg.Error
+    ) -> list[Row]:
         """Async twin of ``Database._repeat``."""
-        last: psycopg.Error | None = None
+        is_unknown = not may_pass(failed)
         for pause in pauses():
             await asyncio.sleep(pause)
             async with self._pool.connection() as connection:
+                attempts.begin()
+                if attempts.is_too_late:
+                    break
                 try:
-                    with within(seconds, connection):
+                    with within(attempts.seconds_left, connection):
                         return await execute(connection, statement, params)
                 except psycopg.Error as error:
                     await self._look_at(error, connection, final=True)
-                    last = error
-        raise last or AssertionError("there is at least one attempt")
+                    failed = error
+        if is_unknown:
+            raise outcome_unknown(failed) from failed
+        raise failed
 
     async def _look_at(
         self, error: psycopg.Error, connection: psycopg.AsyncConnection[Any], *, final: bool

@@ -24,7 +24,7 @@ from strandline.schemas.connections import (
     pauses,
     translated,
 )
-from strandline.schemas.deadlines import BoundedConnection, within
+from strandline.schemas.deadlines import Attempts, BoundedConnection, within
 from strandline.schemas.direct import DirectConnection, plain_values
 from strandline.schemas.engine_pool import SyncPool
 from strandline.schemas.errors import (
@@ -127,13 +127,15 @@ class Database:
         statement = self._statements[name]
         with translated():
             self._open()
-            began = time.monotonic()
             with self._pool.connection() as connection:
+                # However long the connection was waited for, there is time for two attempts.
+                attempts = Attempts(self._statement_seconds)
                 try:
                     return execute(connection, statement, params)
                 except psycopg.Error as error:
                     self._look_at(error, connection, final=not repeatable)
-            return self._repeat(statement, params, 2 * self._statement_seconds - (time.monotonic() - began))
+                    failed = error
+            return self._repeat(statement, params, attempts, failed)
 
     def fetch_within(self, seconds: float, name: str, params: Mapping[str, Any]) -> list[Row]:
         """Run a repeatable statement, on a connection of our own for ``seconds`` at most, or twice that.
@@ -143,35 +145,49 @@ class Database:
         statement = self._statements[name]
         with translated():
             self._open()
-            deadline = time.monotonic() + seconds
+            attempts = Attempts(seconds)
             with self._pool.connection(seconds) as connection:
                 try:
-                    with within(deadline - time.monotonic(), connection):
+                    with within(attempts.seconds_left, connection):
                         return execute(connection, statement, params)
                 except psycopg.Error as error:
                     self._look_at(error, connection, final=False)
-            return self._repeat(statement, params, seconds, with_the_wait=True)
+                    failed = error
+            return self._repeat(statement, params, attempts, failed, with_the_wait=True)
 
     def _repeat(
-        self, statement: Statement, params: Mapping[str, Any], seconds: float, *, with_the_wait: bool = False
+        self,
+        statement: Statement,
+        params: Mapping[str, Any],
+        attempts: Attempts,
+        failed: psycopg.Error,
+        *,
+        with_the_wait: bool = False,
     ) -> list[Row]:
-        """The other attempts: one for which there are ``seconds`` left, and more of what may pass.
+        """What an attempt after the one that ``failed`` gives: one more, and more of what may pass.
 
-        ``with_the_wait``: the wait for a connection is part of them, in all attempts together.
+        ``with_the_wait``: the wait for a connection is part of each.
         """
-        last: psycopg.Error | None = None
-        deadline = time.monotonic() + seconds
+        is_unknown = not may_pass(failed)
         for pause in pauses():
             time.sleep(pause)
-            with self._pool.connection(deadline - time.monotonic() if with_the_wait else None) as connection:
-                left = deadline - time.monotonic() if with_the_wait else seconds
+            attempts.begin()
+            if attempts.is_too_late:
+                break
+            with self._pool.connection(attempts.seconds_left if with_the_wait else None) as connection:
+                if not with_the_wait:
+                    attempts.begin()
+                if attempts.is_too_late:
+                    break
                 try:
-                    with within(left, connection):
+                    with within(attempts.seconds_left, connection):
                         return execute(connection, statement, params)
                 except psycopg.Error as error:
                     self._look_at(error, connection, final=True)
-                    last = error
-        raise last or AssertionError("there is at least one attempt")
+                    failed = error
+        if is_unknown:
+            raise outcome_unknown(failed) from failed
+        raise failed
 
     def _look_at(self, error: psycopg.Error, connection: psycopg.Connection[Any], *, final: bool) -> None:
         """Return if the connection is lost and there is another attempt; else raise what it comes to."""

@@ -25,6 +25,9 @@ GRACE_SECONDS = 2.0
 # For what has no limit on the server: one statement of verify, or of a migration.
 MAINTENANCE_SECONDS = 2 * 3600.0
 
+# With less time left than this a statement is not sent again: its answer could not be waited for.
+LEAST_SECONDS = 0.25
+
 
 class DeadlineExceeded(psycopg.OperationalError):
     """Postgres did not answer in time; the connection is closed."""
@@ -71,6 +74,34 @@ class AsyncBoundedConnection(psycopg.AsyncConnection[Any]):
         except DeadlineExceeded:
             await self.close()
             raise
+
+
+class Attempts:
+    """The time for a statement that may be sent again: so many seconds for each attempt, twice that for all.
+
+    It begins as this is made, and so does the first attempt.
+    """
+
+    __slots__ = ("_attempt_ends_at", "_ends_at", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._ends_at = monotonic() + 2 * seconds
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin another attempt."""
+        self._attempt_ends_at = min(monotonic() + self._seconds, self._ends_at)
+
+    @property
+    def seconds_left(self) -> float:
+        """What is left of this attempt."""
+        return max(0.0, self._attempt_ends_at - monotonic())
+
+    @property
+    def is_too_late(self) -> bool:
+        """Whether too little is left of this attempt to send the statement."""
+        return self.seconds_left < min(LEAST_SECONDS, self._seconds / 2)
 
 
 @contextmanager

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,10 +14,12 @@ import psycopg
 import pytest
 
 from strandline import Memory, OutcomeUnknownError
+from strandline.schemas import deadlines
+from strandline.schemas.async_database import AsyncDatabase
 from strandline.schemas.connections import ConnectionOptions
 from strandline.schemas.database import Database
 from strandline.schemas.deadlines import BoundedConnection
-from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError
+from strandline.schemas.errors import DatabaseBusyError, DatabaseTimeoutError, DatabaseUnavailableError
 from strandline.schemas.settings import Settings
 from strandline.workers.consumer import Consumer
 from tests.conftest import rows_of, wait_until
@@ -247,3 +251,124 @@ def test_a_heartbeat_on_a_connection_cut_without_a_word_goes_on_by_another(
     assert proxy.swallowed.is_set()
     assert rows_of(database_url, beaten) > last
     through.close()
+
+
+class Clock:
+    """The deadlines' clock, which moves as a test says when a connection is lent: that long was the wait."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *waits: float) -> None:
+        self._waits = iter(waits)
+        self._moved = 0.0
+        monkeypatch.setattr(deadlines, "monotonic", lambda: time.monotonic() + self._moved)
+
+    def lends(self, connection: Callable[..., Any]) -> Callable[..., Any]:
+        def lend(*timeout: Any) -> Any:
+            self._moved += next(self._waits, 0.0)
+            return connection(*timeout)
+
+        return lend
+
+
+def cut_off(pid: int, url: str) -> None:
+    """End a connection that lies in a pool, and see it gone."""
+    rows_of(url, "SELECT pg_terminate_backend(%s)", pid)
+    gone = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+    wait_until(lambda: rows_of(url, gone, pid) == [(0,)], timeout=10, what="the connection's end")
+
+
+def await_waiting(url: str) -> None:
+    """Wait until a statement has waited for a lock while its client looked at its deadline twice."""
+    waits = "SELECT count(*) FROM pg_locks WHERE clock_timestamp() - waitstart > interval '0.5 s'"
+    wait_until(lambda: rows_of(url, waits) == [(1,)], timeout=20, what="a statement to wait")
+
+
+def patiently(url: str, settings: Settings) -> ConnectionOptions:
+    """So that Postgres does not end a statement that waits for a lock."""
+    return ConnectionOptions.from_settings(
+        url, settings.model_copy(update={"statement_timeout_seconds": 600.0})
+    )
+
+
+def test_however_long_a_first_connection_is_waited_for_there_is_time_for_another(
+    database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through = Database.connect(patiently(database_url, settings))
+    try:
+        through.fetch(*LOOK)
+        with through._pool.connection() as connection:
+            pid = connection.info.backend_pid
+        cut_off(pid, database_url)
+        lends = Clock(monkeypatch, 3600.0).lends(through._pool.connection)
+        monkeypatch.setattr(through._pool, "connection", lends)
+        with psycopg.connect(database_url) as blocker, ThreadPoolExecutor(1) as threads:
+            blocker.execute("LOCK TABLE strandline.worker")
+            beat = threads.submit(through.fetch, "beat", worker_row(), repeatable=True)
+            await_waiting(database_url)
+            blocker.rollback()
+            beat.result(30)
+    finally:
+        through.close()
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
+
+
+def test_the_same_without_threads(
+    database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        through = AsyncDatabase.connect(patiently(database_url, settings))
+        await through.fetch(*LOOK)
+        async with through._pool.connection() as connection:
+            pid = connection.info.backend_pid
+        await asyncio.to_thread(cut_off, pid, database_url)
+        lends = Clock(monkeypatch, 3600.0).lends(through._pool.connection)
+        monkeypatch.setattr(through._pool, "connection", lends)
+        with psycopg.connect(database_url) as blocker:
+            blocker.execute("LOCK TABLE strandline.worker")
+            beat = asyncio.create_task(through.fetch("beat", worker_row(), repeatable=True))
+            await asyncio.to_thread(await_waiting, database_url)
+            blocker.rollback()
+            await asyncio.wait_for(beat, 30)
+        await through.close()
+
+    asyncio.run(main())
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
+
+
+def test_what_there_is_no_time_to_wait_for_is_not_sent(
+    proxy: StallingProxy, through: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through.fetch(*LOOK)
+    proxy.stall("asked")
+    lends = Clock(monkeypatch, 0.0, 3600.0).lends(through._pool.connection)
+    monkeypatch.setattr(through._pool, "connection", lends)
+    with pytest.raises(OutcomeUnknownError):
+        through.fetch("beat", worker_row(), repeatable=True)
+    assert through.fetch(*LOOK) == [], "what was sent before it on that connection is done"
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+
+
+@pytest.mark.parametrize(("ask", "sent"), [("fetch", 3), ("fetch_within", 2)])
+def test_all_attempts_at_a_statement_share_one_deadline(
+    ask: str, sent: int, through: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also at one that another transaction is in the way of each time; a connection comes at 0.7 of each."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute("CREATE SEQUENCE tries")
+        connection.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " PERFORM nextval('tries'); RAISE SQLSTATE '40001'; END $$"
+        )
+        connection.execute(
+            "CREATE TRIGGER refused BEFORE INSERT ON strandline.worker FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+    seconds = through._statement_seconds
+    lends = Clock(monkeypatch, *[0.7 * seconds] * 9).lends(through._pool.connection)
+    monkeypatch.setattr(through._pool, "connection", lends)
+    asked = {
+        "fetch": partial(through.fetch, repeatable=True),
+        "fetch_within": partial(through.fetch_within, seconds),
+    }
+    with pytest.raises(DatabaseBusyError):
+        asked[ask]("beat", worker_row())
+    # Of two times the seconds: without the first wait at 0, 0.7 and 1.4; with it at 0.7 and 1.4.
+    assert rows_of(database_url, "SELECT last_value FROM tries") == [(sent,)]
