@@ -11,6 +11,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from strandline.pipelines.models.answers import parse_extract, parse_merge, parse_summary
 from strandline.pipelines.models.contract import (
@@ -27,7 +28,7 @@ from strandline.pipelines.models.openai_compatible import (
     embedder_from,
     text_model_from,
 )
-from strandline.pipelines.models.openai_replies import MAX_TOKENS_OF_CALL
+from strandline.pipelines.models.openai_replies import MAX_TOKENS_OF_CALL, Completion, Embeddings, read_reply
 from strandline.pipelines.models.provider_errors import retry_after_seconds
 from strandline.pipelines.prompts.rendering import prompt_hash
 from strandline.schemas.errors import (
@@ -332,6 +333,41 @@ def test_an_answer_is_good_however_its_tokens_are_counted(
     server.behave(responder=lambda request: good)
     answer = model.answer(EXTRACT)
     assert (answer.input_tokens, answer.output_tokens) == (tokens, tokens)
+
+
+@pytest.mark.parametrize("wrong", [5, "many", [1], True, {"text": 1}])
+@pytest.mark.parametrize("beside", ["usage", "finish_reason", "refusal", "another choice"])
+def test_an_answer_is_good_whatever_is_wrong_beside_it(
+    server: ModelServer, model: OpenAITextModel, beside: str, wrong: Any
+) -> None:
+    good = completion('{"facts": []}')
+    choice = good["choices"][0]
+    if beside == "usage":
+        good["usage"] = wrong
+    elif beside == "finish_reason":
+        choice["finish_reason"] = None if isinstance(wrong, str) else wrong
+    elif beside == "refusal":
+        choice["message"]["refusal"] = None if isinstance(wrong, str) else wrong
+    else:
+        good["choices"].append(wrong)
+    server.behave(responder=lambda request: good)
+    assert json.loads(model.answer(EXTRACT).text) == {"facts": []}
+
+
+@pytest.mark.parametrize(
+    ("form", "body"),
+    [
+        (Embeddings, '{"data": [' + ",".join(["{}"] * 50_000) + "]}"),
+        (Embeddings, '{"data": [{"index": 0, "embedding": [' + ",".join(['"x"'] * 50_000) + "]}]}"),
+        (Completion, '{"choices": [' + ",".join(["{}"] * 50_000) + "]}"),
+    ],
+)
+def test_of_many_wrong_items_in_a_response_few_errors_are_made(form: type[BaseModel], body: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        form.model_validate_json(body)
+    assert caught.value.error_count() <= 2
+    with pytest.raises(TransientModelError):
+        read_reply(form, body.encode())
 
 
 def test_embeddings_come_in_order_and_at_unit_length(server: ModelServer, embedder: OpenAIEmbedder) -> None:

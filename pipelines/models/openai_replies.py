@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, FailFast, Field, ValidationError
 
 from strandline.schemas.errors import TransientModelError
 
@@ -21,21 +21,36 @@ def _tokens(given: object) -> int:
     return int(min(max(0, given), MAX_TOKENS_OF_CALL))  # in this order, what is not a number becomes 0
 
 
+def _text(given: object) -> str | None:
+    return given if isinstance(given, str) else None
+
+
+def _object(given: object) -> object:
+    return given if isinstance(given, dict) else None
+
+
+def _first(given: Any) -> Any:
+    return given[:1] if isinstance(given, list) else given
+
+
 _Tokens = Annotated[int, BeforeValidator(_tokens)]
+# What stands beside an answer never makes it a bad one.
+_TextBeside = Annotated[str | None, BeforeValidator(_text)]
+_UsageBeside = Annotated["Usage | None", BeforeValidator(_object)]
 
 
 class Reply(BaseModel):
     """What a choice says; ``refusal`` is set instead of ``content`` when the model declines."""
 
     content: str | None = None
-    refusal: str | None = None
+    refusal: _TextBeside = None
 
 
 class Choice(BaseModel):
     """One answer with the reason why it ended: ``stop``, ``length``, ``content_filter``, …"""
 
     message: Reply
-    finish_reason: str | None = None
+    finish_reason: _TextBeside = None
 
 
 class Usage(BaseModel):
@@ -55,24 +70,25 @@ class Usage(BaseModel):
 
 
 class Completion(BaseModel):
-    """The body of ``/chat/completions``, with at least one choice."""
+    """The body of ``/chat/completions``, with at least one choice; the first is read."""
 
-    choices: list[Choice] = Field(min_length=1)
-    usage: Usage | None = None
+    choices: Annotated[list[Choice], Field(min_length=1), BeforeValidator(_first)]
+    usage: _UsageBeside = None
 
 
 class Vector(BaseModel):
     """One embedding and the number of its text in the request, from 0."""
 
     index: int
-    embedding: list[float]
+    # One wrong item is told of: an error for each of millions takes gigabytes.
+    embedding: Annotated[list[float], FailFast()]
 
 
 class Embeddings(BaseModel):
     """The body of ``/embeddings``."""
 
-    data: list[Vector]
-    usage: Usage | None = None
+    data: Annotated[list[Vector], FailFast()]
+    usage: _UsageBeside = None
 
 
 def read_reply(form: type[_Reply], body: bytes) -> _Reply:
