@@ -29,9 +29,8 @@ def driver_connection(connection: object, kind: type[C]) -> C:
         if isinstance(found, kind):
             return found
         _begin(found)
-        inner = next(
-            (getattr(found, name) for name in _STEPS if getattr(found, name, None) is not None), None
-        )
+        steps = (_attribute(found, name) for name in _STEPS)
+        inner: Any = next((step for step in steps if step is not None), None)
         if iscoroutinefunction(inner):
             break
         # A SQLAlchemy Session hands its connection out by a call.
@@ -44,12 +43,24 @@ def driver_connection(connection: object, kind: type[C]) -> C:
     )
 
 
+def _attribute(found: object, name: str) -> object:
+    try:
+        return getattr(found, name, None)
+    except RuntimeError as error:  # as of a web framework's proxy outside of a request
+        raise ConfigurationError(
+            f"connection= is a {type(found).__name__}, which raised {type(error).__name__} when it was"
+            " looked at."
+        ) from error
+
+
 def _begin(found: Any) -> None:
     """Begin the transaction of a SQLAlchemy Connection, as its own first statement would.
 
     It does not see what runs on the driver's connection: with nothing begun, its ``commit`` would do
     nothing, and what was put would be gone without a word.  No round trip.
     """
-    is_sqlalchemys = hasattr(found, "exec_driver_sql") and not hasattr(found, "sync_connection")
+    is_sqlalchemys = _attribute(found, "exec_driver_sql") is not None and not hasattr(
+        found, "sync_connection"
+    )
     if is_sqlalchemys and not found.in_transaction():
         found.begin()

@@ -172,10 +172,11 @@ def test_a_message_is_stored_or_refused_and_nothing_lost(value: Any, database_ur
 
 
 READS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "get": ({}, ("input", "messages", "initial_token_count", "timeout")),
+    "get": ({}, ("input", "messages", "initial_token_count", "timeout", "connection")),
     "search": ({"query": "x"}, ("query", "limit", "scope", "kinds", "exclude_current", "include_window")),
     "iterate": ({}, ("after_seq", "page_size")),
-    "flush": ({}, ("all",)),
+    "put": ({"message": HELLO}, ("connection",)),
+    "flush": ({}, ("all", "connection")),
     "set_policy": (
         {},
         (
