@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -122,3 +126,80 @@ def test_a_redirect_to_nowhere_names_no_host(
     server.behave(responder=lambda _: Raw(302, b"", headers))
     with pytest.raises(ProviderSetupError, match="redirects to another address"):
         model.answer(EXTRACT)
+
+
+class DrippingServer:
+    """Answers each request with a beginning, and then with one piece after another, until nobody reads."""
+
+    def __init__(
+        self, begins: bytes, piece: bytes, *, pieces: int, pause_seconds: float, ends: bytes
+    ) -> None:
+        self._pieces = (begins, piece, ends)
+        self._count, self._pause_seconds = pieces, pause_seconds
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._answer, daemon=True)
+        self.said_all = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
+
+    def __enter__(self) -> DrippingServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._thread.join(60)
+        self._listening.close()
+
+    def _answer(self) -> None:
+        begins, piece, ends = self._pieces
+        connection, _address = self._listening.accept()
+        with connection, suppress(OSError):
+            connection.recv(65_536)
+            connection.sendall(begins)
+            for _ in range(self._count):
+                connection.sendall(piece)
+                time.sleep(self._pause_seconds)
+            connection.sendall(ends)
+            self.said_all = True
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+BODY = good_answer(0)
+WHOLE = OK + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n" % (len(BODY), BODY)
+DRIPS = {
+    "statuses": (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n", WHOLE),
+    "headers": (OK, b"X-Pad: a\r\n", WHOLE.removeprefix(OK)),
+    "trailers": (CHUNKED, b"X-Pad: a\r\n", b"\r\n"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(DRIPS))
+def test_whatever_a_server_drips_is_read_for_as_long_as_an_answer_may_take(what: str) -> None:
+    begins, piece, ends = DRIPS[what]
+    with DrippingServer(begins, piece, pieces=100, pause_seconds=0.1, ends=ends) as dripping:
+        settings = load_settings(
+            openai_api_key="sk-secret", openai_base_url=dripping.url, model_timeout_seconds=1
+        )
+        model = text_model_from(settings, purpose="facts")
+        with pytest.raises(TransientModelError, match="did not answer in time"):
+            model.answer(EXTRACT)
+        model.close()
+    assert not dripping.said_all
+
+
+@pytest.mark.parametrize("what", sorted(DRIPS))
+def test_what_a_server_sends_of_headers_is_not_kept_without_end(what: str) -> None:
+    """Statuses that are not the answer are kept not at all; they end with the time."""
+    begins, piece, ends = DRIPS[what]
+    with DrippingServer(begins, piece * 10_000, pieces=10_000, pause_seconds=0.0, ends=ends) as flooding:
+        settings = load_settings(
+            openai_api_key="sk-secret", openai_base_url=flooding.url, model_timeout_seconds=2
+        )
+        model = text_model_from(settings, purpose="facts")
+        with pytest.raises(TransientModelError):
+            model.answer(EXTRACT)
+        model.close()
+    assert not flooding.said_all

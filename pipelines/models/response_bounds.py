@@ -2,14 +2,17 @@
 
 httpx's read time-out starts anew with each chunk, so that a server which sends a byte now and then
 can hold a thread for hours; and it takes whatever comes, decompressed, into memory.  Two event hooks add what
-is missing: one notes when a request started, the other watches the body.  (Hooks, not a transport: a
-transport of one's own would switch proxies off.)
+is missing: one notes when a request started, and has each read of its connection end in time, of headers and
+trailers too (their size is bounded already, at 100 kB); the other watches the body.  (Hooks, not a
+transport: a transport of one's own would switch proxies off.)
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any
 
 import httpx2
 
@@ -17,6 +20,9 @@ import httpx2
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
 
 _DEADLINE = "strandline_deadline"
+# Of the request that this thread waits for; a connection goes from one request to the next.
+_ends_at: ContextVar[float | None] = ContextVar("ends_at", default=None)
+_OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 
 
 class UnboundedAnswerError(httpx2.RequestError):
@@ -26,8 +32,30 @@ class UnboundedAnswerError(httpx2.RequestError):
 def start_clock(request: httpx2.Request) -> None:
     """Request hook: from now, the response may take as long as the request's read time-out."""
     allowed = request.extensions["timeout"]["read"]
-    if allowed is not None:
-        request.extensions[_DEADLINE] = time.monotonic() + allowed
+    ends_at = None if allowed is None else time.monotonic() + allowed
+    request.extensions[_DEADLINE] = ends_at
+    request.extensions["trace"] = _bound_reads
+    _ends_at.set(ends_at)
+
+
+def _bound_reads(event: str, details: Mapping[str, Any]) -> None:
+    """Have a connection that was just opened give up each read when the time of its request is over."""
+    if not event.endswith(_OPENED):
+        return
+    stream = details["return_value"]
+    read = stream.read
+
+    def read_in_time(max_bytes: int, timeout: float | None = None) -> bytes:
+        ends_at = _ends_at.get()
+        if ends_at is not None:
+            left = ends_at - time.monotonic()
+            if left <= 0:
+                raise httpx2.ReadTimeout("the response took longer than allowed in total")
+            timeout = left if timeout is None else min(timeout, left)
+        received: bytes = read(max_bytes, timeout=timeout)
+        return received
+
+    stream.read = read_in_time
 
 
 def watch_body(max_bytes: int) -> Callable[[httpx2.Response], None]:
