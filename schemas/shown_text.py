@@ -17,13 +17,13 @@ QUOTED_CHARACTERS = 200
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Nothing is drawn for these either, though Unicode calls them letters or marks.
 _UNDRAWN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2065\u3164\uffa0")
-# Tags and supplementary variation selectors: a whole text can be written in them that nobody sees.
+# Tags and variation selectors: a whole text can be written in them that nobody sees.
 _INVISIBLE_PLANE = range(0xE0000, 0xE1000)
+_SELECTORS = range(0xFE00, 0xFE10)
 
-
-_KEPT_IN_PROMPTS = frozenset("\n\t\u200c\u200d")
-# Between letters there is one at most; in a row they could spell something.
-_JOINERS = re.compile("[\u200c\u200d]{2,}")
+_KEPT_IN_PROMPTS = frozenset("\n\t\u200c\u200d\ufe0e\ufe0f")
+# Between characters there is a joiner at most, and a selector of emoji before it; more could spell something.
+_JOINERS = re.compile("[\u200c\u200d\ufe0e\ufe0f]{3,}|[\u200c\u200d]{2,}|[\ufe0e\ufe0f]{2,}")
 
 
 class _Brief(Repr):
@@ -47,6 +47,7 @@ def is_hidden(character: str) -> bool:
         category(character) in _HIDDEN_CATEGORIES
         or character in _UNDRAWN
         or ord(character) in _INVISIBLE_PLANE
+        or ord(character) in _SELECTORS
     )
 
 
@@ -62,7 +63,8 @@ def shown(text: str, *, most: int | None = None) -> str:
 def seen(text: str) -> str:
     """``text`` for a prompt: with its lines and tabs, and without a character that a person would not see.
 
-    Single joiners stay, since words of several languages and many emoji are written with them.
+    Single joiners and selectors of emoji stay, since words of several languages and many emoji are written
+    with them.
     """
     hidden = {character for character in set(text) - _KEPT_IN_PROMPTS if is_hidden(character)}
     joined = _JOINERS.sub(lambda found: "".join(map(_escaped, found[0])), text)

@@ -104,11 +104,11 @@ def test_what_languages_and_emoji_are_written_with_stays() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_hidden_characters_never_reach_a_prompt(text: str) -> None:
-    for character in set(escaped(text)) - set("\n\t\u200c\u200d"):
+    for character in set(escaped(text)) - set("\n\t\u200c\u200d\ufe0e\ufe0f"):
         assert not is_hidden(character)
     line = TranscriptLine(1, "user", text, text, datetime(2024, 3, 11, tzinfo=UTC))
     data = render(ExtractTask((line,), 5)).data
-    assert not [c for c in data if is_hidden(c) and c not in "\n\u200c\u200d"]
+    assert not [c for c in data if is_hidden(c) and c not in "\n\u200c\u200d\ufe0e\ufe0f"]
     told = json.loads(data.splitlines()[2])
     assert (told["text"], told["by"]) == (text, f"{text} (user)" if text else "user")
 

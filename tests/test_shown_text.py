@@ -26,7 +26,7 @@ from strandline.schemas.errors import (
     OwnerError,
     StrandlineError,
 )
-from strandline.schemas.shown_text import counted, json_shown, quote, shown, shown_lines
+from strandline.schemas.shown_text import counted, json_seen, json_shown, quote, seen, shown, shown_lines
 from tests.conftest import MakeMemory
 
 CLI = Path(__file__).resolve().parent.parent / "strandline" / "cli"
@@ -48,6 +48,7 @@ def hidden_in(text: str) -> list[str]:
         and (
             unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
             or 0xE0000 <= ord(character) < 0xE1000
+            or 0xFE00 <= ord(character) < 0xFE10
         )
     ]
 
@@ -63,8 +64,34 @@ def test_any_text_is_shown_on_one_line_without_a_character_that_is_not_seen(text
 @given(SEEN_TEXT)
 def test_text_that_is_seen_is_shown_as_it_is(text: str) -> None:
     undrawn = set("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0")
+    undrawn |= {chr(selector) for selector in range(0xFE00, 0xFE10)}
     plain = "".join(c for c in text if c not in undrawn and not 0xE0000 <= ord(c) < 0xE1000)
     assert shown(plain) == plain
+
+
+SELECTORS = [chr(number) for number in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))]
+
+
+@given(st.text(st.sampled_from(SELECTORS), min_size=1, max_size=60))
+def test_what_is_spelled_in_variation_selectors_is_seen(text: str) -> None:
+    """A byte in each, after one letter that is seen."""
+    assert hidden_in(shown(f"a{text}")) == hidden_in(json_shown(json.dumps(f"a{text}"))) == []
+    assert set(hidden_in(seen(f"a{text}b"))) <= {"\ufe0e", "\ufe0f"}
+    written = json.dumps(f"a{text}b", ensure_ascii=False)
+    assert json.loads(json_seen(written)) == f"a{text}b"
+    assert hidden_in(json_seen(written)) == hidden_in(seen(f"a{text}b"))
+
+
+@pytest.mark.parametrize(
+    "emoji", ["\u2764\ufe0f", "\u2764\ufe0f\u200d\U0001f525", "1\ufe0f\u20e3", "\u2708\ufe0e"]
+)
+def test_emoji_stay_in_prompts_what_they_are(emoji: str) -> None:
+    assert seen(emoji * 3) == json_seen(emoji * 3) == emoji * 3
+
+
+@pytest.mark.parametrize("spelled", ["\ufe0f\u200d\ufe0f", "\u200d\ufe0e\u200d\u200c", "\u200d\u200d"])
+def test_joiners_and_selectors_in_a_row_are_seen_in_prompts(spelled: str) -> None:
+    assert hidden_in(seen(f"a{spelled}b")) == []
 
 
 @given(ANY_TEXT)

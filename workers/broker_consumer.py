@@ -1,6 +1,6 @@
-"""The part of a Celery worker that holds the connection to the broker, with four habits changed.
+"""The part of a Celery worker that holds the connection to the broker, with some habits changed.
 
-The fourth is what it makes of a message.  Celery would run any task that it knows, its own among them, at any
+One is what it makes of a message.  Celery would run any task that it knows, its own among them, at any
 time and with callbacks that are published to any queue, as the message says.  Here the body is read as a hint
 (``schemas.hints``), and Celery gets a message made of that hint alone.
 """
