@@ -102,7 +102,7 @@ class SchemaError(DatabaseError):
 
 
 class EmbeddedUnavailableError(ConfigurationError):
-    """The embedded servers are needed but forbidden or not installed."""
+    """The embedded servers are needed, but are forbidden, not installed, or do not start or run here."""
 
 
 class UndecodableEventError(StrandlineError):
