@@ -588,6 +588,29 @@ def test_limits_hold_before_what_was_put_off_is_rung_for_and_all_of_it_is(
     assert rows_of(database_url, STILL_PUT_OFF) == [(0,)]
 
 
+def test_a_sweep_puts_nothing_off_by_limits_that_are_being_changed(
+    database: Database, database_url: str, backlog: Backlog
+) -> None:
+    """What it puts off later would be missed by the one who changes them."""
+    backlog.add("poor", 3)
+    limit(database_url, "poor", calls_per_day=0)
+    rows_of(
+        database_url,
+        "UPDATE strandline.namespace_limit SET waits_for = 'calls', waits_until = now() + interval '1 h'"
+        " RETURNING 1",
+    )
+    ((stage,),) = rows_of(
+        database_url, "UPDATE strandline.due SET ring_at = now() - interval '1 s' RETURNING stage"
+    )[:1]
+    with ThreadPoolExecutor() as threads, psycopg.connect(database_url) as changing:
+        changing.execute("UPDATE strandline.namespace_limit SET waits_until = NULL, waits_for = NULL")
+        sweep = threads.submit(database.fetch, "ring_due", {"stage": stage, "limit": 10})
+        wait_until(lambda: rows_of(database_url, WAITING) == [(1,)], timeout=60, what="it to wait")
+        changing.commit()
+        assert len(sweep.result(60)) == 3
+    assert rows_of(database_url, STILL_PUT_OFF) == [(0,)]
+
+
 def test_a_budget_whose_rest_other_workers_hold_is_not_called_used_up(
     database: Database, database_url: str
 ) -> None:

@@ -74,7 +74,8 @@ DELETE FROM strandline.worker WHERE heartbeat_at < clock_timestamp() - interval 
 -- Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are.
 -- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.  What waits for its
 -- namespace's budget is not rung for: its time lies 5,000 years behind the end of the wait, where only those find it
--- who look for it (bring_rings_forward).
+-- who look for it (bring_rings_forward).  The limits are locked, so that those who set others find all that was put
+-- off by the former ones.
 -- (clock_timestamp() is volatile: compared with it, the index would be read to its end.)
 -- (By place, since rows that are locked here do not move: by keys, a plan made while nothing was due would
 -- compare them with all that is due later.)
@@ -82,7 +83,7 @@ WITH ripe AS (
     SELECT d.ctid AS place, (
         SELECT n.waits_until FROM strandline.namespace_limit n
         WHERE n.namespace = d.namespace AND n.waits_until > statement_timestamp()
-            AND n.waits_until <= statement_timestamp() + interval '1 day') AS waits_until
+            AND n.waits_until <= statement_timestamp() + interval '1 day' FOR SHARE) AS waits_until
     FROM strandline.due d
     WHERE d.stage = %(stage)s AND d.ring_at <= statement_timestamp()
     ORDER BY d.ring_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
