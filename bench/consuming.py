@@ -15,8 +15,8 @@ from bench.ground import Ground, NotMeasuredError
 from bench.processes import LOCAL, idle_worker, worker
 from bench.size import Size
 from strandline.producers.hint_publisher import HintPublisher
-from strandline.schemas.lanes import Lane, queue_name
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.lanes import Lane, queue_name
 
 EVENTS_EACH = 10
 SECONDS = 120.0

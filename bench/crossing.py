@@ -10,7 +10,7 @@ from bench.figures import Figure, Goal, Pair, of_times
 from bench.ground import MESSAGE_TOKENS, Ground
 from bench.processes import model_server, worker
 from bench.size import Size
-from strandline.schemas.policy import DEFAULT_FLUSH_SIZE, DEFAULT_HISTORY_RATIO, DEFAULT_TOKEN_LIMIT
+from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_HISTORY_RATIO, DEFAULT_TOKEN_LIMIT
 
 # Seconds of the puts that crossed the mark, and of the others.
 Round = tuple[list[float], list[float]]

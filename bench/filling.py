@@ -16,7 +16,7 @@ from strandline import Memory
 from strandline.pipelines.lexemes import length_of, lexemes, to_tsvector_text
 from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
 from strandline.pipelines.vectors import vector_text
-from strandline.schemas.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -21,7 +21,7 @@ from strandline import (
     VectorMemoryBlock,
 )
 from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
-from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 
 WINDOW = 100
 MAX_FACTS = 10

@@ -14,7 +14,7 @@ from bench.peers_ground import LLAMAINDEX, full_window, peer_memory
 from bench.processes import model_server, worker
 from bench.size import Size
 from bench.turns import async_timed
-from strandline.schemas.policy import DEFAULT_FLUSH_SIZE
+from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE
 
 PUTS_PER_FLUSH = DEFAULT_FLUSH_SIZE // MESSAGE_TOKENS
 

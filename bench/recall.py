@@ -23,10 +23,10 @@ from bench.ground import prepared_ground
 from bench.recall_data import WHERE, Conversation, Question, conversations
 from strandline import Memory, SearchHit, VectorMemoryBlock
 from strandline.producers.search import Search, search_messages
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
-from strandline.schemas.identity import identify_session
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.identity import identify_session
 
 FIRST = 10
 DEFAULT_FOLDER = Path(__file__).resolve().parent.parent.parent / "shared" / "data"

@@ -12,10 +12,10 @@ from strandline import Memory
 from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
 from strandline.pipelines.vectors import vector_text
 from strandline.producers.search_statement import NOTHING_VISIBLE
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
-from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 
 LIMIT = 10
 SERVING_IN = """

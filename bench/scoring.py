@@ -19,8 +19,8 @@ from bench.recall_data import Conversation
 from strandline.pipelines.chunks import Chunk, chunks
 from strandline.pipelines.lexemes import length_of, lexemes, query_lexemes
 from strandline.pipelines.models.contract import Embedder
-from strandline.schemas.identity import identify_session
-from strandline.schemas.messages import Message
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.message import Message
 
 Floats = NDArray[np.float64]
 

@@ -22,8 +22,8 @@ from strandline.pipelines.models.contract import (
     SummaryTask,
     Task,
 )
-from strandline.schemas.lanes import STAGES, queue_name
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.lanes import STAGES, queue_name
 from strandline.serving import run_worker
 from strandline.workers.app import make_app
 

@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 from strandline.pipelines.hits import Hit
 from strandline.pipelines.rendering import escaped, fact_line
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError, StrandlineError
-from strandline.schemas.foreign_values import plain_int, plain_text
-from strandline.schemas.lanes import FACTS, SUMMARY
-from strandline.schemas.nesting import check_nesting
-from strandline.schemas.shown_text import quote
-from strandline.schemas.text import check_texts_within
+from strandline.schemas.values.foreign_values import plain_int, plain_text
+from strandline.schemas.values.lanes import FACTS, SUMMARY
+from strandline.schemas.values.nesting import check_nesting
+from strandline.schemas.values.shown_text import quote
+from strandline.schemas.values.stored_text import check_texts_within
 
 CountText = Callable[[str], int]
 

@@ -21,9 +21,10 @@ from strandline.pipelines.recipe import PIPELINE_VERSIONS
 from strandline.pipelines.registry import Generation, find, serving
 from strandline.pipelines.summary import SummaryStage
 from strandline.pipelines.vectors import VectorsStage
-from strandline.schemas.database import Fetcher
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.lanes import (
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import (
     EXTRACT_STAGE,
     FACTS,
     MERGE_STAGE,
@@ -33,7 +34,6 @@ from strandline.schemas.lanes import (
     VECTORS_STAGE,
     pipeline_of,
 )
-from strandline.schemas.settings import Settings
 
 logger = logging.getLogger("strandline.generations")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from strandline.pipelines.transcript import full_text
-from strandline.schemas.messages import Message
+from strandline.schemas.values.message import Message
 
 # About 400 tokens of English: one vector says little of a text that is much longer.
 MAX_PIECE_CHARACTERS = 1_600

@@ -24,9 +24,9 @@ from strandline.pipelines.fact_words import fingerprint
 from strandline.pipelines.lexemes import query_lexemes
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.contract import CondenseTask, NumberedFact, TextModel
-from strandline.schemas.database import Fetcher
 from strandline.schemas.errors import PermanentModelError
-from strandline.schemas.normal_form import normal_form
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.normal_form import normal_form
 
 # What one call is shown: the facts that have most in common with another one.
 MAX_SHOWN = 100

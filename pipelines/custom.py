@@ -17,11 +17,11 @@ from strandline.pipelines.bounded_calls import BoundedCalls, NoPlaceError, TimeL
 from strandline.pipelines.custom_block import BlockDefinition, place_in
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.transcript import load_messages
-from strandline.schemas.database import Fetcher
 from strandline.schemas.errors import BlockCodeError, BlockWaitsError, InvalidMessageError
-from strandline.schemas.lanes import Lane
-from strandline.schemas.messages import Message, plain
-from strandline.schemas.text import check_texts_within
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.lanes import Lane
+from strandline.schemas.values.message import Message, plain
+from strandline.schemas.values.stored_text import check_texts_within
 
 logger = logging.getLogger("strandline.blocks")
 

@@ -24,9 +24,9 @@ from strandline.pipelines.blocks import (
 )
 from strandline.pipelines.rendering import escaped
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.lanes import PIPELINE_STAGES, STAGES, Scope
-from strandline.schemas.messages import Message
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.lanes import PIPELINE_STAGES, STAGES, Scope
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.shown_text import quote
 
 MAX_VERSION_CHARACTERS = 64
 

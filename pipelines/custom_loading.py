@@ -11,7 +11,7 @@ from typing import Any
 
 from strandline.pipelines.custom_block import BlockDefinition, place_in
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.shown_text import quote
 
 ENTRY_POINT_GROUP = "strandline.blocks"
 

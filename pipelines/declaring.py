@@ -13,8 +13,8 @@ from strandline.pipelines.blocks import (
 from strandline.pipelines.custom_block import BlockDefinition, CustomBlock, CustomMemoryBlock
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.lanes import FACTS, SUMMARY, VECTORS
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
+from strandline.schemas.values.shown_text import quote
 
 BlockSource = BaseMemoryBlock | CustomBlock | str
 Known = Callable[[], Mapping[str, BlockDefinition]]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from strandline.schemas.database import Fetcher
 from strandline.schemas.errors import NotFoundError
-from strandline.schemas.identity import (
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.identity import (
     DEFAULT_NAMESPACE,
     SessionIdentity,
     check_name,
     identify_session,
     identify_user,
 )
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.shown_text import quote
 
 
 def find_session(

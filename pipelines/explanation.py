@@ -33,13 +33,13 @@ from strandline.pipelines.explanation_reading import excerpt, message_of, model_
 from strandline.pipelines.policy_history import policy_changes
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
 from strandline.pipelines.verification import stage_chain
-from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import ConfigurationError, NotFoundError
-from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_user
-from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, SUMMARY, VECTORS
-from strandline.schemas.messages import Message
-from strandline.schemas.operations import Row
-from strandline.schemas.shown_text import counted, quote
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_user
+from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, SUMMARY, VECTORS
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.shown_text import counted, quote
 
 CANDIDATE = ("generation", "event_id", "text", "batch_id", "dropped_by", "dropped_because")
 

@@ -12,7 +12,7 @@ from strandline.pipelines.explanation_parts import (
     RevisionTrace,
 )
 from strandline.pipelines.explanation_reading import message_of, model_calls, part, source_of
-from strandline.schemas.database import Fetcher
+from strandline.schemas.postgres.database import Fetcher
 
 
 def explain_fact(

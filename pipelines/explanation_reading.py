@@ -10,9 +10,9 @@ from pydantic import BaseModel
 
 from strandline.pipelines.explanation_parts import ModelCall, Source
 from strandline.pipelines.transcript import plain_text, speaker
-from strandline.schemas.database import Fetcher
-from strandline.schemas.messages import Message, read_rows
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.values.message import Message, read_rows
 
 EXCERPT_CHARACTERS = 160
 

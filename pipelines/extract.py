@@ -17,8 +17,8 @@ from strandline.pipelines.grounding import grounded
 from strandline.pipelines.models.answers import ExtractedFact, parse_extract
 from strandline.pipelines.models.contract import ExtractTask, TextModel
 from strandline.pipelines.transcript import Transcript, load_transcript
-from strandline.schemas.database import Fetcher
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, Lane
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, Lane
 
 _STEP = "extract"
 

@@ -17,8 +17,8 @@ from uuid import UUID
 from strandline.pipelines.fact_words import fingerprint
 from strandline.pipelines.lexemes import query_lexemes
 from strandline.pipelines.tombstones import Trace, read_traces
-from strandline.schemas.lanes import MERGE_STAGE
-from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.values.lanes import MERGE_STAGE
 
 FactEventKind = Literal["add", "replace", "delete", "clear", "feedback"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 from strandline.pipelines.lexemes import query_lexemes
-from strandline.schemas.normal_form import folded
+from strandline.schemas.values.normal_form import folded
 
 # How models and the local stand-in call a speaker without a name.
 _NAMELESS = frozenset(query_lexemes("user assistant"))

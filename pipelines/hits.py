@@ -8,9 +8,9 @@ from typing import Literal, get_args
 from uuid import UUID
 
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.foreign_values import plain_scalar
-from strandline.schemas.messages import Message
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.foreign_values import plain_scalar
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.shown_text import quote
 
 SearchScope = Literal["session", "owner", "shared"]
 HitKind = Literal["message", "fact"]

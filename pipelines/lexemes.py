@@ -19,8 +19,8 @@ import snowballstemmer  # type: ignore[import-untyped]
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import renew_in_child
-from strandline.schemas.normal_form import folded, normal_form
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.normal_form import folded, normal_form
+from strandline.schemas.values.shown_text import quote
 
 # Postgres' own bounds on a tsvector.
 MAX_POSITION = 16_383

@@ -31,8 +31,8 @@ from strandline.pipelines.merge_work import (
 )
 from strandline.pipelines.models.answers import MergeOperation, parse_merge
 from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextModel
-from strandline.schemas.database import Fetcher
-from strandline.schemas.lanes import MERGE_STAGE, Lane
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.lanes import MERGE_STAGE, Lane
 
 
 @dataclass(frozen=True, slots=True)

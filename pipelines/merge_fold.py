@@ -10,7 +10,7 @@ from strandline.pipelines.fact_words import fingerprint
 from strandline.pipelines.lexemes import query_lexemes
 from strandline.pipelines.merge_work import Candidate, KnownFact, MergeWork
 from strandline.pipelines.models.answers import MergeOperation
-from strandline.schemas.database import Fetcher
+from strandline.schemas.postgres.database import Fetcher
 
 
 class Fold:

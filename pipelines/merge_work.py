@@ -13,7 +13,7 @@ from strandline.pipelines.fact_words import fingerprint
 from strandline.pipelines.lexemes import query_lexemes
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.tombstones import Said, Tombstone, read_traces, trace_of
-from strandline.schemas.database import Fetcher
+from strandline.schemas.postgres.database import Fetcher
 
 # What one merge call shows of the known facts: those that share most words with the candidates.
 MAX_KNOWN = 60

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from strandline.schemas.database import Fetcher
+from strandline.schemas.postgres.database import Fetcher
 
 
 class PolicyChangeTrace(BaseModel):

@@ -17,9 +17,9 @@ from strandline.pipelines.models.local import MODEL as LOCAL_MODEL
 from strandline.pipelines.prompts.own import prompt_texts
 from strandline.pipelines.prompts.rendering import hash_of
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.lanes import FACTS, SUMMARY, VECTORS, Scope
 from strandline.schemas.settings import Settings
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS, Scope
+from strandline.schemas.values.shown_text import quote
 
 # Raise one when its pipeline's code comes to derive something else from the same messages.
 PIPELINE_VERSIONS: Mapping[str, str] = {FACTS: "1", SUMMARY: "1", VECTORS: "1"}

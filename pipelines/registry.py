@@ -9,10 +9,10 @@ from typing import Literal
 
 from strandline.pipelines.custom_loading import load_blocks
 from strandline.pipelines.recipe import Recipe, differences, recipe_for
-from strandline.schemas.database import Fetcher
-from strandline.schemas.lanes import PIPELINE_STAGES, VECTORS, entry_stage
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import PIPELINE_STAGES, VECTORS, entry_stage
 
 GenerationState = Literal["preparing", "feeding", "serving", "retired"]
 

@@ -11,9 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch
-from strandline.schemas.database import Database, Transaction
-from strandline.schemas.events import FlushEvent
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Database, Transaction
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.values.flush_event import FlushEvent
 
 
 def share(database: Database, batch: Batch, chunk_rows: Mapping[str, Any]) -> None:

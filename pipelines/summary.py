@@ -12,8 +12,8 @@ from strandline.pipelines.extract import ask
 from strandline.pipelines.models.answers import parse_summary
 from strandline.pipelines.models.contract import SummaryTask, TextModel
 from strandline.pipelines.transcript import Transcript, load_transcript
-from strandline.schemas.database import Fetcher
-from strandline.schemas.lanes import SUMMARY_STAGE, Lane
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 
 _STEP = "summary"
 

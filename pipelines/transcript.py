@@ -10,9 +10,9 @@ from typing import Any
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.models.answers import MAX_NAME_CHARACTERS
 from strandline.pipelines.models.contract import TranscriptLine
-from strandline.schemas.database import Fetcher
-from strandline.schemas.events import FlushEvent
-from strandline.schemas.messages import Message, read_rows
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.flush_event import FlushEvent
+from strandline.schemas.values.message import Message, read_rows
 
 # A pasted file must not crowd out the conversation around it (about 2,000 tokens).
 MAX_LINE_CHARACTERS = 8_000

@@ -19,9 +19,9 @@ from strandline.pipelines.hits import (
 )
 from strandline.pipelines.rendering import fact_line, message_line
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.foreign_values import plain_list, plain_number, plain_scalar
-from strandline.schemas.lanes import VECTORS
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.foreign_values import plain_list, plain_number, plain_scalar
+from strandline.schemas.values.lanes import VECTORS
+from strandline.schemas.values.shown_text import quote
 
 # Escaped text holds no "<", so this mark is found between hits and never inside one.
 _BETWEEN_HITS = re.compile(r"\n\n(?=<(?:message |fact>))")

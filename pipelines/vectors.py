@@ -15,9 +15,9 @@ from strandline.pipelines.lexemes import length_of, lexemes, to_tsvector_text
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.sharing import share
 from strandline.pipelines.transcript import load_messages
-from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import PermanentModelError
-from strandline.schemas.lanes import VECTORS_STAGE, Lane
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.values.lanes import VECTORS_STAGE, Lane
 
 # The parameters of ``insert_chunks``.
 Rows = Mapping[str, Any]

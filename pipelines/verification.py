@@ -19,12 +19,12 @@ from pydantic import BaseModel, ConfigDict
 
 from strandline.pipelines.directory import check_known
 from strandline.pipelines.fact_words import fingerprint
-from strandline.schemas.database import Database, Fetcher
-from strandline.schemas.deadlines import MAINTENANCE_SECONDS
 from strandline.schemas.errors import NotFoundError
-from strandline.schemas.identity import DEFAULT_NAMESPACE
-from strandline.schemas.lanes import PIPELINE_STAGES
-from strandline.schemas.shown_text import quote
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.values.lanes import PIPELINE_STAGES
+from strandline.schemas.values.shown_text import quote
 
 Progress = Callable[[str, int, int], None]
 

@@ -18,13 +18,13 @@ from strandline.schemas.errors import (
     StrandlineError,
 )
 from strandline.schemas.flushing import Flushed, flush_at_put
-from strandline.schemas.foreign_values import unreadable
-from strandline.schemas.identity import SessionIdentity, shared_scope_key
-from strandline.schemas.messages import Message
-from strandline.schemas.operations import Fetch, Operation, Put, Row, Run
-from strandline.schemas.policy import Policy
+from strandline.schemas.postgres.operations import Fetch, Operation, Put, Row, Run
 from strandline.schemas.preparing import PreparedMessage, PutLimits, prepare
 from strandline.schemas.tokens import PART_TOKENS, count_message, is_loaded
+from strandline.schemas.values.foreign_values import unreadable
+from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.policy import Policy
 
 logger = logging.getLogger("strandline.producers")
 

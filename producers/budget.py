@@ -21,9 +21,9 @@ from strandline.producers.context import Omission
 from strandline.producers.parted_calls import parted_calls
 from strandline.producers.recent_counts import recent_counts
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.messages import Message
-from strandline.schemas.shown_text import counted
 from strandline.schemas.tokens import PART_TOKENS, count_parts
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.shown_text import counted
 
 _PARTED = "The blocks have taken in the other part of its tool call already."
 

@@ -7,10 +7,10 @@ from typing import TypeVar
 import psycopg
 
 from strandline.producers.resources import Resources
-from strandline.schemas.async_database import AsyncTransaction
-from strandline.schemas.database import Transaction
-from strandline.schemas.joining import driver_connection
-from strandline.schemas.operations import Operation
+from strandline.schemas.postgres.async_database import AsyncTransaction
+from strandline.schemas.postgres.caller_connection import driver_connection
+from strandline.schemas.postgres.database import Transaction
+from strandline.schemas.postgres.operations import Operation
 
 T = TypeVar("T")
 

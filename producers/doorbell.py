@@ -16,7 +16,7 @@ from contextlib import suppress
 from strandline.producers.hint_publisher import HintPublisher
 from strandline.producers.pacing import Pacer
 from strandline.schemas.forking import this_process
-from strandline.schemas.lanes import Lane
+from strandline.schemas.values.lanes import Lane
 
 logger = logging.getLogger("strandline.doorbell")
 

@@ -32,8 +32,8 @@ from strandline.producers.facts_reading import (
 )
 from strandline.producers.facts_search import FoundFact, search_facts
 from strandline.producers.resources import Resources
-from strandline.schemas.identity import Owner
-from strandline.schemas.operations import Operation
+from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.identity import Owner
 
 T = TypeVar("T")
 

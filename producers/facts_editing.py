@@ -22,10 +22,10 @@ from strandline.pipelines.fact_events import (
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
 from strandline.pipelines.tombstones import Trace, write_traces
 from strandline.schemas.errors import InvalidMessageError, UnknownPipelineError
-from strandline.schemas.foreign_values import plain_text, unreadable
-from strandline.schemas.identity import Owner, check_name
-from strandline.schemas.operations import Atomic, Fetch, Operation, Row
-from strandline.schemas.text import check_text
+from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Row
+from strandline.schemas.values.foreign_values import plain_text, unreadable
+from strandline.schemas.values.identity import Owner, check_name
+from strandline.schemas.values.stored_text import check_text
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from uuid import UUID
 from strandline.producers.carrying import Carrier
 from strandline.producers.facts_editing import clear_facts, edit_facts
 from strandline.producers.resources import Resources
-from strandline.schemas.identity import check_name
-from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.values.identity import check_name
 
 # How many owners one statement looks at.
 OWNERS_PER_PAGE = 200

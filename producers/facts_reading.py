@@ -12,12 +12,12 @@ from uuid import UUID
 from strandline.producers.facts_editing import checked_topics
 from strandline.producers.read_arguments import check_flag
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.foreign_values import plain_int, plain_text
-from strandline.schemas.identity import Owner, check_name
-from strandline.schemas.normal_form import folded
-from strandline.schemas.operations import Fetch, Operation, Row
-from strandline.schemas.policy import MAX_INTEGER
-from strandline.schemas.text import check_text
+from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.values.foreign_values import plain_int, plain_text
+from strandline.schemas.values.identity import Owner, check_name
+from strandline.schemas.values.normal_form import folded
+from strandline.schemas.values.policy import MAX_INTEGER
+from strandline.schemas.values.stored_text import check_text
 
 Sort = Literal["newest", "oldest", "updated"]
 

@@ -13,10 +13,10 @@ from strandline.pipelines.hits import HitKind
 from strandline.pipelines.lexemes import query_lexemes
 from strandline.producers.facts_reading import Fact, FactFilter, PageRequest, list_facts
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
-from strandline.schemas.identity import Owner
-from strandline.schemas.lanes import VECTORS
-from strandline.schemas.operations import Fetch, Operation, Row, Run
-from strandline.schemas.text import check_text
+from strandline.schemas.postgres.operations import Fetch, Operation, Row, Run
+from strandline.schemas.values.identity import Owner
+from strandline.schemas.values.lanes import VECTORS
+from strandline.schemas.values.stored_text import check_text
 
 EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
 

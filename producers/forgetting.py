@@ -8,8 +8,8 @@ from uuid import UUID
 
 from strandline.pipelines.fact_events import take_away_again
 from strandline.producers.reading import history_page
-from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.operations import Atomic, Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Row
+from strandline.schemas.values.identity import SessionIdentity
 
 
 def reset(identity: SessionIdentity, *, derived: bool) -> Operation[None]:

@@ -17,15 +17,15 @@ from celery import Celery
 from kombu import Connection, Producer
 from kombu.transport import redis
 
-from strandline.schemas.broker import (
+from strandline.schemas.broker.hints import Hint, write_hint
+from strandline.schemas.broker.kept_client import KeptClient
+from strandline.schemas.broker.settings import (
     HEARTBEAT_SECONDS,
     broker_kind,
     celery_settings,
     hint_properties,
 )
-from strandline.schemas.hints import Hint, write_hint
-from strandline.schemas.kept_client import KeptClient
-from strandline.schemas.lanes import Lane, queue_name
+from strandline.schemas.values.lanes import Lane, queue_name
 
 # The longest wait for an answer of RabbitMQ.
 ANSWER_SECONDS = 3.0

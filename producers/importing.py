@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from strandline.producers.appending import Append, check_status, claim_session, session_record
-from strandline.schemas.database import Database
 from strandline.schemas.flushing import Flushed, flush_at_put
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import Row
 from strandline.schemas.tokens import count_message
 
 # In one call, which is one transaction.

@@ -8,7 +8,7 @@ from typing import Any
 
 from strandline.pipelines.blocks import InsertMethod
 from strandline.producers.budget import SEPARATOR
-from strandline.schemas.messages import HEAD_ROLES, Content, Message
+from strandline.schemas.values.message import HEAD_ROLES, Content, Message
 
 Parts = Sequence[Mapping[str, Any]]
 

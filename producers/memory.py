@@ -28,12 +28,12 @@ from strandline.producers.reading import HISTORY_PAGE, ReadRequest, history_page
 from strandline.producers.resources import Resources
 from strandline.producers.searching import Searching
 from strandline.schemas.flushing import Flushed, flush_by_hand
-from strandline.schemas.identity import SessionIdentity, check_name
-from strandline.schemas.messages import Message
-from strandline.schemas.operations import Operation
-from strandline.schemas.policy import Policy, PolicyChange
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.preparing import PutLimits
 from strandline.schemas.tokens import Tokenizer, part_estimates, text_counter
+from strandline.schemas.values.identity import SessionIdentity, check_name
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.policy import Policy, PolicyChange
 
 
 class SessionMemory(Searching):

@@ -12,7 +12,7 @@ from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.budget import Tail, newest_that_fit
 from strandline.producers.context import Omission
 from strandline.producers.snapshot import Snapshot
-from strandline.schemas.messages import Message
+from strandline.schemas.values.message import Message
 
 
 def readable_blocks(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from strandline.schemas.lanes import Lane
+from strandline.schemas.values.lanes import Lane
 
 
 class Pacer:

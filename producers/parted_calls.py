@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from strandline.schemas.messages import Message
+from strandline.schemas.values.message import Message
 
 
 def parted_calls(messages: Sequence[Message], starts: Collection[int]) -> frozenset[int]:

@@ -10,10 +10,10 @@ from strandline.producers.appending import check_owner
 from strandline.producers.unregistered import unknown_pipelines
 from strandline.schemas.errors import ConflictError, NotFoundError, StrandlineError
 from strandline.schemas.flushing import Flushed, flush_over_mark
-from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.operations import Fetch, Operation, Row
-from strandline.schemas.policy import Policy, PolicyChange, changed_policy
-from strandline.schemas.shown_text import quote
+from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.policy import Policy, PolicyChange, changed_policy
+from strandline.schemas.values.shown_text import quote
 
 logger = logging.getLogger("strandline.producers")
 

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from strandline.producers.reading import history_page
 from strandline.schemas.errors import ConflictError, DeliveredError
-from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.messages import Message, read_rows
-from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.message import Message, read_rows
 
 # Each lost race means that somebody else put or popped in between.
 ATTEMPTS = 20

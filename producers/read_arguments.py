@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
-from strandline.schemas.foreign_values import is_empty, plain_int, plain_number, plain_text, unreadable
-from strandline.schemas.messages import Message
-from strandline.schemas.policy import MAX_INTEGER
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.foreign_values import is_empty, plain_int, plain_number, plain_text, unreadable
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.policy import MAX_INTEGER
+from strandline.schemas.values.shown_text import quote
 
 MAX_SEQ = 2**63 - 1
 

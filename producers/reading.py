@@ -42,11 +42,11 @@ from strandline.producers.search_statement import Query
 from strandline.producers.snapshot import Snapshot, read_snapshot
 from strandline.producers.window_cache import NOTHING_KNOWN, WindowCache
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.lanes import VECTORS
-from strandline.schemas.messages import Message, read_rows
-from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run
+from strandline.schemas.postgres.operations import Fetch, Operation, Pause, Row, Run
 from strandline.schemas.tokens import PART_TOKENS, is_loaded
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.lanes import VECTORS
+from strandline.schemas.values.message import Message, read_rows
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000

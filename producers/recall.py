@@ -27,10 +27,10 @@ from strandline.producers.search_statement import (
 )
 from strandline.producers.snapshot import Snapshot
 from strandline.schemas.errors import ConfigurationError, ProviderSetupError, StrandlineError
-from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.lanes import FACTS, VECTORS
-from strandline.schemas.messages import Message
-from strandline.schemas.operations import Operation, Run
+from strandline.schemas.postgres.operations import Operation, Run
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.lanes import FACTS, VECTORS
+from strandline.schemas.values.message import Message
 
 EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
 

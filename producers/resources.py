@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from strandline.producers.window_cache import WindowCache
-from strandline.schemas.async_database import AsyncDatabase
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import Lane
+from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import Lane
 
 
 class Resources(Protocol):

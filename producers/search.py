@@ -25,10 +25,10 @@ from strandline.producers.search_statement import (
 )
 from strandline.producers.window_search import with_unsearched
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.messages import Message
-from strandline.schemas.operations import Fetch, Operation, Row
-from strandline.schemas.shown_text import quote
+from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.shown_text import quote
 
 MAX_LIMIT = 1_000
 

@@ -11,10 +11,10 @@ from uuid import UUID
 
 from strandline.pipelines.hits import Hit, HitFact, HitKind, SearchScope
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.lanes import FACTS, VECTORS
-from strandline.schemas.messages import Message, read_rows
-from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.lanes import FACTS, VECTORS
+from strandline.schemas.values.message import Message, read_rows
 
 # Up to here nothing is left out as visible: no seq comes that far.
 NOTHING_VISIBLE = 2**62

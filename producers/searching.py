@@ -11,9 +11,9 @@ from strandline.producers.carrying import Carrier
 from strandline.producers.facts_search import FoundFact
 from strandline.producers.resources import Resources
 from strandline.producers.search import Search, SearchHit, search
-from strandline.schemas.foreign_values import plain_scalar
-from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.operations import Operation
+from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.foreign_values import plain_scalar
+from strandline.schemas.values.identity import SessionIdentity
 
 Found = SearchHit | FoundFact
 

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from strandline.producers.budget import Tail
 from strandline.producers.window_cache import NOTHING_KNOWN, KnownWindow
-from strandline.schemas.messages import Message, read_rows
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.values.message import Message, read_rows
 
 _WINDOW_PART = 2
 

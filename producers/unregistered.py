@@ -5,8 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from strandline.schemas.errors import UnknownPipelineError
-from strandline.schemas.operations import Fetch, Operation, Row
-from strandline.schemas.shown_text import quote
+from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.values.shown_text import quote
 
 
 def unknown_pipelines(names: str, consequence: str) -> Operation[UnknownPipelineError]:

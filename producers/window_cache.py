@@ -21,8 +21,8 @@ from sys import getsizeof
 from typing import Any
 from uuid import UUID
 
-from strandline.schemas.messages import NOTHING, Message, read_rows
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.values.message import NOTHING, Message, read_rows
 
 SessionKey = tuple[UUID, UUID]
 

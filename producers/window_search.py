@@ -18,8 +18,8 @@ from strandline.pipelines.chunks import chunks
 from strandline.pipelines.hits import Hit
 from strandline.pipelines.lexemes import length_of, lexemes
 from strandline.producers.search_statement import ALL_VISIBLE, Query, Target
-from strandline.schemas.messages import Message, read_rows
-from strandline.schemas.operations import Fetch, Operation, Row, Run
+from strandline.schemas.postgres.operations import Fetch, Operation, Row, Run
+from strandline.schemas.values.message import Message, read_rows
 
 # At most so many are looked at, the newest; there are more while workers are far behind, and in long sessions
 # that feed no vectors.

@@ -2,7 +2,7 @@
 
 ``StrandlineError`` is the root.  Errors that a caller of ``Memory`` meets stand in the first half;
 errors that only the engine meets (they decide between retry, split and dead letter) in the second.
-Driver errors become these at one boundary (``schemas.connections.translated``).
+Driver errors become these at one boundary (``schemas.postgres.connections.translated``).
 
 A sentence may quote what users wrote: it is one line without control characters, however it is printed.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.schemas.shown_text import QUOTED_CHARACTERS, shown
+from strandline.schemas.values.shown_text import QUOTED_CHARACTERS, shown
 
 SENTENCE_CHARACTERS = 8_000
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from strandline.schemas.messages import Role
+from strandline.schemas.values.message import Role
 
 UNBOUNDED = 2**63 - 1
 

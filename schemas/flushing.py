@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from strandline.schemas.events import EVENT_VERSION, FlushCause
 from strandline.schemas.flush_plan import Entry, FlushPlan, plan_idle, plan_manual, plan_threshold
-from strandline.schemas.lanes import Lane
-from strandline.schemas.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
+from strandline.schemas.values.lanes import Lane
 
 # A manual flush that loses the race plans again; each loss means that somebody else flushed.
 MANUAL_ATTEMPTS = 10

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from strandline.schemas.settings import Settings
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.shown_text import quote
 
 PREFIX = "STRANDLINE_"
 

@@ -14,14 +14,14 @@ from json.encoder import encode_basestring as quoted
 from typing import Any
 
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
-from strandline.schemas.foreign_values import is_empty, unreadable
-from strandline.schemas.identity import MAX_NAME_BYTES, check_name
-from strandline.schemas.messages import OWN_KEYS, ROLES, Message, Role, plain
-from strandline.schemas.misspelt_fields import name_misspelt
-from strandline.schemas.nesting import check_nesting
 from strandline.schemas.random_ids import random_id
-from strandline.schemas.shown_text import quote
-from strandline.schemas.text import check_texts_within
+from strandline.schemas.values.foreign_values import is_empty, unreadable
+from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
+from strandline.schemas.values.message import OWN_KEYS, ROLES, Message, Role, plain
+from strandline.schemas.values.misspelt_fields import name_misspelt
+from strandline.schemas.values.nesting import check_nesting
+from strandline.schemas.values.shown_text import quote
+from strandline.schemas.values.stored_text import check_texts_within
 
 # What Postgres and Python both can hold, in whatever time zone it is shown.
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)

@@ -15,10 +15,10 @@ from typing import Any
 import tiktoken
 
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.foreign_values import is_empty, plain_scalar
 from strandline.schemas.forking import undivided
-from strandline.schemas.messages import Message, plain
-from strandline.schemas.shown_text import QUOTED_CHARACTERS, quote, shown
+from strandline.schemas.values.foreign_values import is_empty, plain_scalar
+from strandline.schemas.values.message import Message, plain
+from strandline.schemas.values.shown_text import QUOTED_CHARACTERS, quote, shown
 
 Tokenizer = Callable[[str], Sequence[Any] | int]
 

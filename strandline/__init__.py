@@ -38,8 +38,8 @@ from strandline.schemas.errors import (
     StrandlineError,
     UnknownPipelineError,
 )
-from strandline.schemas.messages import Message
-from strandline.schemas.parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
+from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
+from strandline.schemas.values.message import Message
 
 __all__ = [
     "AudioPart",

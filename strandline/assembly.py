@@ -15,12 +15,12 @@ from strandline.pipelines.building import GenerationStages, build
 from strandline.pipelines.custom_loading import load_blocks
 from strandline.pipelines.recipe import Recipe, differences
 from strandline.pipelines.registry import Generation, register, serving, wanted_recipes
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError, SchemaError
-from strandline.schemas.lanes import STAGES, pipeline_of
-from strandline.schemas.migrate import migrate
-from strandline.schemas.revision import HEAD_REVISION
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.revision import HEAD_REVISION
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import STAGES, pipeline_of
 from strandline.workers.background import BackgroundRunner
 from strandline.workers.stop_points import stop_at
 

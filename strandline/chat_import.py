@@ -23,8 +23,8 @@ from strandline.schemas.errors import (
     OutcomeUnknownError,
     StrandlineError,
 )
-from strandline.schemas.identity import DEFAULT_NAMESPACE
-from strandline.schemas.shown_text import counted, quote
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.values.shown_text import counted, quote
 
 # Messages that one transaction takes in, and those that are in memory at once.
 MOST_IN_A_CHUNK = 2_000

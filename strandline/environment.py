@@ -6,8 +6,8 @@ import os
 from functools import lru_cache
 
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.foreign_values import plain_text
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.foreign_values import plain_text
 
 _VARIABLE_PREFIXES = ("STRANDLINE_", "OPENAI_")
 

@@ -7,7 +7,7 @@ from strandline.producers.facts import OwnerFacts
 from strandline.producers.facts_namespace import NamespaceFacts
 from strandline.runtime import Pool, runtime_for
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session, identify_user
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
 
 
 class Facts(OwnerFacts):

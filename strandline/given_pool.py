@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Union
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from strandline.schemas.callers_pool import AsyncCallersPool, CallersPool
-from strandline.schemas.engine_pool import (
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.pools.callers_pool import AsyncCallersPool, CallersPool
+from strandline.schemas.postgres.pools.engine_pool import (
     AsyncEnginePool,
     AsyncPool,
     EnginePool,
@@ -15,7 +16,6 @@ from strandline.schemas.engine_pool import (
     is_async_engine,
     is_engine,
 )
-from strandline.schemas.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -17,9 +17,15 @@ from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.runtime import Consume, Pool, Runtime, runtime_for
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.foreign_values import plain_text
-from strandline.schemas.identity import DEFAULT_NAMESPACE, check_name, identify_session, shared_scope_key
-from strandline.schemas.policy import (
+from strandline.schemas.tokens import DEFAULT_ENCODING, Tokenizer
+from strandline.schemas.values.foreign_values import plain_text
+from strandline.schemas.values.identity import (
+    DEFAULT_NAMESPACE,
+    check_name,
+    identify_session,
+    shared_scope_key,
+)
+from strandline.schemas.values.policy import (
     DEFAULT_FLUSH_SIZE,
     DEFAULT_HISTORY_RATIO,
     DEFAULT_IDLE_SECONDS,
@@ -31,8 +37,7 @@ from strandline.schemas.policy import (
     Unchanged,
     make_policy,
 )
-from strandline.schemas.shown_text import quote
-from strandline.schemas.tokens import DEFAULT_ENCODING, Tokenizer
+from strandline.schemas.values.shown_text import quote
 
 # Arguments of other memory classes, and what takes their place here.
 _ELSEWHERE = {

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.given_pool import GivenPool
 from strandline.producers.window_cache import WindowCache
-from strandline.schemas.async_database import AsyncDatabase
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.forking import this_process, undivided
-from strandline.schemas.lanes import Lane
+from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import Lane
 
 if TYPE_CHECKING:
     from strandline.deploy.stack import EmbeddedStack

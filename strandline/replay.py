@@ -12,9 +12,9 @@ from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Replay, Selection, replays, take
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 
 __all__ = [

@@ -15,14 +15,14 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from strandline.given_pool import GivenPool, Pool
 from strandline.process_resources import Consume, ProcessResources
 from strandline.producers.window_cache import WindowCache
-from strandline.schemas.async_database import AsyncDatabase
-from strandline.schemas.database import Database
-from strandline.schemas.engine_pool import is_async_engine, is_engine
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
-from strandline.schemas.lanes import Lane
+from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.pools.engine_pool import is_async_engine, is_engine
 from strandline.schemas.settings import Settings
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.lanes import Lane
+from strandline.schemas.values.shown_text import quote
 
 __all__ = ["Consume", "Pool", "Runtime", "runtime_for"]
 

@@ -10,10 +10,10 @@ from celery.platforms import SecurityWarning
 
 from strandline.assembly import prepare_stages, stop_points
 from strandline.producers.doorbell import Doorbell
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import queue_name
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import queue_name
 from strandline.workers.app import make_app, serve
 from strandline.workers.consumer import Consumer
 from strandline.workers.shutdown import Shutdown

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 
 # A scope of 10,000 messages as workers make them, of ten common words and many rare ones.
 FILL = """

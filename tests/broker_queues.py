@@ -9,8 +9,8 @@ from typing import Any
 
 from kombu import Connection, Exchange, Queue
 
-from strandline.schemas.broker import queue_arguments
-from strandline.schemas.lanes import STAGES, queue_name
+from strandline.schemas.broker.settings import queue_arguments
+from strandline.schemas.values.lanes import STAGES, queue_name
 
 
 class BrokerQueues:

@@ -16,8 +16,8 @@ import pytest
 
 from strandline import Memory
 from strandline.deploy.stack import EmbeddedStack, start_stack
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from tests.databases import make_template, temporary_database
 from tests.model_server import ModelServer

@@ -13,9 +13,9 @@ from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
 from strandline.pipelines.engine.lease import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Stage, Stages
-from strandline.schemas.database import Database, Fetcher
-from strandline.schemas.identity import identify_session
-from strandline.schemas.lanes import SUMMARY_STAGE, Lane
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from tests.conftest import rows_of
 from tests.draining import due_lanes
 

@@ -10,9 +10,9 @@ from uuid import uuid4
 import psycopg
 
 from strandline.assembly import prepare_stages
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
-from strandline.schemas.migrate import migrate
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import load_settings
 
 TEMPLATE = "strandline_template"

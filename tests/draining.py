@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from strandline.assembly import prepare_stages
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import STAGES, Lane
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.workers.consumer import Consumer
 from tests.conftest import rows_of
 

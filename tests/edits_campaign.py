@@ -42,13 +42,13 @@ from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection, take
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody
 from strandline.pipelines.verification import verify
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ReplayError, StrandlineError
-from strandline.schemas.identity import identify_user
-from strandline.schemas.lanes import FACTS, STAGES, SUMMARY, VECTORS, Lane
-from strandline.schemas.migrate import migrate
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_user
+from strandline.schemas.values.lanes import FACTS, STAGES, SUMMARY, VECTORS, Lane
 from tests.consuming import HandWorker
 from tests.draining import due_lanes
 from tests.scripted_stages import ScriptedStages

@@ -15,9 +15,9 @@ import amqp
 import redis
 from kombu import Connection
 
-from strandline.schemas.broker import broker_kind
-from strandline.schemas.hints import Hint, write_hint
-from strandline.schemas.lanes import SUMMARY_STAGE, VECTORS_STAGE, Lane, queue_name
+from strandline.schemas.broker.hints import Hint, write_hint
+from strandline.schemas.broker.settings import broker_kind
+from strandline.schemas.values.lanes import SUMMARY_STAGE, VECTORS_STAGE, Lane, queue_name
 
 # A stage that no worker serves, whose queue messages try to have something published to.
 STOLEN = "stolen"

@@ -31,9 +31,9 @@ from strandline.assembly import prepare_stages
 from strandline.deploy.stack import start_stack
 from strandline.pipelines.fact_events import apply_fact_events
 from strandline.pipelines.verification import verify
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
-from strandline.schemas.migrate import migrate
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.draining import drain_everything

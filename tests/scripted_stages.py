@@ -29,7 +29,7 @@ from strandline.pipelines.models.contract import (
 )
 from strandline.pipelines.summary import SummaryStage
 from strandline.pipelines.vectors import VectorsStage
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, STAGES, SUMMARY_STAGE, VECTORS_STAGE
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, STAGES, SUMMARY_STAGE, VECTORS_STAGE
 
 MAX_FACTS = 8
 MAX_CHARACTERS = 160

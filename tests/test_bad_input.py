@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline import InvalidMessageError, Memory, Message
-from strandline.schemas.nesting import MAX_NESTING
 from strandline.schemas.tables import metadata
+from strandline.schemas.values.nesting import MAX_NESTING
 from tests.conftest import rows_of
 
 MakeMemory = Callable[..., Memory]

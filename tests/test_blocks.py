@@ -23,7 +23,7 @@ from strandline.pipelines.declaring import declare_blocks, default_blocks, pipel
 from strandline.pipelines.hits import Hit
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.messages import Message
+from strandline.schemas.values.message import Message
 
 SESSION = UUID(int=1)
 

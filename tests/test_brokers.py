@@ -11,9 +11,9 @@ from strandline.cli.doctor_servers import check_broker
 from strandline.cli.targets import Servers
 from strandline.producers import doorbell, hint_publisher
 from strandline.producers.doorbell import Doorbell
-from strandline.schemas.broker import BrokerKind, broker_kind, tls_options
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import STAGES, Lane, queue_name
+from strandline.schemas.broker.settings import BrokerKind, broker_kind, tls_options
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.lanes import STAGES, Lane, queue_name
 from tests.broker_queues import BrokerQueues
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.consuming import contents

@@ -16,7 +16,7 @@ from strandline.pipelines.memory_template import compile_memory_template
 from strandline.pipelines.rendering import render_memory
 from strandline.producers.block_code import attempt
 from strandline.producers.budget import Contribution, Fitted, Measure, Tail, fit, newest_that_fit
-from strandline.schemas.messages import Message
+from strandline.schemas.values.message import Message
 
 
 def words(text: str) -> int:

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline import Memory
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.chaos import judge
 from tests.chaos.campaign import Campaign, heeded_until

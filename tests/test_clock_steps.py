@@ -11,9 +11,9 @@ import psycopg
 
 from strandline import Memory
 from strandline.cli.status import read_status
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import STAGES, SUMMARY_STAGE, Lane
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, Lane
 from strandline.workers.consumer import Consumer
 from strandline.workers.sweep import Sweep
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until

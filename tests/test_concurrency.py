@@ -12,7 +12,7 @@ from typing import IO
 
 from strandline import Memory
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
 from tests.working import environment

@@ -24,7 +24,7 @@ from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
 from strandline.pipelines.replay.derivation import begin_generation, derive_generation
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.workers.background import BackgroundRunner
 from tests import sample_blocks

@@ -25,10 +25,10 @@ from strandline.pipelines.engine.dead_letters import (
 )
 from strandline.pipelines.engine.lease import LeaseTerms, hold, release
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
 from strandline.schemas.errors import LeaseLostError
-from strandline.schemas.lanes import Lane
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import Lane
 from tests.conftest import MakeMemory, rows_of
 from tests.draining import drain_everything
 from tests.model_server import ModelServer, Raw, RecordedRequest

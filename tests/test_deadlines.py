@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 from strandline import Memory, OutcomeUnknownError
-from strandline.schemas import deadlines
-from strandline.schemas.async_database import AsyncDatabase
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
-from strandline.schemas.deadlines import BoundedConnection
 from strandline.schemas.errors import DatabaseBusyError, DatabaseTimeoutError, DatabaseUnavailableError
+from strandline.schemas.postgres import deadlines
+from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.deadlines import BoundedConnection
 from strandline.schemas.settings import Settings
 from strandline.workers.consumer import Consumer
 from tests.conftest import rows_of, wait_until

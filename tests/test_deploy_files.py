@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from strandline.schemas.lanes import STAGES, queue_name
 from strandline.schemas.settings import Settings
 from strandline.schemas.tables.work import due
+from strandline.schemas.values.lanes import STAGES, queue_name
 from strandline.workers.shutdown import HAND_BACK_SECONDS
 
 DEPLOY = Path(__file__).parent.parent / "deploy"

@@ -18,13 +18,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as checked
 from hypothesis import strategies as st
 
-from strandline.schemas import direct
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database, execute
-from strandline.schemas.direct import AsyncDirectConnection, DirectConnection, plain_values
 from strandline.schemas.errors import DatabaseUnavailableError
+from strandline.schemas.postgres import prepared as direct
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database, execute
+from strandline.schemas.postgres.prepared import AsyncDirectConnection, DirectConnection, plain_values
+from strandline.schemas.postgres.statements import Statement, compiled
 from strandline.schemas.settings import Settings
-from strandline.schemas.statements import Statement, compiled
 from tests.conftest import rows_of, wait_until
 
 ECHO = Statement(

@@ -13,7 +13,7 @@ import pytest
 from strandline import Memory
 from strandline.producers import doorbell
 from strandline.producers.doorbell import MAX_WAITING, Doorbell
-from strandline.schemas.lanes import Lane
+from strandline.schemas.values.lanes import Lane
 from tests.broker_proxy import BrokerProxy
 from tests.broker_queues import BrokerQueues
 from tests.conftest import rows_of, wait_until
@@ -176,7 +176,7 @@ FORKING = """
 import os, sys
 from uuid import uuid4
 from strandline.producers.doorbell import Doorbell
-from strandline.schemas.lanes import Lane
+from strandline.schemas.values.lanes import Lane
 
 bell = Doorbell(sys.argv[1])
 bell.ring([Lane(uuid4(), uuid4(), 1, "summary")])
@@ -205,7 +205,7 @@ REPEATING_PID = """
 import os, sys
 from uuid import uuid4
 from strandline.producers.doorbell import Doorbell
-from strandline.schemas.lanes import Lane
+from strandline.schemas.values.lanes import Lane
 
 def last_pid(number):
     try:

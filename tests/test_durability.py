@@ -15,12 +15,12 @@ from strandline import Memory
 from strandline.assembly import prepare_stages
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.verification import verify
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import DatabaseUnavailableError
-from strandline.schemas.migrate import migrate
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import Settings, load_settings
-from strandline.schemas.statements import statements
 from tests.chaos.servers import PostgresServer
 from tests.conftest import rows_of
 from tests.consuming import CountingStage, HandWorker, counting, folded, say, summary_lane

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.schemas.migrate import migrate
+from strandline.schemas.postgres.migrate import migrate
 from tests.edits_campaign import Campaign, Options
 
 

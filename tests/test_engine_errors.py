@@ -18,11 +18,11 @@ from strandline.assembly import prepare_stages
 from strandline.pipelines.building import GenerationStages
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch
-from strandline.schemas.database import Database
 from strandline.schemas.errors import PermanentModelError, TransientModelError
-from strandline.schemas.identity import identify_session
-from strandline.schemas.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import (
     TERMS,

@@ -17,14 +17,14 @@ from strandline.pipelines.engine.drain import drain_next
 from strandline.pipelines.engine.engine import StopPoint
 from strandline.pipelines.engine.lease import LeaseTerms, hold, release
 from strandline.pipelines.engine.stage import Batch, Stage
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import BudgetError, LeaseLostError, ReplayBudgetError
 from strandline.schemas.flushing import flush_by_hand
-from strandline.schemas.identity import identify_session
-from strandline.schemas.lanes import SUMMARY_STAGE, Lane
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.background import BackgroundRunner
 from strandline.workers.consumer import Consumer
 from tests.conftest import nothing_due, rows_of, wait_until

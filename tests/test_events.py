@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from strandline.schemas.errors import UndecodableEventError
-from strandline.schemas.events import FlushEvent, decode_event, event_json_schema
+from strandline.schemas.values.flush_event import FlushEvent, decode_event, event_json_schema
 
 PUBLISHED = Path(__file__).parent.parent / "docs" / "event.schema.json"
 

@@ -13,8 +13,8 @@ from strandline import Memory
 from strandline.pipelines.engine.dead_letters import drop_dead_letter, list_dead_letters
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import FactExplanation, MessageExplanation, StageTrace
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import MakeMemory
 from tests.draining import drain_everything

@@ -11,9 +11,9 @@ from strandline import FactExtractionMemoryBlock, Facts, Memory
 from strandline.assembly import prepare_stages
 from strandline.pipelines.condense import MAX_SHOWN
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.conftest import nothing_due, rows_of
 from tests.consuming import HandWorker, say
 from tests.draining import drain_everything

@@ -17,10 +17,10 @@ from strandline import ConfigurationError, Facts, InvalidMessageError, Memory, U
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import FactExplanation, RemovedFactExplanation
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
-from strandline.schemas.identity import identify_user
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_user
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
 from tests.conftest import rows_of
 from tests.consuming import say
 from tests.draining import drain_everything

@@ -15,9 +15,9 @@ from strandline import Memory
 from strandline.assembly import prepare_stages
 from strandline.pipelines.fact_words import fingerprint
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.conftest import nothing_due, rows_of
 from tests.consuming import HandWorker, say
 from tests.draining import drain_everything, due_lanes

@@ -16,9 +16,9 @@ from strandline import Facts, InvalidMessageError, Memory
 from strandline.pipelines.verification import verify
 from strandline.producers import facts_namespace
 from strandline.producers.facts_namespace import Clearing, NamespaceFacts
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.conftest import nothing_due, rows_of
 from tests.consuming import say
 from tests.draining import drain_everything

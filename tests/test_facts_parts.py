@@ -16,9 +16,9 @@ from strandline.pipelines.fact_events import apply_fact_events
 from strandline.pipelines.registry import find
 from strandline.pipelines.replay.switching import switch_owner
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import say
 from tests.draining import drain_everything

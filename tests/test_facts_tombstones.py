@@ -23,10 +23,10 @@ from strandline.pipelines.fact_words import are_alike, fingerprint, telling_lexe
 from strandline.pipelines.lexemes import query_lexemes
 from strandline.pipelines.tombstones import Said, Tombstone, Trace, read_traces, trace_of, write_traces
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
-from strandline.schemas.identity import identify_user
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_user
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import HandWorker, say
 from tests.draining import drain_everything, due_lanes

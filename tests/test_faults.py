@@ -15,8 +15,8 @@ import redis
 
 from strandline import Memory
 from strandline.pipelines.engine.engine import StopPoint
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import STAGES, Lane, queue_name
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.lanes import STAGES, Lane, queue_name
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
 from tests.worker_processes import WorkerProcess

@@ -17,7 +17,7 @@ from strandline.schemas.flush_plan import (
     plan_manual,
     plan_threshold,
 )
-from strandline.schemas.messages import Role
+from strandline.schemas.values.message import Role
 
 CALL_IDS = ("a", "b", "call_1")
 TOKENS = st.integers(0, 60) | st.just(5_000)

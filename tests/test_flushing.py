@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from strandline import Memory
-from strandline.schemas.database import Database
 from strandline.schemas.flushing import deliver_idle, flush_by_hand, flush_over_mark, read_window
-from strandline.schemas.identity import identify_session
-from strandline.schemas.operations import Fetch, Operation
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import Fetch, Operation
+from strandline.schemas.values.identity import identify_session
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.worker_processes import WorkerProcess
 

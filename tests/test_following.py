@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from strandline.pipelines.engine.engine import Outcome
-from strandline.schemas.lanes import Lane
+from strandline.schemas.values.lanes import Lane
 from strandline.workers.following import Following
 
 

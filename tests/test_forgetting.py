@@ -9,7 +9,7 @@ import pytest
 
 from strandline import Facts, Memory
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import nothing_due, rows_of
 from tests.consuming import say

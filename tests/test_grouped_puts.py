@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from psycopg.errors import LockNotAvailable
 
 from strandline import ConflictError, Memory
-from strandline.schemas.connections import translated
 from strandline.schemas.errors import (
     DatabaseError,
     DatabaseTimeoutError,
     DatabaseUnavailableError,
     ServerLimitError,
 )
-from strandline.schemas.grouped_puts import MOST_IN_A_GROUP, STATEMENTS_AT_ONCE, GroupedPuts
-from strandline.schemas.operations import Put, Row
-from strandline.schemas.quick_puts import group_params
+from strandline.schemas.postgres.connections import translated
+from strandline.schemas.postgres.grouped_puts import MOST_IN_A_GROUP, STATEMENTS_AT_ONCE, GroupedPuts
+from strandline.schemas.postgres.operations import Put, Row
+from strandline.schemas.postgres.quick_puts import group_params
 from tests.conftest import rows_of
 
 MakeMemory = Callable[..., Memory]

@@ -12,9 +12,9 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.engine.batches import claim
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import BudgetError, DatabaseTimeoutError, StrandlineError
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.workers.consumer import Consumer
 from tests.conftest import rows_of, wait_until

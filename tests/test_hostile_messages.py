@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import Memory
-from strandline.schemas.hints import (
+from strandline.schemas.broker.hints import (
     EXPIRY_SECONDS,
     MAX_HINT_BYTES,
     Hint,
@@ -23,10 +23,10 @@ from strandline.schemas.hints import (
     read_hint,
     write_hint,
 )
-from strandline.schemas.lanes import STAGES, SUMMARY_STAGE, Lane, queue_name
+from strandline.schemas.broker.rabbit_connection import bare_frames
+from strandline.schemas.broker.redis_channel import MAX_ENVELOPE_BYTES, bare_envelope
+from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, Lane, queue_name
 from strandline.workers.condition import LOG_SECONDS, Condition
-from strandline.workers.rabbit_connection import bare_frames
-from strandline.workers.redis_channel import MAX_ENVELOPE_BYTES, bare_envelope
 from tests.broker_queues import BrokerQueues
 from tests.conftest import StartWorker, rows_of, wait_until
 from tests.model_server import ModelServer

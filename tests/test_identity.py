@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.identity import MAX_NAME_BYTES, identify_session, identify_user
+from strandline.schemas.values.identity import MAX_NAME_BYTES, identify_session, identify_user
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=20)
 identities = st.tuples(names, names, st.none() | names)

@@ -16,7 +16,7 @@ import pytest
 
 from strandline import ConflictError, Memory, OwnerError
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from tests.conftest import rows_of, wait_until
 
 MakeMemory = Callable[..., Memory]

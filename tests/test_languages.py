@@ -10,7 +10,7 @@ import pytest
 from strandline import Memory
 from strandline.pipelines.models.spoken_dates import spoken_date
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import nothing_due
 from tests.consuming import say

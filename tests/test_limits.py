@@ -24,7 +24,6 @@ from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import MessageExplanation
-from strandline.schemas.database import Database
 from strandline.schemas.errors import (
     BudgetError,
     ProviderDownError,
@@ -32,7 +31,8 @@ from strandline.schemas.errors import (
     StrandlineError,
     TransientModelError,
 )
-from strandline.schemas.lanes import SUMMARY_STAGE, Lane
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.consumer import Consumer
 from strandline.workers.sweep import Sweep
 from tests.conftest import MakeMemory, rows_of, wait_until

@@ -22,8 +22,8 @@ from strandline.pipelines.models.sentences import sentences, words
 from strandline.pipelines.models.spoken_dates import spoken_date
 from strandline.pipelines.rendering import message_line
 from strandline.schemas.errors import PermanentModelError
-from strandline.schemas.messages import Message, speaker_name
-from strandline.schemas.normal_form import MAX_MARKS, folded, normal_form, stream_safe
+from strandline.schemas.values.message import Message, speaker_name
+from strandline.schemas.values.normal_form import MAX_MARKS, folded, normal_form, stream_safe
 from tests.within_cpu import patterns, stuck_in
 
 LENGTH = 200_000

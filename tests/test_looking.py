@@ -19,10 +19,10 @@ from strandline import Memory
 from strandline.cli.entry import run
 from strandline.cli.memory_reports import FactHistoryReport, FactsReport, ReadReport, SearchReport
 from strandline.pipelines.sessions import SessionPage, SessionPicture, list_sessions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import Settings, load_settings
-from strandline.schemas.statements import statements
 from tests.conftest import MakeMemory, rows_of
 from tests.draining import drain_everything
 from tests.model_server import ModelServer

@@ -9,9 +9,9 @@ import pytest
 
 from strandline import Memory
 from strandline.assembly import prepare_stages
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
-from strandline.schemas.migrate import migrate
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import load_settings
 from tests.broker_proxy import BrokerProxy
 from tests.chaos.servers import PostgresServer

@@ -15,12 +15,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from strandline import Memory, SchemaError
-from strandline.schemas.connections import psycopg_url
-from strandline.schemas.database import Database
 from strandline.schemas.errors import DatabaseUnavailableError
-from strandline.schemas.migrate import current_revision, head_revision, migrate
-from strandline.schemas.revision import HEAD_REVISION
-from strandline.schemas.statements import FUNCTIONS, function_source
+from strandline.schemas.postgres.connections import psycopg_url
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import current_revision, head_revision, migrate
+from strandline.schemas.postgres.revision import HEAD_REVISION
+from strandline.schemas.postgres.statements import FUNCTIONS, function_source
 from strandline.schemas.tables import SCHEMA, metadata
 from tests.conftest import rows_of, wait_until
 
@@ -144,7 +144,7 @@ def test_migrating_twice_changes_nothing(empty_database_url: str) -> None:
 def test_two_processes_migrate_at_once(empty_database_url: str) -> None:
     """The second one waits for the first, and finds its work done."""
     code = (
-        "import sys; from strandline.schemas.migrate import migrate;"
+        "import sys; from strandline.schemas.postgres.migrate import migrate;"
         " migrate(sys.argv[1], 'strandline', report=print)"
     )
     processes = [
@@ -168,7 +168,7 @@ def test_a_second_migration_waits_for_the_first(empty_database_url: str) -> None
             [
                 sys.executable,
                 "-c",
-                "import sys; from strandline.schemas.migrate import migrate;"
+                "import sys; from strandline.schemas.postgres.migrate import migrate;"
                 " migrate(sys.argv[1], 'strandline')",
                 empty_database_url,
             ]

@@ -15,8 +15,8 @@ from strandline import Memory
 from strandline.cli.entry import run
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import MessageExplanation
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import rows_of

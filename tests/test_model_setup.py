@@ -16,9 +16,9 @@ from strandline.cli.targets import Servers
 from strandline.pipelines.engine.troubles import KEPT_SECONDS, Troubles
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import MessageExplanation
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import SUMMARY_STAGE
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import SUMMARY_STAGE
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
 from tests.test_doorbell import some_lane

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.producers.pacing import Pacer
-from strandline.schemas.lanes import Lane
+from strandline.schemas.values.lanes import Lane
 
 SECONDS = 1.0
 LANES = [Lane(UUID(int=number), UUID(int=number), 1, "summary") for number in range(4)]

@@ -11,8 +11,8 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.verification import verify
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests import pgbouncer
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until

@@ -11,9 +11,9 @@ import pytest
 
 from strandline import Memory
 from strandline.deploy.stack import EmbeddedStack
-from strandline.schemas.identity import identify_session
-from strandline.schemas.lanes import STAGES
-from strandline.schemas.statements import compiled, statements
+from strandline.schemas.postgres.statements import compiled, statements
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import STAGES
 from tests.databases import TEMPLATE
 
 # 2,000 owners with a session each: 50 messages, 25 due rows in one lane, 10 batches and 10 facts; and one

@@ -16,12 +16,12 @@ from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import MessageExplanation
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS
 from strandline.pipelines.verification import verify
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.flush_plan import EVENT_BOUND
-from strandline.schemas.lanes import STAGES, Lane
-from strandline.schemas.messages import Message
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.lanes import STAGES, Lane
+from strandline.schemas.values.message import Message
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import CountingStage, HandWorker, counting, say, summary_lane
 

@@ -25,10 +25,10 @@ from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.sessions import show_session
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
 from strandline.schemas.errors import DatabaseError
-from strandline.schemas.policy import Policy, PolicyChange, changed_policy, make_policy
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.policy import Policy, PolicyChange, changed_policy, make_policy
 from strandline.workers.sweep import Sweep
 from tests.conftest import MakeMemory, rows_of
 from tests.draining import drain_everything

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from strandline import DeliveredError, Memory, OwnerError
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
 from strandline.schemas.flushing import read_window
-from strandline.schemas.identity import identify_session
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.identity import identify_session
 from tests.conftest import MakeMemory, rows_of
 
 SYSTEM = {"role": "system", "content": "Answer in short sentences."}

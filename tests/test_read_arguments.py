@@ -22,7 +22,7 @@ from strandline import (
 )
 from strandline.producers.narrowing import shorter_window
 from strandline.producers.snapshot import read_snapshot
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from tests.conftest import MakeMemory, rows_of
 from tests.consuming import say

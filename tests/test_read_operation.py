@@ -22,9 +22,9 @@ from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.context import MemoryContext
 from strandline.producers.reading import LONGEST_PAUSE_SECONDS, ReadRequest, history_page, read
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
-from strandline.schemas.identity import identify_session
-from strandline.schemas.messages import Message
-from strandline.schemas.operations import Fetch, Operation, Pause, Row, Run, Step
+from strandline.schemas.postgres.operations import Fetch, Operation, Pause, Row, Run, Step
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.message import Message
 
 SESSION = identify_session("default", "s", "maren")
 STRANGER = UUID(int=7)

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from psycopg_pool import ConnectionPool
 
-from strandline.schemas.async_database import AsyncDatabase
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import DatabaseUnavailableError
-from strandline.schemas.migrate import migrate
-from strandline.schemas.reconnecting import RECONNECT_SECONDS
+from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
+from strandline.schemas.postgres.pools.thin_pool import ThinPool
 from strandline.schemas.settings import load_settings
-from strandline.schemas.thin_pool import ThinPool
 from tests.chaos.servers import PostgresServer
 from tests.conftest import wait_until
 

@@ -27,8 +27,8 @@ from strandline.pipelines.prompts.rendering import render
 from strandline.pipelines.rendering import Section, escaped, fact_line, message_line, render_memory
 from strandline.producers.insertion import assembled
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.messages import Message, speaker_name
-from strandline.schemas.shown_text import is_hidden, seen
+from strandline.schemas.values.message import Message, speaker_name
+from strandline.schemas.values.shown_text import is_hidden, seen
 
 SYSTEM = Message("system", "Be kind.", id="s", seq=1, tokens=3)
 ASKED = Message("user", "first", id="u1", seq=2, tokens=1)

@@ -23,11 +23,11 @@ from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay
 from strandline.pipelines.replay.records import Replay, Selection, replays, take
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ReplayError
-from strandline.schemas.identity import identify_user
-from strandline.schemas.lanes import FACTS, SUMMARY, VECTORS
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_user
+from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.workers.background import BackgroundRunner
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import say

@@ -19,11 +19,11 @@ from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import prune_owner
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
-from strandline.schemas.identity import identify_user
-from strandline.schemas.lanes import FACTS, SUMMARY, VECTORS
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import identify_user
+from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import HandWorker, say
 from tests.draining import due_lanes

@@ -18,10 +18,10 @@ from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection, take
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database, Transaction
-from strandline.schemas.identity import identify_user
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Database, Transaction
+from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_user
 from tests import sample_blocks
 from tests.conftest import MakeMemory, rows_of
 from tests.consuming import say

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from strandline.schemas.messages import Message
 from strandline.schemas.preparing import PutLimits, prepare
 from strandline.schemas.tokens import count_default, count_message
+from strandline.schemas.values.message import Message
 
 SAMPLES = resources.files("strandline") / "samples"
 

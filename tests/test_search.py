@@ -17,11 +17,11 @@ from strandline import ConfigurationError, Memory, OwnerError, VectorMemoryBlock
 from strandline.pipelines.hits import Hit
 from strandline.producers import postprocessing
 from strandline.producers.search import Search, SearchHit, search_messages
-from strandline.schemas.database import Database
-from strandline.schemas.identity import identify_session
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import Settings, load_settings
-from strandline.schemas.statements import statements
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
 from tests.big_scope import fill_scope
 from tests.draining import drain_everything
 

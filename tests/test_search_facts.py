@@ -10,7 +10,7 @@ import pytest
 from strandline import ConfigurationError, FactExtractionMemoryBlock, Memory, VectorMemoryBlock
 from strandline.producers.facts_search import FoundFact
 from strandline.producers.search import SearchHit
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, rows_of
 from tests.draining import drain_everything

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from strandline.deploy.stack import EmbeddedStack
-from strandline.schemas.statements import function_source
+from strandline.schemas.postgres.statements import function_source
 from tests.databases import TEMPLATE
 from tests.filled_scope import Filled, Floats, exact, fill, made_up, search
 

@@ -18,8 +18,8 @@ from strandline import (
     UnknownPipelineError,
     VectorMemoryBlock,
 )
-from strandline.schemas.identity import identify_session
 from strandline.schemas.tables import metadata
+from strandline.schemas.values.identity import identify_session
 from tests.conftest import nothing_due, rows_of, wait_until
 
 MakeMemory = Callable[..., Memory]

@@ -11,9 +11,9 @@ from strandline import (
     SummaryMemoryBlock,
     VectorMemoryBlock,
 )
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import STAGES
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.lanes import STAGES
 from tests.conftest import nothing_due
 from tests.consuming import say
 from tests.draining import drain_everything

@@ -13,11 +13,11 @@ import pytest
 
 from strandline import ConfigurationError, InvalidMessageError, Memory, VectorMemoryBlock
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
-from strandline.schemas.identity import identify_session, shared_scope_key
-from strandline.schemas.lanes import VECTORS_STAGE
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import load_settings
-from strandline.schemas.statements import statements
+from strandline.schemas.values.identity import identify_session, shared_scope_key
+from strandline.schemas.values.lanes import VECTORS_STAGE
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.draining import drain_everything
 

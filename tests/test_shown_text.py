@@ -26,7 +26,15 @@ from strandline.schemas.errors import (
     OwnerError,
     StrandlineError,
 )
-from strandline.schemas.shown_text import counted, json_seen, json_shown, quote, seen, shown, shown_lines
+from strandline.schemas.values.shown_text import (
+    counted,
+    json_seen,
+    json_shown,
+    quote,
+    seen,
+    shown,
+    shown_lines,
+)
 from tests.conftest import MakeMemory
 
 CLI = Path(__file__).resolve().parent.parent / "strandline" / "cli"

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.broker_proxy import BrokerProxy
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until

@@ -17,10 +17,10 @@ from strandline import Memory, Message
 from strandline.pipelines.chunks import MAX_PIECE_CHARACTERS, chunks
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, plain_text
 from strandline.pipelines.vectors import pack_vectors, unpack_texts, vector_text
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE
-from strandline.schemas.messages import Role
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE
+from strandline.schemas.values.message import Role
 from tests.conftest import nothing_due, rows_of
 from tests.consuming import say
 from tests.draining import drain_everything

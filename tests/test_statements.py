@@ -7,7 +7,7 @@ import re
 import psycopg
 import pytest
 
-from strandline.schemas.statements import FUNCTIONS, function_source, in_schema, statements
+from strandline.schemas.postgres.statements import FUNCTIONS, function_source, in_schema, statements
 from strandline.schemas.tables import metadata
 from tests.conftest import rows_of
 

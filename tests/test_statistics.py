@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 
 from strandline import Memory
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.tables import metadata
 from strandline.schemas.tables.base import KEEPS_NO_STATISTICS

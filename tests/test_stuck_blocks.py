@@ -14,7 +14,7 @@ from strandline.pipelines import custom
 from strandline.pipelines.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.pipelines.custom import block_calls
 from strandline.pipelines.engine.dead_letters import list_dead_letters
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests import sample_blocks
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until

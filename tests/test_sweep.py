@@ -14,11 +14,11 @@ import pytest
 from strandline import Memory
 from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.lease import LeaseTerms
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import STAGES, Lane
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.workers.periodic import Periodic
 from strandline.workers.sweep import Sweep
 from tests.conftest import rows_of, wait_until

@@ -20,10 +20,10 @@ from strandline.pipelines.engine.active import SETTLED_SECONDS, ActiveLanes
 from strandline.pipelines.engine.batches import take_turn
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.engine.turns import TURNS_TO_AN_IMPORT, Turns
-from strandline.schemas.database import Database
-from strandline.schemas.identity import identify_session
-from strandline.schemas.lanes import SUMMARY_STAGE, Lane, Ring
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane, Ring
 from strandline.workers.consumer import Consumer
 from tests.conftest import rows_of
 from tests.consuming import TERMS, CountingStage, counting

@@ -15,9 +15,9 @@ from psycopg_pool import ConnectionPool
 
 from strandline import ConfigurationError, Facts, Memory
 from strandline.cli.entry import run
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
-from strandline.schemas.url_schemes import (
+from strandline.schemas.urls.url_schemes import (
     BROKER_SCHEMES,
     DATABASE_DRIVERS,
     check_broker_url,

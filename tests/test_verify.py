@@ -20,9 +20,9 @@ from strandline import Memory
 from strandline.assembly import prepare_stages
 from strandline.deploy.stack import EmbeddedStack
 from strandline.pipelines.verification import CHECKS, SENTENCES, Report, verify
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.workers.background import BackgroundRunner
 from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until

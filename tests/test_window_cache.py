@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from strandline import DeliveredError, Memory
 from strandline.producers.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
-from strandline.schemas.database import Database
-from strandline.schemas.messages import Message
-from strandline.schemas.operations import Row
-from strandline.schemas.read_only import ReadOnlyDict
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.read_only_dict import ReadOnlyDict
 from tests.conftest import rows_of
 
 MakeMemory = Callable[..., Memory]

@@ -9,10 +9,10 @@ import pytest
 
 from strandline import ConfigurationError, Memory, OwnerError
 from strandline.producers.search import Search, SearchHit, search_messages
-from strandline.schemas.database import Database
-from strandline.schemas.identity import identify_session
-from strandline.schemas.lanes import VECTORS_STAGE
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import VECTORS_STAGE
 from tests.conftest import nothing_due, rows_of
 from tests.draining import drain_everything
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings
 from strandline.workers.consumer import CLAIM_SECONDS, Consumer
 from strandline.workers.periodic import Periodic

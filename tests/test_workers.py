@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from strandline import Memory
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from tests.broker_proxy import BrokerProxy
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer, RecordedRequest

@@ -19,7 +19,7 @@ from strandline.pipelines.models.factory import build_query_embedder
 from strandline.producers.recall import prepare_query
 from strandline.producers.search_statement import Vectors
 from strandline.schemas.misspelt_settings import unknown_settings
-from strandline.schemas.operations import Run
+from strandline.schemas.postgres.operations import Run
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import MakeMemory, StartWorker, wait_until
 from tests.model_server import ModelServer

@@ -7,8 +7,8 @@ from typing import Any
 
 from strandline import Memory
 from strandline.pipelines.verification import verify
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import STAGES
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.lanes import STAGES
 from tests.conftest import rows_of
 from tests.model_server import ModelServer
 

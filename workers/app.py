@@ -13,9 +13,9 @@ from celery import Celery, Task
 from celery.signals import worker_process_shutdown, worker_shutdown
 from kombu import Queue
 
-from strandline.schemas.broker import celery_settings, queue_arguments
-from strandline.schemas.lanes import Lane, queue_name
+from strandline.schemas.broker.settings import celery_settings, queue_arguments
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import Lane, queue_name
 from strandline.workers.broker_connection import BrokerConnection
 from strandline.workers.condition import Condition
 from strandline.workers.consumer import Consumer

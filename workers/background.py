@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable
 
 from strandline.pipelines.engine.stage import Stages
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import Lane
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import Lane
 from strandline.workers.consumer import Consumer
 
 THREADS = 4

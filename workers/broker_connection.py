@@ -7,8 +7,8 @@ from typing import Any
 from kombu import Connection
 from kombu.transport import pyamqp, redis
 
-from strandline.workers.rabbit_connection import WorkerConnection
-from strandline.workers.redis_channel import WorkerChannel
+from strandline.schemas.broker.rabbit_connection import WorkerConnection
+from strandline.schemas.broker.redis_channel import WorkerChannel
 
 
 class BrokerConnection(Connection):

@@ -2,7 +2,7 @@
 
 One is what it makes of a message.  Celery would run any task that it knows, its own among them, at any
 time and with callbacks that are published to any queue, as the message says.  Here the body is read as a hint
-(``schemas.hints``), and Celery gets a message made of that hint alone.
+(``schemas.broker.hints``), and Celery gets a message made of that hint alone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from celery.worker.consumer.consumer import CONNECTION_RETRY
 from celery.worker.state import maybe_shutdown
 from kombu import Connection
 
-from strandline.schemas.hints import Hint, UnreadableHintError, read_hint
-from strandline.schemas.lanes import queue_name
+from strandline.schemas.broker.hints import Hint, UnreadableHintError, read_hint
+from strandline.schemas.values.lanes import queue_name
 
 logger = logging.getLogger("strandline.workers")
 

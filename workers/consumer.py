@@ -24,10 +24,10 @@ from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
 from strandline.pipelines.engine.lease import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
-from strandline.schemas.database import Database
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.lanes import Lane, Ring
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import Lane, Ring
 from strandline.schemas.version import VERSION
 from strandline.workers.condition import Condition
 from strandline.workers.following import Following

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from strandline.pipelines.engine.engine import Outcome
-from strandline.schemas.lanes import Lane, Ring
+from strandline.schemas.values.lanes import Lane, Ring
 
 
 class Following:

@@ -18,8 +18,8 @@ from strandline.pipelines.engine.drain import drain
 from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.engine import Engine
 from strandline.schemas.errors import ReplayBudgetError, StrandlineError
-from strandline.schemas.lanes import Lane
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import Lane
 
 logger = logging.getLogger("strandline.replay")
 

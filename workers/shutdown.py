@@ -18,7 +18,7 @@ from functools import partial
 
 from celery.worker import state as celery_state
 
-from strandline.schemas.shown_text import counted
+from strandline.schemas.values.shown_text import counted
 from strandline.workers.consumer import Consumer
 from strandline.workers.signal_pipe import SignalPipe
 

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from strandline.schemas.lanes import Lane
+from strandline.schemas.values.lanes import Lane
 
 # Beside the worker's own threads, and only while there is something to take over.
 MOST_THREADS = 32

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from strandline.schemas.lanes import Lane, Ring
+from strandline.schemas.values.lanes import Lane, Ring
 from strandline.workers.consumer import Consumer
 from strandline.workers.takeover import TakeOver
 

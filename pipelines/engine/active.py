@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from strandline.schemas.lanes import Lane
+from strandline.schemas.values.lanes import Lane
 
 # Lanes that were taken less long ago are not left over: whoever took them is about to say so.
 SETTLED_SECONDS = 1.0

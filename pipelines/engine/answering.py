@@ -10,8 +10,8 @@ import time
 from strandline.pipelines.engine.engine import Engine
 from strandline.pipelines.engine.lease import Lease
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.schemas.database import Database
 from strandline.schemas.errors import LeaseLostError, TransientModelError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 
 

@@ -16,11 +16,11 @@ from uuid import UUID, uuid4
 from strandline.pipelines.engine.lease import Lease, LeaseTerms, lane_params
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.engine.turns import Turns
-from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import LeaseLostError
-from strandline.schemas.events import FlushEvent, decode_event
-from strandline.schemas.lanes import Lane
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.values.flush_event import FlushEvent, decode_event
+from strandline.schemas.values.lanes import Lane
 
 MAX_BATCH_EVENTS = 64
 

@@ -18,8 +18,8 @@ from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.schemas.database import Database
 from strandline.schemas.errors import BudgetError
+from strandline.schemas.postgres.database import Database
 
 logger = logging.getLogger("strandline.engine")
 

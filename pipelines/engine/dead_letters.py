@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE, Lane
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE, Lane
 
 logger = logging.getLogger("strandline.engine")
 

@@ -38,8 +38,8 @@ from strandline.schemas.errors import (
     ServerLimitError,
     TransientModelError,
 )
-from strandline.schemas.lanes import Lane
-from strandline.schemas.shown_text import counted
+from strandline.schemas.values.lanes import Lane
+from strandline.schemas.values.shown_text import counted
 
 logger = logging.getLogger("strandline.engine")
 

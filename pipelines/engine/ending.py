@@ -15,9 +15,9 @@ from strandline.schemas.errors import (
 def level_of(error: StrandlineError, *, ending: bool) -> int:
     """How loudly to log a failure.
 
-    That the database is away is said once, by the pool that finds it so (``schemas.reaching``), and not by
-    each thread that meets it.  And a process that ends closes its connections under the threads that outlast
-    its patience: what they were at is due to others, and nothing is wrong.
+    That the database is away is said once, by the pool that finds it so, and not by each thread
+    that meets it (``schemas.postgres.pools.reaching``).  And a process that ends closes its connections under
+    the threads that outlast its patience: what they were at is due to others, and nothing is wrong.
     """
     if not isinstance(error, DatabaseUnavailableError):
         return logging.WARNING

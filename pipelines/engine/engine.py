@@ -14,9 +14,9 @@ from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
 from strandline.pipelines.engine.troubles import Troubles
 from strandline.pipelines.engine.turns import Turns
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import Lane, Ring
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import ModelPrice
+from strandline.schemas.values.lanes import Lane, Ring
 
 StopPoint = Literal["loaded", "called", "stored", "applying", "applied"]
 Outcome = Literal["drained", "gave_way", "taken", "postponed", "lost", "stopped", "unserved"]

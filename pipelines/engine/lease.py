@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import LeaseLostError
-from strandline.schemas.lanes import Lane
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.values.lanes import Lane
 
 # A lease that is kept is renewed when this share of its deadline has passed.
 KEPT_AFTER_SHARE = 0.1

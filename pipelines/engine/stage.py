@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
-from strandline.schemas.database import Database, Fetcher
-from strandline.schemas.events import FlushEvent
-from strandline.schemas.lanes import Lane
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.values.flush_event import FlushEvent
+from strandline.schemas.values.lanes import Lane
 
 W = TypeVar("W")
 E = TypeVar("E")

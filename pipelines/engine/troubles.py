@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from strandline.schemas.lanes import Lane
+from strandline.schemas.values.lanes import Lane
 
 # A reason is noted again each time that a lane is put off.  When that has not happened for so long after its
 # wait, it is forgotten: another process may have done the work.

@@ -17,7 +17,7 @@ from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.pipelines.models.sentences import is_wide, sentences, words
 from strandline.pipelines.models.spoken_dates import spoken_date
-from strandline.schemas.messages import speaker_name
+from strandline.schemas.values.message import speaker_name
 
 LINES_PER_FACT = 2.5
 THRESHOLD = 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from strandline.schemas.normal_form import folded
+from strandline.schemas.values.normal_form import folded
 
 _SENTENCE = re.compile(
     r"[^.!?。！？\n]*(?:[.!?](?!\s|$|[\"')])[^.!?。！？\n]*)*(?:[.!?。！？]+[\"')」”]*|\n|$)"

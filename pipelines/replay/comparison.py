@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from strandline.pipelines.registry import Generation, find, serving
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ReplayError
-from strandline.schemas.lanes import FACTS, VECTORS
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.lanes import FACTS, VECTORS
 
 OWNERS_PER_PAGE = 100
 

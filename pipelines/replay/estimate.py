@@ -10,8 +10,8 @@ from strandline.pipelines.recipe import Recipe, differences, recipe_for
 from strandline.pipelines.registry import Generation, serving
 from strandline.pipelines.replay.planning import Plan, Planner
 from strandline.pipelines.replay.records import Selection
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ReplayError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import ModelPrice, cost_usd
 from strandline.schemas.settings import Settings
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from strandline.pipelines.registry import Generation
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import last_stage
-from strandline.schemas.database import Fetcher
+from strandline.schemas.postgres.database import Fetcher
 
 EVENTS_PER_PAGE = 5_000
 

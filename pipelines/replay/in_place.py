@@ -29,11 +29,11 @@ from strandline.pipelines.replay.ordered_lanes import Folding, StatementsExcept,
 from strandline.pipelines.replay.planning import dead_letters_of, lacks_answers, stored_answers
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.truncation import refuse_truncated
-from strandline.schemas.database import Database, Fetcher
 from strandline.schemas.errors import ReplayError
-from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, VECTORS, VECTORS_STAGE, Lane
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, VECTORS, VECTORS_STAGE, Lane
 
 OWNERS_PER_PAGE = 100
 

@@ -20,9 +20,9 @@ from strandline.pipelines.registry import Generation
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.planning import lacks_answers, stored_answers
 from strandline.pipelines.replay.records import Selection
-from strandline.schemas.database import Database, Fetcher
-from strandline.schemas.lanes import Lane
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.values.lanes import Lane
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from strandline.pipelines.lexemes import query_lexemes
 from strandline.pipelines.registry import Generation
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import last_stage, stages_of
-from strandline.schemas.database import Database, Fetcher
-from strandline.schemas.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, VECTORS, VECTORS_STAGE, Lane
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, VECTORS, VECTORS_STAGE, Lane
 
 OWNERS_PER_PAGE = 100
 

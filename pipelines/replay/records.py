@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from strandline.schemas.database import Fetcher
 from strandline.schemas.errors import ReplayError
-from strandline.schemas.operations import Row
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.postgres.operations import Row
 
 ReplayKind = Literal["new", "in_place"]
 ReplayState = Literal["running", "stopped", "done"]

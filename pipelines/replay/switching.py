@@ -10,9 +10,9 @@ from uuid import UUID
 from strandline.pipelines.fact_events import apply_fact_events, open_fact_lanes
 from strandline.pipelines.registry import Generation, find
 from strandline.pipelines.replay.records import replays, report
-from strandline.schemas.database import Database, Transaction
 from strandline.schemas.errors import ReplayError
-from strandline.schemas.lanes import FACTS, PIPELINE_STAGES
+from strandline.schemas.postgres.database import Database, Transaction
+from strandline.schemas.values.lanes import FACTS, PIPELINE_STAGES
 
 logger = logging.getLogger("strandline.generations")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from strandline.schemas.database import Fetcher
 from strandline.schemas.errors import ReplayError
+from strandline.schemas.postgres.database import Fetcher
 
 
 def refuse_truncated(fetcher: Fetcher, shard_key: UUID, way_out: str) -> None:

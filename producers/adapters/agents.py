@@ -9,7 +9,7 @@ from agents import SessionSettings, TResponseInputItem
 
 from strandline.producers.adapters.agents_items import Item, items_of, message_of
 from strandline.producers.memory import SessionMemory
-from strandline.schemas.messages import HEAD_ROLES
+from strandline.schemas.values.message import HEAD_ROLES
 
 
 class ItemSession:

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
-from strandline.schemas.messages import Content, Message, Role
-from strandline.schemas.nesting import check_nesting
+from strandline.schemas.values.message import Content, Message, Role
+from strandline.schemas.values.nesting import check_nesting
 
 LIBRARY = "openai_agents"
 Item = dict[str, Any]

@@ -25,8 +25,8 @@ from langchain_core.messages.utils import message_chunk_to_message
 
 from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.messages import Content, Message, Role
-from strandline.schemas.nesting import check_nesting
+from strandline.schemas.values.message import Content, Message, Role
+from strandline.schemas.values.nesting import check_nesting
 
 LIBRARY = "langchain"
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from strandline.schemas.messages import Content, Message
+from strandline.schemas.values.message import Content, Message
 
 MAX_METADATA_CHARACTERS = 4_000
 

@@ -14,7 +14,7 @@ from strandline.producers.adapters.leftovers import as_said
 from strandline.producers.adapters.llamaindex_messages import chat_message_of, message_of
 from strandline.producers.context import MemoryContext
 from strandline.producers.memory import SessionMemory
-from strandline.schemas.messages import HEAD_ROLES, Message
+from strandline.schemas.values.message import HEAD_ROLES, Message
 
 
 class ChatMemory(BaseMemory):

@@ -29,7 +29,7 @@ from strandline.pipelines.hits import Hit, Reranker
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.adapters.llamaindex_blocks import part_of
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.shown_text import quote
+from strandline.schemas.values.shown_text import quote
 
 # Blocks that say nothing but names and numbers.
 _CARRIED: Mapping[str, type[BaseMemoryBlock]] = {

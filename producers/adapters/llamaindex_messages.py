@@ -23,8 +23,8 @@ from llama_index.core.base.llms.types import (
 
 from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
 from strandline.producers.adapters.llamaindex_blocks import block_of, part_of
-from strandline.schemas.messages import Content, Message, Role
-from strandline.schemas.nesting import check_nesting
+from strandline.schemas.values.message import Content, Message, Role
+from strandline.schemas.values.nesting import check_nesting
 
 LIBRARY = "llama_index"
 

@@ -1,4 +1,4 @@
-"""Alembic's environment: runs on the connection that ``schemas.migrate`` hands over."""
+"""Alembic's environment: runs on the connection that ``schemas.postgres.migrate`` hands over."""
 
 from __future__ import annotations
 

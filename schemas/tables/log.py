@@ -19,8 +19,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.messages import ROLES
 from strandline.schemas.tables.base import key, metadata, moment, said
+from strandline.schemas.values.message import ROLES
 
 session_owner = Table(
     "session_owner",

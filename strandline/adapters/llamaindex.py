@@ -20,8 +20,8 @@ from strandline.producers.adapters.llamaindex_declarations import (
 )
 from strandline.producers.memory import new_session_id
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.identity import DEFAULT_NAMESPACE
-from strandline.schemas.policy import (
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.values.policy import (
     DEFAULT_FLUSH_SIZE,
     DEFAULT_HISTORY_RATIO,
     DEFAULT_IDLE_SECONDS,

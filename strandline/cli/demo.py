@@ -26,11 +26,11 @@ from strandline.memory import Memory
 from strandline.pipelines.registry import serving
 from strandline.producers.facts_reading import Fact
 from strandline.runtime import runtime_for
-from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session
-from strandline.schemas.lanes import VECTORS
-from strandline.schemas.messages import Message
 from strandline.schemas.settings import load_settings
 from strandline.schemas.tokens import count_default
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.schemas.values.lanes import VECTORS
+from strandline.schemas.values.message import Message
 
 USER_ID = "demo"
 HISTORY_RATIO = 0.5

@@ -13,8 +13,8 @@ from strandline.cli.demo_play import Played, percentile
 from strandline.cli.models_used import ModelsUsed
 from strandline.cli.reports import DemoCheck, DemoFigures
 from strandline.producers.facts_reading import Fact
-from strandline.schemas.messages import Message
-from strandline.schemas.shown_text import counted
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.shown_text import counted
 
 
 @dataclass(frozen=True, slots=True)

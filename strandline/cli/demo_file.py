@@ -11,9 +11,9 @@ from typing import Any
 
 from strandline.chat_line import object_in
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
-from strandline.schemas.messages import Message
 from strandline.schemas.preparing import PutLimits, prepare
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.message import Message
 
 SAMPLE = "conversation.jsonl"
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from strandline.schemas.database import Database
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.identity import SessionIdentity
-from strandline.schemas.lanes import PIPELINE_STAGES, SUMMARY
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.lanes import PIPELINE_STAGES, SUMMARY
 
 LOOK_SECONDS = 0.1
 FACTS_SHOWN = 4

@@ -12,7 +12,7 @@ from strandline.pipelines.lexemes import query_lexemes
 from strandline.pipelines.rendering import fact_line, message_line
 from strandline.producers.context import MemoryContext
 from strandline.producers.facts_reading import Fact
-from strandline.schemas.messages import Message
+from strandline.schemas.values.message import Message
 
 FACTS_PER_ANSWER = 2
 

@@ -20,8 +20,8 @@ from strandline.cli.terminal import program
 from strandline.cli.worker_process import await_worker, worker_command
 from strandline.deploy.processes import wait_gone
 from strandline.deploy.stack import start_stack
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 
 _WORKER_START_SECONDS = 60.0

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from strandline.cli.demo_observer import Look, SeenEvent
 from strandline.cli.terminal import styled
-from strandline.schemas.shown_text import counted
+from strandline.schemas.values.shown_text import counted
 
 FRAMES_PER_SECOND = 12
 EVENTS_SHOWN = 7

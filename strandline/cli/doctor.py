@@ -20,7 +20,7 @@ from strandline.cli.targets import running_servers
 from strandline.cli.terminal import console, is_rich, print_json, say, styled
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.settings import Settings
-from strandline.schemas.shown_text import counted
+from strandline.schemas.values.shown_text import counted
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 

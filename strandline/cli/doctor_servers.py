@@ -14,12 +14,12 @@ from strandline.cli.reports import CheckReport
 from strandline.cli.targets import Servers, opened
 from strandline.cli.terminal import masked
 from strandline.pipelines.registry import serving, settings_differing
-from strandline.schemas.broker import HEARTBEAT_SECONDS, broker_kind, tls_options
-from strandline.schemas.database import Database
+from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
-from strandline.schemas.lanes import STAGES
-from strandline.schemas.revision import HEAD_REVISION
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.revision import HEAD_REVISION
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import STAGES
 
 OLDEST_SERVER = 14
 OLDEST_PGVECTOR = (0, 8, 4)

@@ -8,9 +8,9 @@ from strandline.cli.reports import CheckReport
 from strandline.pipelines.custom_loading import load_blocks
 from strandline.pipelines.recipe import recipe_for
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.lanes import PIPELINE_STAGES
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import PIPELINE_STAGES
 
 
 def check_settings(settings: Settings, environ: Mapping[str, str]) -> Iterator[CheckReport]:

@@ -22,7 +22,7 @@ from strandline.cli.terminal import print_json, print_schema, print_table, say
 from strandline.pipelines.explanation import explain_fact_alone
 from strandline.pipelines.explanation_parts import FactExplanation, RemovedFactExplanation, RevisionTrace
 from strandline.producers.facts_reading import Fact, FactPage, Sort
-from strandline.schemas.shown_text import counted
+from strandline.schemas.values.shown_text import counted
 
 
 @click.command("list", short_help="List the facts of a user or a session.")

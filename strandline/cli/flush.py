@@ -10,7 +10,7 @@ from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, say
 from strandline.memory import Memory
 from strandline.pipelines.directory import find_session
-from strandline.schemas.identity import DEFAULT_NAMESPACE
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 
 @click.command("flush", short_help="Deliver a session's messages to the pipelines now.")

@@ -15,9 +15,9 @@ from strandline.pipelines.blocks import FactExtractionMemoryBlock
 from strandline.pipelines.declaring import BlockSource, default_blocks
 from strandline.pipelines.directory import check_known, find_session
 from strandline.pipelines.sessions import SessionState, session_state
-from strandline.schemas.database import Database
-from strandline.schemas.lanes import FACTS
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import FACTS
 
 
 @contextmanager

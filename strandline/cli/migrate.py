@@ -8,7 +8,7 @@ from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import MigrateReport
 from strandline.cli.targets import running_servers
 from strandline.cli.terminal import masked, print_json, say
-from strandline.schemas.migrate import current_revision, head_revision, migrate
+from strandline.schemas.postgres.migrate import current_revision, head_revision, migrate
 
 
 @click.command("migrate", short_help="Bring the tables of a database to this release.")

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from strandline.schemas.identity import DEFAULT_NAMESPACE
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -16,11 +16,11 @@ from strandline.pipelines.models.factory import build_query_embedder
 from strandline.pipelines.registry import Generation, serving
 from strandline.pipelines.vectors import vector_text
 from strandline.producers.search_statement import Query, Target, Vectors, ranked
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.identity import DEFAULT_NAMESPACE, identify_session
-from strandline.schemas.lanes import FACTS, VECTORS
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.schemas.values.lanes import FACTS, VECTORS
 
 LOOKED_AT = 10
 MAX_QUESTIONS = 10_000

@@ -12,9 +12,9 @@ from pydantic import SecretStr
 
 from strandline.deploy.embedded_broker import EmbeddedBroker
 from strandline.deploy.stack import EmbeddedStack, mend_broker, running_stack, start_stack
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 
 Kind = Literal["configured", "embedded"]

@@ -20,8 +20,8 @@ from strandline.cli.worker_process import await_worker, worker_command
 from strandline.deploy.mending import Mending
 from strandline.deploy.stack import runs_in
 from strandline.deploy.supervisor import Supervisor
-from strandline.schemas.database import Database
 from strandline.schemas.errors import StrandlineError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 
 WORKER_START_SECONDS = 120.0

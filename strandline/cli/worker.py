@@ -17,9 +17,9 @@ from strandline.cli.options import settings_from, target_options
 from strandline.cli.targets import running_servers
 from strandline.cli.terminal import say
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.lanes import STAGES, queue_name
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import STAGES, queue_name
 from strandline.serving import run_worker
 
 logger = logging.getLogger("strandline.workers")

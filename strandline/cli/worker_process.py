@@ -11,7 +11,7 @@ from pathlib import Path
 
 from strandline.cli.targets import Servers
 from strandline.deploy.supervisor import ChildCommand
-from strandline.schemas.database import Database
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 
 _PAUSE_SECONDS = 0.05

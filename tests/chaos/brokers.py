@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kombu import Connection
 
-from strandline.schemas.lanes import STAGES, queue_name
+from strandline.schemas.values.lanes import STAGES, queue_name
 from tests.chaos.servers import BrokerMissingError, BrokerServer, RedisServer
 from tests.rabbitmq import RabbitNode, server_program
 

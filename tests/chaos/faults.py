@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from strandline.schemas.lanes import EXTRACT_STAGE, MERGE_STAGE, STAGES, SUMMARY_STAGE, VECTORS_STAGE
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, STAGES, SUMMARY_STAGE, VECTORS_STAGE
 from tests.chaos.children import Child
 from tests.chaos.clock_steps import repeated_on, step_back
 from tests.chaos.hostile_messages import send_hostile_messages

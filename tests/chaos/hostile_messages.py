@@ -11,7 +11,7 @@ from uuid import uuid4
 import redis
 from kombu import Connection, Producer
 
-from strandline.schemas.lanes import STAGES, queue_name
+from strandline.schemas.values.lanes import STAGES, queue_name
 
 Message = tuple[bytes, dict[str, Any]]
 

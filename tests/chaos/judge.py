@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 from strandline import Memory
-from strandline.schemas.lanes import STAGES
+from strandline.schemas.values.lanes import STAGES
 from tests.chaos.conversation import digest_of, user_of
 from tests.chaos.journal import Ack
 from tests.chaos.owner_faults import Conversation

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from strandline import Memory, MemoryContext
 from strandline.schemas.errors import DatabaseUnavailableError, StrandlineError
-from strandline.schemas.messages import Message
+from strandline.schemas.values.message import Message
 from tests.chaos.conversation import Speaker, digest_of, message_of, speakers_of
 from tests.chaos.journal import Ack, Complaint, Intent, Journal, JournalReader, Read
 

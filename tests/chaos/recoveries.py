@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from strandline.schemas.lanes import STAGES
+from strandline.schemas.values.lanes import STAGES
 from tests.chaos.plan import Kind
 from tests.chaos.timeline import Timeline
 

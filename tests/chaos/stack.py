@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from strandline.assembly import prepare_stages
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
-from strandline.schemas.migrate import migrate
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import load_settings
 from tests.chaos.children import Child
 from tests.chaos.line import PostgresLine

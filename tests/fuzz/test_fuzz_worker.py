@@ -27,10 +27,10 @@ from strandline.pipelines.models.openai_compatible import (
     embedder_from,
     text_model_from,
 )
+from strandline.schemas.broker.hints import Hint, UnreadableHintError, read_hint, write_hint
 from strandline.schemas.errors import ModelError, PermanentModelError
-from strandline.schemas.hints import Hint, UnreadableHintError, read_hint, write_hint
-from strandline.schemas.lanes import STAGES, Lane
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import STAGES, Lane
 from tests.fuzz.running import fuzzed
 from tests.fuzz.values import json_like, numbers, scalars, texts
 from tests.model_server import ModelServer, Raw

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from strandline.schemas.identity import identify_session
+from strandline.schemas.values.identity import identify_session
 from tests.conftest import wait_until
 from tests.soak.ground import Ground
 from tests.soak.readings import Reading

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from strandline.schemas.async_database import AsyncDatabase
-from strandline.schemas.connections import ConnectionOptions
-from strandline.schemas.database import Database
-from strandline.schemas.migrate import migrate
+from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
 from tests.soak.ground import Ground

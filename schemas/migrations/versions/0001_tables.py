@@ -7,7 +7,7 @@ from alembic import context, op
 from pgvector.sqlalchemy import HALFVEC
 from sqlalchemy.dialects import postgresql
 
-from strandline.schemas.statements import function_source, in_schema
+from strandline.schemas.postgres.statements import function_source, in_schema
 
 revision = "0001"
 down_revision = None

@@ -1,0 +1,126 @@
+"""The broker's settings, shared by the doorbell and the workers, with the reason for each.
+
+Postgres owns the work; a broker message is a hint.  So nothing here tries to make the broker reliable:
+the settings keep it from blocking, and from holding hints back for long.  Which of them hold is decided by
+the URL's scheme: Redis, RabbitMQ, or another transport of Celery, for which only the common ones are set.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from strandline.schemas.broker.hints import EXPIRY_SECONDS
+from strandline.schemas.values.lanes import queue_name
+
+BrokerKind = Literal["redis", "rabbitmq", "other"]
+
+_KINDS: dict[str, BrokerKind] = {
+    "redis": "redis",
+    "rediss": "redis",
+    "amqp": "rabbitmq",
+    "amqps": "rabbitmq",
+    "pyamqp": "rabbitmq",
+}
+
+CONNECT_SECONDS = 3
+
+# A connection that was silent for twice as long counts as dead, to RabbitMQ and to workers.  The doorbell's
+# sends no heartbeats, since it does not live as long unused; but RabbitMQ does, and so notices connections
+# that were given up while an alarm kept it from reading them.
+HEARTBEAT_SECONDS = 30
+
+
+def broker_kind(broker_url: str) -> BrokerKind:
+    """What kind of broker a URL names; of several, parted by ``;``, the first one counts."""
+    scheme = broker_url.partition("://")[0].partition("+")[0]
+    return _KINDS.get(scheme.lower(), "other")
+
+
+def celery_settings(broker_url: str) -> dict[str, Any]:
+    """Celery configuration for a broker URL."""
+    kind = broker_kind(broker_url)
+    of_kind = {"redis": _redis_settings(), "rabbitmq": _rabbitmq_settings(broker_url), "other": {}}
+    return of_kind[kind] | {
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_timeout": CONNECT_SECONDS,
+        # Else a channel that the broker closes ends the worker.  RabbitMQ does so where a hint has been held
+        # for longer than its ``consumer_timeout`` (30 min), as while one lane gets ever more work.
+        "broker_channel_error_retry": True,
+        # Nothing can end the threads that are at work; Celery would log for each of them that it could not.
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        # A worker has no more hints in hand than threads; and RabbitMQ gives one that a killed worker had not
+        # begun to another one.
+        "task_acks_late": True,
+        "task_ignore_result": True,
+        "task_store_errors_even_if_ignored": False,
+        # A hint that waits in a busy worker is one that an idle worker does not see.
+        "worker_prefetch_multiplier": 1,
+        # Celery must not take the host application's logging away from it.
+        "worker_hijack_root_logger": False,
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "task_create_missing_queues": True,
+        "task_default_queue": queue_name("default"),
+        # The broker's own, which leads to each queue by its name, and needs neither declaring nor binding.
+        "task_default_exchange": "",
+        "event_queue_prefix": "strandline.celeryev",
+        "worker_send_task_events": False,
+        "worker_enable_remote_control": False,
+    }
+
+
+def queue_arguments(broker_url: str) -> dict[str, Any]:
+    """What a worker declares its queues with; it cannot be changed on a queue that exists.
+
+    A quorum queue, since a classic one lives on a single node of a cluster: with that node down it could be
+    neither declared nor consumed.  All else (lengths, delivery limit) is left to the broker's policies.
+    """
+    return {"x-queue-type": "quorum"} if broker_kind(broker_url) == "rabbitmq" else {}
+
+
+def hint_properties(broker_url: str) -> dict[str, Any]:
+    """Message properties of a hint: RabbitMQ drops what nobody took in time, so that queues stay short.
+
+    Workers drop old hints themselves as well, on every broker.
+    """
+    return {"expiration": EXPIRY_SECONDS} if broker_kind(broker_url) == "rabbitmq" else {}
+
+
+def tls_options(broker_url: str) -> dict[str, Any] | None:
+    """What RabbitMQ's certificate is checked for besides its chain, which an ``amqps`` URL is enough for.
+
+    The name, where the URL has one host.  For several the library cannot say which name belongs to which.
+    """
+    if not broker_url.lower().startswith("amqps://") or ";" in broker_url:
+        return None
+    return {"server_hostname": urlsplit(broker_url).hostname}
+
+
+def _redis_settings() -> dict[str, Any]:
+    """``worker_disable_prefetch`` would add nothing: late acknowledgement holds as many hints as threads."""
+    return {
+        "broker_transport_options": {
+            # Kombu would write each hint that a worker takes down in Redis, and strike it out again, so that
+            # it comes back when the worker is killed: a tenth of what a busy worker does, and for nothing,
+            # since the sweep rings sooner.  It still counts how many are in hand.
+            "ack_emulation": False,
+            "socket_timeout": 10,
+            "socket_connect_timeout": CONNECT_SECONDS,
+            "socket_keepalive": True,
+            "health_check_interval": 25,
+            # Kombu's own retries would hold a thread for six seconds where a broker refuses the connection.
+            "max_retries": 0,
+        },
+    }
+
+
+def _rabbitmq_settings(broker_url: str) -> dict[str, Any]:
+    """Confirms are the doorbell's: Celery's ``confirm_publish`` would wait for each hint by itself."""
+    return {
+        "broker_use_ssl": tls_options(broker_url),
+        "broker_heartbeat": HEARTBEAT_SECONDS,
+        "broker_transport_options": {"max_retries": 0},
+        # Quorum queues refuse a limit shared by all consumers of a channel; with this each has its own.
+        "worker_detect_quorum_queues": True,
+    }

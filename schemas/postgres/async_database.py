@@ -1,0 +1,254 @@
+"""The driver for asyncio: the same operations on an async pool, blocking calls moved to threads."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, Self, TypeVar, assert_never
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg_pool import AsyncConnectionPool
+
+from strandline.schemas.errors import DatabaseBusyError, StrandlineError
+from strandline.schemas.postgres.connections import (
+    ConnectionOptions,
+    ended_by_limit,
+    is_lost,
+    is_refused_by_standby,
+    is_rolled_back,
+    may_pass,
+    outcome_unknown,
+    pauses,
+    translated,
+)
+from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, Attempts, within
+from strandline.schemas.postgres.grouped_puts import GroupedPuts
+from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Pause, Put, Row, Run, Step
+from strandline.schemas.postgres.pools.engine_pool import AsyncPool
+from strandline.schemas.postgres.pools.pool_log import PoolName
+from strandline.schemas.postgres.pools.reaching import Reach, async_connection_class
+from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect_async
+from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool
+from strandline.schemas.postgres.prepared import AsyncDirectConnection, plain_values
+from strandline.schemas.postgres.statements import Statement, compiled
+
+T = TypeVar("T")
+
+
+class AsyncFetcher(Protocol):
+    """What runs a named statement: an ``AsyncDatabase`` (alone, committed) or an ``AsyncTransaction``."""
+
+    async def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]: ...
+
+
+class AsyncTransaction:
+    """Statements on one connection inside one transaction, which somebody else begins and ends."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], schema: str) -> None:
+        self._connection = connection
+        self._statements = compiled(schema)
+
+    async def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+        with translated():
+            return await execute(self._connection, self._statements[name], params)
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carry an operation out inside the caller's transaction."""
+        return await drive(operation, self)
+
+
+class AsyncDatabase:
+    """A pool and the statements of one schema, for one event loop."""
+
+    def __init__(
+        self,
+        pool: AsyncPool,
+        schema: str,
+        *,
+        owns_pool: bool = True,
+        statement_seconds: float = math.inf,
+    ) -> None:
+        self._pool = pool
+        self._owns_pool = owns_pool
+        self._statement_seconds = statement_seconds
+        self._opened = not owns_pool
+        self._schema = schema
+        self._statements = compiled(schema)
+        self._opening = asyncio.Lock()
+        self._puts = GroupedPuts(partial(self.fetch, repeatable=True))
+
+    @classmethod
+    def connect(cls, options: ConnectionOptions) -> Self:
+        """A database with a pool of its own; connections are opened when first needed."""
+        reach = Reach(options.url, options.pool_timeout)
+        options = replace(options, find_url=reach.noting(options.find_url))
+        kind = AsyncBoundedConnection if options.pooled else AsyncDirectConnection
+        noted = async_connection_class(kind, reach, options.statement_seconds, look=options.pooled)
+        pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+            options.async_conninfo,
+            connection_class=noted,
+            kwargs=options.connect_arguments(),
+            min_size=0,
+            max_size=options.pool_size,
+            timeout=options.pool_timeout,
+            max_idle=60.0,
+            open=False,
+            name=PoolName("strandline-async"),
+            reconnect_timeout=RECONNECT_SECONDS,
+            reconnect_failed=lambda failed: reconnect_async(failed, reach),
+        )
+        return cls(AsyncThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
+
+    async def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
+        """Run one named statement in a transaction of its own; see ``Database.fetch``."""
+        statement = self._statements[name]
+        with translated():
+            await self._open()
+            async with self._pool.connection() as connection:
+                attempts = Attempts(self._statement_seconds)
+                try:
+                    return await execute(connection, statement, params)
+                except psycopg.Error as error:
+                    await self._look_at(error, connection, final=not repeatable)
+                    failed = error
+            return await self._repeat(statement, params, attempts, failed)
+
+    async def _repeat(
+        self, statement: Statement, params: Mapping[str, Any], attempts: Attempts, failed: psycopg.Error
+    ) -> list[Row]:
+        """Async twin of ``Database._repeat``."""
+        is_unknown = not may_pass(failed)
+        for pause in pauses():
+            await asyncio.sleep(pause)
+            async with self._pool.connection() as connection:
+                attempts.begin()
+                if attempts.is_too_late:
+                    break
+                try:
+                    with within(attempts.seconds_left, connection):
+                        return await execute(connection, statement, params)
+                except psycopg.Error as error:
+                    await self._look_at(error, connection, final=True)
+                    failed = error
+        if is_unknown:
+            raise outcome_unknown(failed) from failed
+        raise failed
+
+    async def _look_at(
+        self, error: psycopg.Error, connection: psycopg.AsyncConnection[Any], *, final: bool
+    ) -> None:
+        """Async twin of ``Database._look_at``."""
+        if may_pass(error):
+            if is_refused_by_standby(error):
+                await self._pool.renew(connection)
+            return
+        if not is_lost(error, connection):
+            raise error
+        await self._pool.renew(connection)
+        if final:
+            raise outcome_unknown(error) from error
+
+    def put(self, put: Put) -> Awaitable[list[Row]]:
+        """Accept one message, together with others that wait at the same time."""
+        return self._puts.put(put)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncTransaction]:
+        """One transaction: commits when the block ends, rolls back when it raises."""
+        with translated():
+            await self._open()
+            async with self._pool.connection() as connection:
+                done = False
+                try:
+                    async with connection.transaction():
+                        yield AsyncTransaction(connection, self._schema)
+                        done = True
+                except Exception as error:
+                    if connection.closed and not ended_by_limit(error):
+                        await self._pool.renew(connection)
+                    if done and isinstance(error, psycopg.Error) and is_lost(error, connection):
+                        raise outcome_unknown(error) from error
+                    raise
+
+    def run(self, operation: Operation[T]) -> Awaitable[T]:
+        """Carry an operation out, each of its statements in a transaction of its own."""
+        return drive(operation, self)
+
+    async def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
+        """Async twin of ``Database.run_atomically``."""
+        for pause in pauses():
+            try:
+                async with self.transaction() as transaction:
+                    return await transaction.run(make())
+            except DatabaseBusyError as error:
+                if not is_rolled_back(error):
+                    raise
+            await asyncio.sleep(pause)
+        async with self.transaction() as transaction:
+            return await transaction.run(make())
+
+    async def close(self) -> None:
+        """Close the pool, unless the caller of the library owns it."""
+        if self._owns_pool and not self._pool.closed:
+            await self._pool.close(timeout=2.0)
+
+    async def _open(self) -> None:
+        # A closed pool cannot be opened again: after close() the next statement says so.
+        if not self._opened:
+            async with self._opening:
+                await self._pool.open()
+                self._opened = True
+
+
+async def execute(
+    connection: psycopg.AsyncConnection[Any], statement: Statement, params: Mapping[str, Any]
+) -> list[Row]:
+    """Run ``statement`` on a connection whatever its row factory, and return its rows as tuples."""
+    if isinstance(connection, AsyncDirectConnection):
+        values = plain_values(statement, params)
+        if values is not None:
+            return await connection.run_plain(statement, values)
+    cursor = psycopg.AsyncRawCursor(connection, row_factory=tuple_row)
+    await cursor.execute(statement.sql, statement.values(params))
+    return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
+
+
+async def drive(operation: Operation[T], fetcher: AsyncFetcher) -> T:
+    """Carry out an operation's steps on this event loop and return its result."""
+    try:
+        step = next(operation)
+        while True:
+            try:
+                result = await _carry_out(step, fetcher)
+            except StrandlineError as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(result)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+def _carry_out(step: Step, fetcher: AsyncFetcher) -> Awaitable[Any]:
+    if isinstance(step, Put):
+        if isinstance(fetcher, AsyncDatabase):
+            return fetcher.put(step)
+        return fetcher.fetch("put", step.whole())
+    if isinstance(step, Fetch):
+        if isinstance(fetcher, AsyncDatabase):
+            return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
+        return fetcher.fetch(step.name, step.params)
+    if isinstance(step, Atomic):
+        if isinstance(fetcher, AsyncDatabase):
+            return fetcher.run_atomically(step.make)
+        return drive(step.make(), fetcher)
+    if isinstance(step, Run):
+        return asyncio.to_thread(step.call)
+    if isinstance(step, Pause):
+        return asyncio.sleep(step.seconds)
+    assert_never(step)

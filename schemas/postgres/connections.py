@@ -1,0 +1,308 @@
+"""What both drivers share: the URL in psycopg's form, connection options, and the error boundary."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from psycopg import errors as pg
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from strandline.schemas.errors import (
+    ConfigurationError,
+    DatabaseBusyError,
+    DatabaseError,
+    DatabaseTimeoutError,
+    DatabaseUnavailableError,
+    OutcomeUnknownError,
+    SchemaError,
+    ServerLimitError,
+    StrandlineError,
+)
+from strandline.schemas.postgres.deadlines import GRACE_SECONDS, DeadlineExceeded
+from strandline.schemas.settings import Settings
+from strandline.schemas.urls.url_schemes import check_database_url
+
+# After these seconds of silence the kernel asks whether the other side is there, and gives a connection up
+# that does not answer, or does not acknowledge what was sent: sooner than the deadline of a statement.
+TCP = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,  # milliseconds
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How to connect and how long to wait, in seconds; ``pool_size`` counts connections.
+
+    ``durable=False`` commits without waiting for the disk (Postgres's ``synchronous_commit = off``): what
+    is lost when the server dies is the last moment's commits, whole and in order.  For workers, whose
+    every write but a model's answer is made again from what is due.
+
+    ``planned_once=True`` keeps one plan for each statement, whatever it is given.  For producers, whose
+    statements are look-ups by keys.  Left to itself Postgres compares what it guesses the costs to be, and
+    some statistics make it plan each read anew: that takes four times as long as reading.
+
+    ``find_url`` is asked for the URL before each new connection, and may block: for a server that may have to
+    be started again.  Default: it is always ``url``.
+
+    ``pooled=True`` is for a pooler such as PgBouncer that gives each transaction another connection: nothing
+    is asked for at the start of a session, and no statement is prepared, since both would be another's.
+    """
+
+    url: str
+    schema: str
+    pool_size: int
+    pool_timeout: float
+    connect_timeout: float
+    statement_timeout: float
+    idle_in_transaction_timeout: float = 15.0
+    durable: bool = True
+    planned_once: bool = False
+    pooled: bool = False
+    find_url: Callable[[], str] | None = None
+
+    @classmethod
+    def from_settings(
+        cls,
+        url: str,
+        settings: Settings,
+        *,
+        pool_size: int | None = None,
+        durable: bool = True,
+        planned_once: bool = False,
+        find_url: Callable[[], str] | None = None,
+    ) -> ConnectionOptions:
+        return cls(
+            url=psycopg_url(url),
+            schema=settings.database_schema,
+            pool_size=pool_size or settings.pool_max_size,
+            pool_timeout=settings.pool_timeout_seconds,
+            connect_timeout=settings.connect_timeout_seconds,
+            statement_timeout=settings.statement_timeout_seconds,
+            durable=durable,
+            planned_once=planned_once,
+            pooled=settings.database_pooler == "transaction",
+            find_url=find_url,
+        )
+
+    @property
+    def conninfo(self) -> str | Callable[[], str]:
+        """Where to connect to, as the pool of threads takes it."""
+        return self.find_url or self.url
+
+    @property
+    def async_conninfo(self) -> str | Callable[[], Awaitable[str]]:
+        """The same as the pool of an event loop takes it."""
+        if self.find_url is None:
+            return self.url
+        return partial(asyncio.to_thread, self.find_url)
+
+    @property
+    def statement_seconds(self) -> float:
+        """How long a client waits for the answer to one statement: somewhat longer than Postgres may take."""
+        return self.statement_timeout + GRACE_SECONDS
+
+    def connect_arguments(self) -> dict[str, Any]:
+        """Keyword arguments for psycopg: autocommit, since every statement stands alone.
+
+        psycopg prepares nothing: ``schemas.postgres.prepared`` does, and behind a pooler nobody may.
+        """
+        arguments: dict[str, Any] = {
+            "autocommit": True,
+            "prepare_threshold": None,
+            "connect_timeout": max(2, int(self.connect_timeout)),
+            "application_name": "strandline",
+            "client_encoding": "utf8",
+            **TCP,
+        }
+        if self.pooled:
+            return arguments
+        return arguments | {"options": " ".join(f"-c {name}={value}" for name, value in self._session())}
+
+    def _session(self) -> Iterator[tuple[str, int | str]]:
+        """What each connection is set to."""
+        yield "statement_timeout", int(self.statement_timeout * 1000)
+        yield "idle_in_transaction_session_timeout", int(self.idle_in_transaction_timeout * 1000)
+        # Every statement but verify's goes by an index.  A plan made while a table was small would read it
+        # whole, and go on to do so however fast it grows, until its statistics are brought up to date.
+        yield "enable_seqscan", "off"
+        if self.planned_once:
+            yield "plan_cache_mode", "force_generic_plan"
+        yield "jit", "off"
+        # Whatever the database or the role has for its own transactions (``schemas.postgres.isolation``).
+        yield "default_transaction_isolation", r"read\ committed"
+        yield "default_transaction_read_only", "off"
+        yield "default_transaction_deferrable", "off"
+        if not self.durable:
+            yield "synchronous_commit", "off"
+
+
+def psycopg_url(url: str) -> str:
+    """Turn ``postgresql+asyncpg://`` and the like into what psycopg takes.
+
+    Raises:
+        ConfigurationError: it is no Postgres URL.
+    """
+    try:
+        check_database_url(url)
+    except ValueError as error:
+        sentence = str(error)
+        raise ConfigurationError(f"{sentence[0].upper()}{sentence[1:]}.") from None
+    # A driver may have a name that no scheme of a URL may have, such as psycopg_async.
+    parts = urlsplit(f"postgresql://{url.partition('://')[2]}")
+    # As it stands, since "+" is a plus sign to libpq, and a space to those who read URLs as forms.
+    query = parts.query.replace("+", "%2B").split("&")
+    renamed = ("sslmode" + option[len("ssl") :] if option.startswith("ssl=") else option for option in query)
+    return urlunsplit(("postgresql", parts.netloc, parts.path, "&".join(renamed), ""))
+
+
+# The server ends what takes too long: a statement, or a transaction that waits or goes on.
+_ENDED_BY_LIMIT = (pg.QueryCanceled, pg.IdleInTransactionSessionTimeout, pg.TransactionTimeout)
+
+# The connection is gone.  (With the last two Postgres ends a session; psycopg lays them to the statement.)
+_GONE = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    pg.IdleInTransactionSessionTimeout,
+    pg.TransactionTimeout,
+)
+
+
+# What passes by itself, mostly at once: the transaction was rolled back for another that was in its way.
+_ROLLED_BACK = (pg.SerializationFailure, pg.DeadlockDetected)
+
+# Postgres is there, and does not do it now.
+_BUSY: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
+    (_ROLLED_BACK, "Postgres rolled this back for another transaction; nothing was done, try again."),
+    (
+        (pg.DiskFull,),
+        "Postgres has no space left on its disk; nothing was done. Free some, then try again.",
+    ),
+    (
+        (pg.TooManyConnections,),
+        "Postgres takes no more connections; nothing was done. Raise its max_connections, lower"
+        " STRANDLINE_POOL_MAX_SIZE, or put a pooler before it.",
+    ),
+    (
+        (pg.OutOfMemory, pg.InsufficientResources, pg.ConfigurationLimitExceeded),
+        "Postgres lacks memory or another resource; nothing was done. Look at its log, then try again.",
+    ),
+    (
+        (pg.ReadOnlySqlTransaction,),
+        "Postgres accepts reads only, as a standby does; nothing was done. Try again when the URL leads to"
+        " the primary.",
+    ),
+)
+
+
+class Unreachable(psycopg.OperationalError):
+    """No connection comes about, and its sentence says where and why."""
+
+
+class _Translated:
+    """``with translated():`` in the form that costs least where nothing is raised."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (psycopg.Error, PoolClosed, PoolTimeout, TooManyRequests)):
+            raise _meaning(error) from error
+
+
+_TRANSLATED = _Translated()
+
+
+def translated() -> AbstractContextManager[None]:
+    """The one boundary at which driver errors become Strandline's."""
+    return _TRANSLATED
+
+
+def _meaning(error: Exception) -> StrandlineError:
+    if isinstance(error, Unreachable):
+        return DatabaseUnavailableError(str(error))
+    said = _first_line(error)
+    if isinstance(error, (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName, pg.UndefinedColumn)):
+        return SchemaError(
+            "The Strandline tables are missing in this database, or are of another version;"
+            f" run `strandline migrate`. ({said})"
+        )
+    if isinstance(error, DeadlineExceeded):
+        return DatabaseUnavailableError(f"Postgres did not answer, and the connection was given up. ({said})")
+    if isinstance(error, _ENDED_BY_LIMIT):
+        return ServerLimitError(
+            "Postgres ended a statement or a transaction that took longer than its limit;"
+            f" nothing was half-done, try again. ({said})"
+        )
+    if isinstance(error, (PoolTimeout, TooManyRequests, pg.LockNotAvailable)):
+        return DatabaseTimeoutError(
+            f"Postgres did not answer in time; nothing was half-done, try again. ({said})"
+        )
+    for kinds, sentence in _BUSY:
+        if isinstance(error, kinds):
+            return DatabaseBusyError(f"{sentence} ({said})")
+    if isinstance(error, (*_GONE, PoolClosed)):
+        return DatabaseUnavailableError(
+            f"Postgres cannot be reached or ended the connection; try again. ({said})"
+        )
+    return DatabaseError(f"Postgres refused a statement: {said}")
+
+
+def is_lost(error: psycopg.Error, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the connection broke, so that a repeatable statement may be sent again on another."""
+    return isinstance(error, _GONE) and connection.closed
+
+
+def may_pass(error: psycopg.Error) -> bool:
+    """Whether nothing was done, and it may be done if it is asked for again at once."""
+    return isinstance(error, _ROLLED_BACK) or is_refused_by_standby(error)
+
+
+def is_rolled_back(error: DatabaseBusyError) -> bool:
+    """Whether a transaction was rolled back for another one, so that all of it may be done again at once."""
+    return isinstance(error.__cause__, _ROLLED_BACK)
+
+
+def is_refused_by_standby(error: psycopg.Error) -> bool:
+    """Whether the server only reads: after a failover a new connection may lead to another one."""
+    return isinstance(error, pg.ReadOnlySqlTransaction)
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait before each further attempt, jittered, since those that met would meet again."""
+    for seconds in (0.0, 0.02, 0.05, 0.1, 0.2):
+        yield seconds * random.uniform(0.5, 1.5)  # noqa: S311
+
+
+def ended_by_limit(error: Exception) -> bool:
+    """Whether Postgres, which is there, ended a session for what it did: no other one is worse for that."""
+    return isinstance(error, (ServerLimitError, *_ENDED_BY_LIMIT))
+
+
+def is_ended_by_server(error: DatabaseUnavailableError) -> bool:
+    """Whether Postgres, which is there, ended a statement at a limit of its own: of time, or for a lock."""
+    return isinstance(error, ServerLimitError) or isinstance(error.__cause__, pg.LockNotAvailable)
+
+
+def outcome_unknown(error: psycopg.Error) -> OutcomeUnknownError:
+    """What to raise when a statement was sent, and its answer did not come."""
+    return OutcomeUnknownError(
+        "The connection to Postgres ended before the answer came, so whether the statement took effect is"
+        " unknown. A read, or a put with the same message id, may be repeated; look before you repeat another"
+        f" change. ({_first_line(error)})"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

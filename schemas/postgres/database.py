@@ -1,0 +1,327 @@
+"""The driver for threads: a pool, named statements, transactions, and operations carried out."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol, Self, TypeVar, assert_never
+
+import psycopg
+from psycopg.rows import tuple_row
+from psycopg_pool import ConnectionPool
+
+from strandline.schemas.errors import (
+    DatabaseBusyError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    StrandlineError,
+)
+from strandline.schemas.postgres.connections import (
+    ConnectionOptions,
+    ended_by_limit,
+    is_lost,
+    is_refused_by_standby,
+    is_rolled_back,
+    may_pass,
+    outcome_unknown,
+    pauses,
+    translated,
+)
+from strandline.schemas.postgres.deadlines import Attempts, BoundedConnection, within
+from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Pause, Put, Row, Run, Step
+from strandline.schemas.postgres.pools.engine_pool import SyncPool
+from strandline.schemas.postgres.pools.pool_log import PoolName
+from strandline.schemas.postgres.pools.reaching import Reach, connection_class
+from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect
+from strandline.schemas.postgres.pools.thin_pool import ProcessPool, ThinPool
+from strandline.schemas.postgres.prepared import DirectConnection, plain_values
+from strandline.schemas.postgres.quick_puts import quick_row
+from strandline.schemas.postgres.statements import Statement, compiled
+
+T = TypeVar("T")
+
+
+class Fetcher(Protocol):
+    """What runs a named statement: a ``Database`` (alone, committed) or a ``Transaction``."""
+
+    def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]: ...
+
+
+class Transaction:
+    """Statements on one connection inside one transaction; it commits or rolls back with its block."""
+
+    def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
+        self._connection = connection
+        self._statements = compiled(schema)
+
+    def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+        return execute(self._connection, self._statements[name], params)
+
+    def copy(self, name: str, rows: Iterable[Row]) -> None:
+        """Send rows to a ``COPY … FROM STDIN`` statement."""
+        cursor = psycopg.RawCursor(self._connection)
+        with cursor.copy(self._statements[name].sql) as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry an operation out inside this transaction."""
+        return drive(operation, self)
+
+
+class Database:
+    """A pool and the statements of one schema; safe to share between threads.
+
+    Connections are taken per statement or per transaction and never held across anything else.
+    """
+
+    def __init__(
+        self,
+        pool: SyncPool,
+        schema: str,
+        *,
+        owns_pool: bool = True,
+        statement_seconds: float = math.inf,
+    ) -> None:
+        self._pool = pool
+        self._owns_pool = owns_pool
+        self._statement_seconds = statement_seconds
+        self._opened = not owns_pool
+        self._statements = compiled(schema)
+        self.schema = schema
+
+    @classmethod
+    def connect(cls, options: ConnectionOptions) -> Self:
+        """A database with a pool of its own; connections are opened when first needed."""
+        reach = Reach(options.url, options.pool_timeout)
+        options = replace(options, find_url=reach.noting(options.find_url))
+        kind = BoundedConnection if options.pooled else DirectConnection
+        noted = connection_class(kind, reach, options.statement_seconds, look=options.pooled)
+        pool: ConnectionPool[Any] = ProcessPool(
+            options.conninfo,
+            connection_class=noted,
+            kwargs=options.connect_arguments(),
+            min_size=0,
+            max_size=options.pool_size,
+            timeout=options.pool_timeout,
+            max_idle=60.0,
+            open=False,
+            name=PoolName("strandline"),
+            reconnect_timeout=RECONNECT_SECONDS,
+            reconnect_failed=lambda failed: reconnect(failed, reach),
+        )
+        return cls(ThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
+
+    def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
+        """Run one named statement in a transaction of its own.
+
+        A repeatable one is sent once more, on a fresh connection, if its connection was lost.
+
+        Raises:
+            OutcomeUnknownError: there was no answer, and the statement may have taken effect.
+            StrandlineError: as ``schemas.postgres.connections.translated`` says.
+        """
+        statement = self._statements[name]
+        with translated():
+            self._open()
+            with self._pool.connection() as connection:
+                # However long the connection was waited for, there is time for two attempts.
+                attempts = Attempts(self._statement_seconds)
+                try:
+                    return execute(connection, statement, params)
+                except psycopg.Error as error:
+                    self._look_at(error, connection, final=not repeatable)
+                    failed = error
+            return self._repeat(statement, params, attempts, failed)
+
+    def fetch_within(self, seconds: float, name: str, params: Mapping[str, Any]) -> list[Row]:
+        """Run a repeatable statement, on a connection of our own for ``seconds`` at most, or twice that.
+
+        The wait for a connection is part of that.
+        """
+        statement = self._statements[name]
+        with translated():
+            self._open()
+            attempts = Attempts(seconds)
+            with self._pool.connection(seconds) as connection:
+                try:
+                    with within(attempts.seconds_left, connection):
+                        return execute(connection, statement, params)
+                except psycopg.Error as error:
+                    self._look_at(error, connection, final=False)
+                    failed = error
+            return self._repeat(statement, params, attempts, failed, with_the_wait=True)
+
+    def _repeat(
+        self,
+        statement: Statement,
+        params: Mapping[str, Any],
+        attempts: Attempts,
+        failed: psycopg.Error,
+        *,
+        with_the_wait: bool = False,
+    ) -> list[Row]:
+        """What an attempt after the one that ``failed`` gives: one more, and more of what may pass.
+
+        ``with_the_wait``: the wait for a connection is part of each.
+        """
+        is_unknown = not may_pass(failed)
+        for pause in pauses():
+            time.sleep(pause)
+            attempts.begin()
+            if attempts.is_too_late:
+                break
+            with self._pool.connection(attempts.seconds_left if with_the_wait else None) as connection:
+                if not with_the_wait:
+                    attempts.begin()
+                if attempts.is_too_late:
+                    break
+                try:
+                    with within(attempts.seconds_left, connection):
+                        return execute(connection, statement, params)
+                except psycopg.Error as error:
+                    self._look_at(error, connection, final=True)
+                    failed = error
+        if is_unknown:
+            raise outcome_unknown(failed) from failed
+        raise failed
+
+    def _look_at(self, error: psycopg.Error, connection: psycopg.Connection[Any], *, final: bool) -> None:
+        """Return if the connection is lost and there is another attempt; else raise what it comes to."""
+        if may_pass(error):
+            if is_refused_by_standby(error):
+                self._pool.renew(connection)
+            return
+        if not is_lost(error, connection):
+            raise error
+        self._pool.renew(connection)
+        if final:
+            raise outcome_unknown(error) from error
+
+    def put(self, put: Put) -> list[Row]:
+        """Accept one message, by the short statement where that will do."""
+        taken = self._quick_put(put)
+        if taken:
+            return [quick_row(taken[0][0])]
+        return self.fetch("put", put.whole(), repeatable=True)
+
+    def _quick_put(self, put: Put) -> list[Row]:
+        try:
+            return self.fetch("put_one", put.one, repeatable=True)
+        except DatabaseUnavailableError:
+            raise
+        except DatabaseError:
+            return []  # the id was used before: ``put`` finds it
+
+    @contextmanager
+    def transaction(self, *, within_seconds: float | None = None) -> Iterator[Transaction]:
+        """One transaction: commits when the block ends, rolls back when it raises.
+
+        Args:
+            within_seconds: for the answer to each statement, on a connection of our own; default: what the
+                options say.
+
+        Raises:
+            OutcomeUnknownError: there was no answer to the commit.
+        """
+        with translated():
+            self._open()
+            with (
+                self._pool.connection() as connection,
+                within(within_seconds or self._statement_seconds, connection),
+            ):
+                done = False
+                try:
+                    with connection.transaction():
+                        yield Transaction(connection, self.schema)
+                        done = True
+                except Exception as error:
+                    if connection.closed and not ended_by_limit(error):
+                        self._pool.renew(connection)
+                    if done and isinstance(error, psycopg.Error) and is_lost(error, connection):
+                        raise outcome_unknown(error) from error
+                    raise
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry an operation out, each of its statements in a transaction of its own."""
+        return drive(operation, self)
+
+    def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
+        """Carry an operation out in one transaction; again if it was rolled back for another one."""
+        for pause in pauses():
+            try:
+                with self.transaction() as transaction:
+                    return transaction.run(make())
+            except DatabaseBusyError as error:
+                if not is_rolled_back(error):
+                    raise
+            time.sleep(pause)
+        with self.transaction() as transaction:
+            return transaction.run(make())
+
+    def close(self) -> None:
+        """Close the pool, unless the caller of the library owns it."""
+        if self._owns_pool and not self._pool.closed:
+            self._pool.close(timeout=2.0)
+
+    def _open(self) -> None:
+        # A closed pool cannot be opened again: after close() the next statement says so.
+        if not self._opened:
+            self._pool.open()
+            self._opened = True
+
+
+def execute(
+    connection: psycopg.Connection[Any], statement: Statement, params: Mapping[str, Any]
+) -> list[Row]:
+    """Run ``statement`` on a connection whatever its row factory, and return its rows as tuples."""
+    if isinstance(connection, DirectConnection):
+        values = plain_values(statement, params)
+        if values is not None:
+            return connection.run_plain(statement, values)
+    cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
+    cursor.execute(statement.sql, statement.values(params))
+    # The description would say whether there are rows as well, and is costly to make.
+    return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
+
+
+def drive(operation: Operation[T], fetcher: Fetcher) -> T:
+    """Carry out an operation's steps in this thread and return its result."""
+    try:
+        step = next(operation)
+        while True:
+            try:
+                result = _carry_out(step, fetcher)
+            except StrandlineError as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(result)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+def _carry_out(step: Step, fetcher: Fetcher) -> Any:
+    if isinstance(step, Put):
+        if isinstance(fetcher, Database):
+            return fetcher.put(step)
+        with translated():
+            return fetcher.fetch("put", step.whole())
+    if isinstance(step, Fetch):
+        if isinstance(fetcher, Database):
+            return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
+        with translated():
+            return fetcher.fetch(step.name, step.params)
+    if isinstance(step, Atomic):
+        if isinstance(fetcher, Database):
+            return fetcher.run_atomically(step.make)
+        return drive(step.make(), fetcher)
+    if isinstance(step, Run):
+        return step.call()
+    if isinstance(step, Pause):
+        time.sleep(step.seconds)
+        return None
+    assert_never(step)

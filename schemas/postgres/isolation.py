@@ -1,0 +1,72 @@
+"""How transactions have to begin: at ``read committed``, which Postgres does unless somebody changed it.
+
+Strandline's statements wait for a row that another transaction changes, and go on with what it has become.
+At a stricter level they would be refused instead, whenever two meet.  Connections of our own pools are set to
+it as they are opened; those of a pooler or of a caller's pool are looked at once each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakSet
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.statements import compiled
+
+
+class LookedAt:
+    """The connections whose transactions begin as they have to."""
+
+    def __init__(self) -> None:
+        self._known: WeakSet[psycopg.Connection[Any] | psycopg.AsyncConnection[Any]] = WeakSet()
+
+    def look(self, connection: psycopg.Connection[Any]) -> None:
+        """Look at a connection that is new.
+
+        Raises:
+            ConfigurationError: its transactions begin otherwise; the sentence says what to set.
+        """
+        if connection not in self._known:
+            check_isolation(connection)
+            self._known.add(connection)
+
+    async def alook(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Async twin of ``look``."""
+        if connection not in self._known:
+            await check_isolation_async(connection)
+            self._known.add(connection)
+
+
+def check_isolation(connection: psycopg.Connection[Any]) -> None:
+    """Ask a connection how its transactions begin; raises as ``LookedAt.look``."""
+    _judge(psycopg.RawCursor(connection, row_factory=tuple_row).execute(_question()).fetchall())
+
+
+async def check_isolation_async(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Async twin of ``check_isolation``."""
+    cursor = await psycopg.AsyncRawCursor(connection, row_factory=tuple_row).execute(_question())
+    _judge(await cursor.fetchall())
+
+
+def _question() -> bytes:
+    # It names no table, so that any schema does.
+    return compiled("strandline")["transaction_defaults"].sql
+
+
+def _judge(rows: Sequence[Any]) -> None:
+    isolation, read_only = rows[0]
+    if isolation != "read committed":
+        raise ConfigurationError(
+            f"Transactions on this connection begin as {isolation!r}, and Strandline needs 'read committed'."
+            " Run `ALTER ROLE … SET default_transaction_isolation = 'read committed'` for the role that it"
+            " connects as, and do not set isolation_level on a pool that you pass."
+        )
+    if read_only == "on":
+        raise ConfigurationError(
+            "Transactions on this connection are read-only by default, and Strandline writes. Run"
+            " `ALTER ROLE … SET default_transaction_read_only = off` for the role that it connects as."
+        )

@@ -1,0 +1,122 @@
+"""Migrations: bring the tables of one schema to this release, and tell whether they are there.
+
+Only ``strandline migrate``, ``up`` and the embedded default migrate; a configured database is never
+changed on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from psycopg.conninfo import make_conninfo
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
+from strandline.schemas.postgres.connections import TCP, psycopg_url
+from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
+from strandline.schemas.postgres.pools.connect_problems import connect_problem
+
+# Two processes that migrate at once (a deploy, `up` beside a script) take turns.
+_LOCK = 0x7374726E646C6E65
+
+CONNECT_SECONDS = 10
+
+
+def migrate(url: str, schema: str, *, report: Callable[[str], None] = lambda _line: None) -> str:
+    """Bring ``schema`` to the newest revision, in one transaction, and return that revision.
+
+    Raises:
+        DatabaseUnavailableError: Postgres cannot be reached.
+        SchemaError: the database refused a step, such as creating the pgvector extension.
+    """
+    with _connection(url) as connection:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        before = _current(connection, schema)
+        connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
+        _ensure_pgvector(connection)
+        command.upgrade(_config(connection, schema), "head")
+        after = _current(connection, schema) or ""
+        report(
+            f"{schema}: at revision {after}"
+            if before == after
+            else f"{schema}: {before or 'empty'} -> {after}"
+        )
+        return after
+
+
+def head_revision() -> str:
+    """The newest revision that this release knows."""
+    return ScriptDirectory(str(_folder())).get_current_head() or ""
+
+
+def current_revision(url: str, schema: str) -> str | None:
+    """The revision that the tables are at, or None if there are none."""
+    with _connection(url) as connection:
+        return _current(connection, schema)
+
+
+@contextmanager
+def _connection(url: str) -> Iterator[Connection]:
+    # SQLAlchemy reads URLs in its own way; this one goes to libpq as it stands, as it does elsewhere.
+    engine = create_engine("postgresql+psycopg://", creator=lambda: _connect(psycopg_url(url)))
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except OperationalError as error:
+        raise DatabaseUnavailableError(
+            f"Postgres could not go on; run `strandline migrate` again when it can. ({_first_line(error)})"
+        ) from error
+    except DBAPIError as error:
+        raise SchemaError(f"A migration step was refused: {_first_line(error)}") from error
+    finally:
+        engine.dispose()
+
+
+def _connect(url: str) -> BoundedConnection:
+    try:
+        connection = BoundedConnection.connect(make_conninfo(url, **TCP, connect_timeout=CONNECT_SECONDS))
+    except psycopg.Error as error:
+        raise DatabaseUnavailableError(connect_problem(error, url)) from None
+    connection.statement_seconds = MAINTENANCE_SECONDS
+    return connection
+
+
+def _ensure_pgvector(connection: Connection) -> None:
+    if connection.scalar(text("SELECT 1 FROM pg_extension WHERE extname = 'vector'")):
+        return
+    if not connection.scalar(text("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'")):
+        raise SchemaError(
+            "This Postgres does not have the pgvector extension; install it on the server"
+            " (package postgresql-NN-pgvector, or an image that brings it), then run `strandline migrate`"
+            " again."
+        )
+    connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
+
+
+def _current(connection: Connection, schema: str) -> str | None:
+    context = MigrationContext.configure(connection, opts={"version_table_schema": schema})
+    return context.get_current_revision()
+
+
+def _config(connection: Connection, schema: str) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    config.attributes["schema"] = schema
+    return config
+
+
+def _folder() -> Path:
+    return Path(__file__).parent.parent / "migrations"
+
+
+def _first_line(error: DBAPIError) -> str:
+    return next(iter(str(error.orig).splitlines()), type(error).__name__)

@@ -1,0 +1,43 @@
+"""Why a connection to Postgres does not come about: one sentence with the place, and without any secret."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from strandline.schemas.urls.shown_url import server_place, without_secrets
+
+_CHECK = "check that it runs, and that the database URL is right (STRANDLINE_DATABASE_URL)"
+
+_MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile("too many clients|too many connections|connection slots are reserved"),
+        "it takes no more connections; raise its max_connections, lower STRANDLINE_POOL_MAX_SIZE, or put a"
+        " pooler before it",
+    ),
+    (re.compile("Connection refused"), f"the connection was refused; {_CHECK}"),
+    (re.compile("No such file or directory"), f"no server listens on that socket; {_CHECK}"),
+    (
+        re.compile("failed to resolve|could not translate host name|Name or service not known"),
+        "the name of the host cannot be resolved; check it in the database URL (STRANDLINE_DATABASE_URL)",
+    ),
+)
+
+
+def connect_problem(error: Exception, url: str) -> str:
+    """A sentence that names the server of ``url``, and why an attempt to connect to it failed."""
+    where = server_place(url)
+    return f"Postgres cannot be reached at {where}: {_reason(error, url)}."
+
+
+def _reason(error: Exception, url: str) -> str:
+    """Without the place, which stands beside it."""
+    if isinstance(error, psycopg.errors.ConnectionTimeout):
+        return f"it did not answer in time; {_CHECK}"
+    said = " ".join(str(error).split())
+    for pattern, meaning in _MEANINGS:
+        if pattern.search(said):
+            return meaning
+    found = re.search(r"FATAL: +(.*)", said)
+    return without_secrets((found[1] if found else said or type(error).__name__).rstrip("."), url)

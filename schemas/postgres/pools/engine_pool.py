@@ -1,0 +1,139 @@
+"""A SQLAlchemy engine in the place of a psycopg pool, so that an application keeps one pool for all it does.
+
+Of a pool, the two drivers need a connection for the length of a block, and no more.  SQLAlchemy is not
+imported here: an engine is known by what it can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+
+import psycopg
+
+from strandline.schemas.postgres.caller_connection import driver_connection
+from strandline.schemas.postgres.isolation import LookedAt
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+
+    from sqlalchemy import Engine
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+
+class SyncPool(Protocol):
+    """What ``Database`` needs of a pool."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    def open(self) -> None: ...
+
+    def connection(self, timeout: float | None = None) -> AbstractContextManager[psycopg.Connection[Any]]: ...
+
+    def renew(self, lost: psycopg.Connection[Any]) -> None: ...
+
+    def close(self, timeout: float) -> None: ...
+
+
+class AsyncPool(Protocol):
+    """What ``AsyncDatabase`` needs of a pool."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    async def open(self) -> None: ...
+
+    def connection(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]: ...
+
+    async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None: ...
+
+    async def close(self, timeout: float) -> None: ...
+
+
+class EnginePool:
+    """A SQLAlchemy ``Engine`` on psycopg 3 as a pool; its owner disposes of it."""
+
+    closed = False
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._looked_at = LookedAt()
+
+    @contextmanager
+    def connection(self, timeout: float | None = None) -> Iterator[psycopg.Connection[Any]]:
+        """One connection; commits when the block ends.  When it raises, the engine rolls back as it takes
+        the connection back.  How long it is waited for is the engine's matter, whatever ``timeout`` says.
+
+        Raises:
+            ConfigurationError: the engine's driver is not psycopg 3, or its transactions begin otherwise than
+                they have to.
+        """
+        with self._engine.connect() as held:
+            driver = driver_connection(held.connection.driver_connection, psycopg.Connection)
+            try:
+                self._looked_at.look(driver)
+                yield driver
+                if not driver.closed:
+                    driver.commit()
+            finally:
+                # Broken in the block, which may know how to go on without it.
+                if driver.closed:
+                    held.invalidate()
+
+    def renew(self, lost: psycopg.Connection[Any]) -> None:
+        """A connection broke, so the others are likely to be dead as well: the pool begins anew."""
+        self._engine.dispose()
+
+    def open(self) -> None:
+        """An engine opens its connections as they are needed."""
+
+    def close(self, timeout: float) -> None:
+        """Nothing: the engine is its owner's."""
+
+
+class AsyncEnginePool:
+    """A SQLAlchemy ``AsyncEngine`` on psycopg 3 as a pool; its owner disposes of it."""
+
+    closed = False
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._looked_at = LookedAt()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """Async twin of ``EnginePool.connection``."""
+        async with self._engine.connect() as held:
+            proxy = await held.get_raw_connection()
+            driver = driver_connection(proxy.driver_connection, psycopg.AsyncConnection)
+            try:
+                await self._looked_at.alook(driver)
+                yield driver
+                if not driver.closed:
+                    await driver.commit()
+            finally:
+                # Broken in the block, which may know how to go on without it.
+                if driver.closed:
+                    await held.invalidate()
+
+    async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
+        """Async twin of ``EnginePool.renew``."""
+        await self._engine.dispose()
+
+    async def open(self) -> None:
+        """Async twin of ``EnginePool.open``."""
+
+    async def close(self, timeout: float) -> None:
+        """Async twin of ``EnginePool.close``."""
+
+
+def is_engine(pool: object) -> TypeGuard[Engine]:
+    """Whether it is a SQLAlchemy ``Engine``."""
+    return hasattr(pool, "raw_connection") and not is_async_engine(pool)
+
+
+def is_async_engine(pool: object) -> TypeGuard[AsyncEngine]:
+    """Whether it is a SQLAlchemy ``AsyncEngine``."""
+    return hasattr(pool, "raw_connection") and hasattr(pool, "sync_engine")

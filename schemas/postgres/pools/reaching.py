@@ -1,0 +1,218 @@
+"""Whether Postgres can be reached, as the connections of one pool find it, said once when that changes.
+
+A pool goes on trying to connect, and lets its callers wait.  That is right while a server starts again, and
+wrong where none is: whoever has the wrong port should be told so at once.  So each attempt to connect is
+noted here, and a caller waits only where there is something to wait for.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.connections import Unreachable
+from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, BoundedConnection
+from strandline.schemas.postgres.isolation import check_isolation, check_isolation_async
+from strandline.schemas.postgres.pools.connect_problems import connect_problem
+from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
+
+logger = logging.getLogger("strandline.database")
+
+# How often whoever waits looks again: soon at first, since a connection is mostly there in milliseconds.
+FIRST_STEP_SECONDS = 0.001
+LONGEST_STEP_SECONDS = 0.05
+
+# A server that says so is there, and will take connections: when it has started, or others have left.
+_WILL_TAKE_MORE = re.compile(
+    r"starting up|shutting down|recovery mode|not yet accepting|too many|connection slots are reserved"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who wants a connection; ``failures`` counts those before he came."""
+
+    since: float
+    failures: int
+
+
+class Reach:
+    """What is known of the way to one server; safe to share between threads.
+
+    Args:
+        url: of the server, for sentences, in which no secret of it appears.
+        patience_seconds: how long callers wait for a server that was there before.
+    """
+
+    def __init__(self, url: str, patience_seconds: float) -> None:
+        self._url = url
+        self._patience = patience_seconds
+        self._lock = threading.Lock()
+        self._reached = False
+        self._away_since: float | None = None
+        self._problem: str | None = None
+        self._will_take_more = False
+        self._failures = 0
+        self._failed_at = 0.0
+        self._lost_at = 0.0
+        self.callers = 0
+        self.refusal: ConfigurationError | None = None
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether the server was reached, and nothing has happened since."""
+        return self._reached and self._away_since is None
+
+    @property
+    def problem(self) -> str | None:
+        """Why no connection comes about, as a sentence; None while some do."""
+        return self._problem
+
+    def came(self) -> Caller:
+        """Somebody wants a connection, who says when he has ``left``."""
+        with self._lock:
+            self.callers += 1
+            return Caller(time.monotonic(), self._failures)
+
+    def left(self) -> None:
+        """Somebody waits no more."""
+        with self._lock:
+            self.callers -= 1
+
+    def connected(self) -> None:
+        """A connection was made."""
+        with self._lock:
+            away_since, self._away_since = self._away_since, None
+            self._reached, self._problem, self.refusal = True, None, None
+            self._lost_at = away_since or self._lost_at
+        if away_since is not None:
+            seconds = round(time.monotonic() - away_since, 1)
+            logger.warning("database is back", extra={"action": "database_back", "after_seconds": seconds})
+
+    def failed(self, error: Exception) -> None:
+        """A connection could not be made."""
+        problem = connect_problem(error, self._url)
+        with self._lock:
+            self._problem = problem
+            self.refusal = error if isinstance(error, ConfigurationError) else None
+            self._will_take_more = bool(_WILL_TAKE_MORE.search(str(error)))
+            self._failures += 1
+            self._failed_at = time.monotonic()
+            # One that only has too many connections serves those that are.
+            is_news = self._reached and self._away_since is None and not self._will_take_more
+            if is_news:
+                self._away_since = self._failed_at
+        if is_news:
+            self._say_away(problem)
+
+    def noting(self, find_url: Callable[[], str] | None) -> Callable[[], str] | None:
+        """The same function, whose failures are noted: without a URL no connection comes about."""
+        if find_url is None:
+            return None
+
+        def noted() -> str:
+            try:
+                return find_url()
+            except Exception as error:
+                self.failed(error)
+                raise
+
+        return noted
+
+    def lost(self, connection: BoundedConnection | AsyncBoundedConnection) -> None:
+        """A connection broke; one older than the last loss was lost in that one."""
+        with self._lock:
+            is_news = self._away_since is None and connection.opened_at > self._lost_at
+            if is_news:
+                self._away_since = time.monotonic()
+        if is_news:
+            self._say_away("a connection was lost")
+
+    def may_go_on(self, caller: Caller) -> bool:
+        """Whether to ask the pool for a connection now; False: look again soon.
+
+        Raises:
+            Unreachable: there is nothing to wait for.
+            ConfigurationError: what connects cannot be used.
+        """
+        now = time.monotonic()
+        with self._lock:
+            if self.is_fine:
+                return True
+            if self._problem is not None and not self._is_worth_waiting(now, caller):
+                is_recent = self._failures > caller.failures or now - self._failed_at < RECONNECT_SECONDS
+                if is_recent and self.refusal is not None:
+                    raise self.refusal
+                if is_recent or now - caller.since > self._patience:
+                    raise Unreachable(self._problem)
+            # The pool then says that it has waited long enough.
+            return now - caller.since > self._patience
+
+    def _is_worth_waiting(self, now: float, caller: Caller) -> bool:
+        if self._will_take_more:
+            return now - caller.since < self._patience
+        return self._away_since is not None and now - self._away_since < self._patience
+
+    def _say_away(self, problem: str) -> None:
+        logger.warning("database away", extra={"action": "database_away", "reason": problem})
+
+
+def connection_class(kind: type[Any], reach: Reach, statement_seconds: float, *, look: bool) -> type[Any]:
+    """A class like ``kind`` whose connections are noted by ``reach`` and wait for ``statement_seconds``.
+
+    ``look=True``: nothing can be asked for at their start, so each is asked how its transactions begin.
+    """
+
+    class Noted(kind):  # type: ignore[misc]
+        @classmethod
+        def connect(cls, *arguments: Any, **options: Any) -> Any:
+            try:
+                connection = super().connect(*arguments, **options)
+                connection.statement_seconds = statement_seconds
+                if look:
+                    check_isolation(connection)
+            except ConfigurationError as error:
+                connection.close()
+                reach.failed(error)
+                raise
+            except (psycopg.Error, OSError) as error:
+                reach.failed(error)
+                raise
+            reach.connected()
+            return connection
+
+    return Noted
+
+
+def async_connection_class(
+    kind: type[Any], reach: Reach, statement_seconds: float, *, look: bool
+) -> type[Any]:
+    """Twin of ``connection_class`` for the pool of an event loop."""
+
+    class Noted(kind):  # type: ignore[misc]
+        @classmethod
+        async def connect(cls, *arguments: Any, **options: Any) -> Any:
+            try:
+                connection = await super().connect(*arguments, **options)
+                connection.statement_seconds = statement_seconds
+                if look:
+                    await check_isolation_async(connection)
+            except ConfigurationError as error:
+                await connection.close()
+                reach.failed(error)
+                raise
+            except (psycopg.Error, OSError) as error:
+                reach.failed(error)
+                raise
+            reach.connected()
+            return connection
+
+    return Noted

@@ -1,0 +1,1 @@
+"""URLs: which kinds there are, and how one is shown without its secrets."""

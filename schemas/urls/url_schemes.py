@@ -1,0 +1,75 @@
+"""Which URLs name a database or a broker that can be used; checked where settings are read."""
+
+from __future__ import annotations
+
+import re
+
+from strandline.schemas.urls.shown_url import is_readable
+from strandline.schemas.values.shown_text import quote
+
+DATABASE_DIALECTS = ("postgresql", "postgres")
+# What SQLAlchemy's users write behind the plus sign: whichever of these it is, psycopg 3 connects.
+DATABASE_DRIVERS = ("", "psycopg", "psycopg_async", "psycopg2", "asyncpg")
+# The transports that Celery knows by name; measured and supported are Redis and RabbitMQ.
+BROKER_SCHEMES = frozenset(
+    {
+        "amqp", "amqps", "azureservicebus", "azurestoragequeues", "confluentkafka", "consul", "etcd",
+        "filesystem", "gcpubsub", "kafka", "librabbitmq", "memory", "mongodb", "pgmq", "pyamqp", "pyro",
+        "qpid", "redis", "rediss", "sentinel", "slmq", "sqla", "sqlalchemy", "sqs", "zookeeper",
+    }
+)  # fmt: skip
+
+
+def check_database_url(url: str) -> str:
+    """Return ``url`` if it names a Postgres that psycopg connects to.
+
+    Raises:
+        ValueError: it does not; the sentence shows nothing of it but its scheme.
+    """
+    scheme, rest = _parted(url)
+    dialect, _, driver = scheme.lower().partition("+")
+    if dialect not in DATABASE_DIALECTS:
+        raise ValueError(
+            f"the database URL begins with {quote(scheme) if scheme else 'no scheme'}; Strandline keeps its"
+            " log, its queue and its vectors in one Postgres transaction, so it runs on Postgres only:"
+            " postgresql://user@host/database"
+        )
+    if driver not in DATABASE_DRIVERS:
+        raise ValueError(
+            f"the database URL names the driver {quote(driver)}; Strandline connects with psycopg:"
+            f" leave it out, or write {', '.join(filter(None, DATABASE_DRIVERS))}, which all run on psycopg"
+        )
+    if not is_readable(f"postgresql://{rest}"):
+        raise ValueError(
+            "the database URL cannot be read: in its user and password the characters / ? # @ : % [ ]"
+            " have to be percent-encoded, as %2F for / and %40 for @"
+        )
+    return url
+
+
+def check_broker_url(url: str) -> str:
+    """Return ``url`` if Celery knows what it names; of several, parted by ``;``, each.
+
+    Raises:
+        ValueError: it does not; the sentence shows nothing of it but its scheme.
+    """
+    for one in re.split(r";(?=[\w+.-]+://)", url):
+        scheme, _rest = _parted(one)
+        if scheme.partition("+")[0].lower() not in BROKER_SCHEMES:
+            raise ValueError(
+                f"the broker URL begins with {quote(scheme) if scheme else 'no scheme'}; give that of a Redis"
+                " (redis://host:6379/0) or a RabbitMQ (amqp://user@host//)"
+            )
+        # A library would fail to read it, and quote what it takes for the port: a piece of the password.
+        if not is_readable(one, leniently=True):
+            raise ValueError(
+                "the broker URL cannot be read: in its user and password the characters / ? # : ; [ ] have to"
+                " be percent-encoded, as %2F for /"
+            )
+    return url
+
+
+def _parted(url: str) -> tuple[str, str]:
+    """Scheme and rest; nothing for a scheme that is none, which may be a piece of a password."""
+    found = re.match(r"([\w+.-]+)://", url)
+    return (found[1], url[found.end() :]) if found else ("", url)

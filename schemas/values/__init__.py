@@ -1,0 +1,1 @@
+"""Pure values that all rooms share: messages, policies, lanes, events, keys."""

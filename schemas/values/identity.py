@@ -1,0 +1,120 @@
+"""Keys: who owns what, as 128-bit digests that every table starts with.
+
+``shard_key`` names the owner (a user, or a session that has no user) inside a namespace, so that all
+rows of one owner lie together and any sharding can distribute by it.  ``session_key`` names a session
+inside a namespace.  Both are BLAKE2b-128 over length-prefixed parts: no two different inputs join to
+the same bytes, and no key can be steered into another owner's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from uuid import UUID
+
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.foreign_values import plain_text
+from strandline.schemas.values.stored_text import check_text
+
+MAX_NAME_BYTES = 512
+DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whom long-term memory belongs to: a user of a namespace, or a session without a user."""
+
+    namespace: str
+    user_id: str | None
+    shard_key: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class SessionIdentity:
+    """One session and its owner, with every key that its rows carry."""
+
+    namespace: str
+    session_id: str
+    user_id: str | None
+    shard_key: UUID
+    session_key: UUID
+    directory_key: UUID
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.namespace, self.user_id, self.shard_key)
+
+
+def identify_session(namespace: str, session_id: str, user_id: str | None) -> SessionIdentity:
+    """Check the three names and derive the keys of a session.
+
+    Raises:
+        InvalidMessageError: a name is empty, longer than 512 bytes, or holds NUL or a lone surrogate.
+    """
+    return _session(
+        check_name("namespace", namespace),
+        check_name("session_id", session_id),
+        None if user_id is None else check_name("user_id", user_id),
+    )
+
+
+def identify_user(namespace: str, user_id: str) -> Owner:
+    """Check both names and derive the owner that a user is.
+
+    Raises:
+        InvalidMessageError: as for ``identify_session``.
+    """
+    return _user(check_name("namespace", namespace), check_name("user_id", user_id))
+
+
+@lru_cache(maxsize=8_192)
+def _session(namespace: str, session_id: str, user_id: str | None) -> SessionIdentity:
+    as_owner = _digest("session-owner", namespace, session_id)
+    return SessionIdentity(
+        namespace=namespace,
+        session_id=session_id,
+        user_id=user_id,
+        shard_key=as_owner if user_id is None else _user(namespace, user_id).shard_key,
+        session_key=_digest("session", namespace, session_id),
+        directory_key=as_owner,
+    )
+
+
+@lru_cache(maxsize=8_192)
+def _user(namespace: str, user_id: str) -> Owner:
+    return Owner(namespace, user_id, _digest("user-owner", namespace, user_id))
+
+
+@lru_cache(maxsize=4_096)
+def shared_scope_key(namespace: str, shared_scope: str) -> UUID:
+    """The ``shard_key`` of what sessions of a namespace share under a name; both names are checked before."""
+    return _digest("shared-scope", namespace, shared_scope)
+
+
+@lru_cache(maxsize=4096)
+def key_text(key: UUID) -> str:
+    """A key as text, kept: a session's keys come with each of its messages."""
+    return str(key)
+
+
+def check_name(field: str, value: object) -> str:
+    """Return ``value`` if it can name something; raise InvalidMessageError naming ``field`` if not."""
+    if not isinstance(value, str):
+        raise InvalidMessageError(field, f"must be a string, not {type(value).__name__}")
+    value = plain_text(value)
+    if not value:
+        raise InvalidMessageError(field, "is empty; give a name that stays the same for what it names")
+    check_text(field, value)
+    if len(value.encode()) > MAX_NAME_BYTES:
+        raise InvalidMessageError(field, f"is longer than {MAX_NAME_BYTES} bytes; use a shorter name")
+    return value
+
+
+def _digest(*parts: str) -> UUID:
+    hasher = blake2b(digest_size=16)
+    for part in parts:
+        encoded = part.encode()
+        hasher.update(len(encoded).to_bytes(4, "big"))
+        hasher.update(encoded)
+    return UUID(bytes=hasher.digest())

@@ -1,0 +1,221 @@
+"""Messages: one chat turn in OpenAI chat format, as a value, and how it is stored.
+
+A ``Message`` is what callers give and get; ``schemas.preparing`` turns one into what a put sends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from strandline.schemas.errors import InvalidMessageError, StrandlineError
+from strandline.schemas.values.foreign_values import is_empty, unreadable
+from strandline.schemas.values.normal_form import folded
+from strandline.schemas.values.read_only_dict import ReadOnlyDict
+from strandline.schemas.values.shown_text import quote
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+ROLES: tuple[str, ...] = get_args(Role)
+HEAD_ROLES = ("system", "developer")
+
+Content = str | Sequence[Mapping[str, Any]] | None
+
+NOTHING = ReadOnlyDict()
+
+_ROLE_NAMES = frozenset({*ROLES, "function"})
+
+OWN_KEYS = frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "id", "metadata", "created_at", "seq", "tokens"}
+)
+
+
+def speaker_name(name: str, role: str) -> str:
+    """The name of who spoke, as a prompt shows it: with the role behind it if it reads as another role."""
+    letters = "".join(filter(str.isalnum, folded(name)))
+    return f"{name} ({role})" if letters in _ROLE_NAMES - {role} else name
+
+
+@dataclass(frozen=True, slots=True, eq=True)
+class Message:
+    """One chat turn.
+
+    Attributes:
+        role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
+        content: text, or OpenAI content parts (mappings with a ``type``); None beside tool calls.
+        id: unique in its session; made by the library where absent.  Makes a put repeatable.
+        name: who speaks, beyond the role.
+        tool_calls: an assistant's calls, as OpenAI spells them.
+        tool_call_id: for ``tool`` messages, the call that this answers.
+        metadata: any JSON object; never sent to a model.
+        created_at: when it was said, with a time zone; default: when it is accepted.
+        seq: its number in the session, set once stored (1, 2, …; never used twice).
+        tokens: its size as stored, in tokens of the session's tokenizer.
+        extra: further OpenAI fields (``refusal``, ``reasoning_content``, …), kept and given back.
+    """
+
+    role: Role
+    content: Content = None
+    id: str | None = None
+    name: str | None = None
+    tool_calls: Sequence[Mapping[str, Any]] | None = None
+    tool_call_id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime | None = None
+    seq: int | None = None
+    tokens: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.text}"
+
+    @property
+    def text(self) -> str:
+        """The plain text: the content, or its text parts joined by line breaks."""
+        if self.content is None:
+            return ""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(str(part["text"]) for part in self.content if isinstance(part.get("text"), str))
+
+    def to_openai(self) -> dict[str, Any]:
+        """The message as OpenAI's chat API takes it: no id, metadata, seq or time."""
+        message: dict[str, Any] = {"role": self.role, "content": plain(self.content)}
+        for key in ("name", "tool_call_id"):
+            if (value := getattr(self, key)) is not None:
+                message[key] = value
+        if self.tool_calls:
+            message["tool_calls"] = plain(self.tool_calls)
+        message.update(self.extra)
+        return message
+
+    @classmethod
+    def from_openai(cls, source: object, *, where: str = "message") -> Message:
+        """Read an OpenAI chat message: a dict, or an object of OpenAI's SDK (with ``model_dump``).
+
+        ``id``, ``metadata`` and ``created_at`` (aware datetime or ISO 8601) are read where present.
+
+        Raises:
+            InvalidMessageError: not such a thing, or ``created_at`` cannot be read.
+        """
+        if isinstance(source, cls):
+            return source
+        try:
+            return cls._read(_mapping(source, where), where)
+        except (StrandlineError, MemoryError):
+            raise
+        except Exception as error:  # the edge to foreign code: the caller's classes
+            raise unreadable(where, error) from error
+
+    @classmethod
+    def _read(cls, given: Mapping[str, Any], where: str) -> Message:
+        if "role" not in given:
+            raise InvalidMessageError(f"{where}.role", f"is missing; use one of {', '.join(ROLES)}")
+        if len(given) == 2 and "content" in given:  # as most are
+            return cls(given["role"], given["content"])
+        return cls(
+            role=given["role"],
+            content=given.get("content"),
+            id=given.get("id"),
+            name=given.get("name"),
+            tool_calls=None if is_empty(given.get("tool_calls")) else given["tool_calls"],
+            tool_call_id=given.get("tool_call_id"),
+            metadata={} if given.get("metadata") is None else given["metadata"],
+            created_at=_read_time(f"{where}.created_at", given.get("created_at")),
+            extra={
+                key: value
+                for key, value in given.items()
+                if key not in OWN_KEYS and (isinstance(value, str) or not is_empty(value))
+            },
+        )
+
+
+def read_rows(rows: Sequence[Sequence[Any]]) -> list[Message]:
+    """The messages that stored rows hold (the inverse of ``prepare``).
+
+    Their envelopes are decoded together: one by one that takes three times as long.
+
+    Args:
+        rows: of each its seq, id, role, tokens, created_at, envelope and metadata, these two as JSON text.
+    """
+    bodies: list[dict[str, Any]] = json.loads(f"[{','.join([row[5] for row in rows])}]")
+    return [
+        Message(role, body["content"], id_, None, None, None, NOTHING, created_at, seq, tokens, NOTHING)
+        if len(body) == 1 and metadata is None  # a content alone, as most have
+        else _read_whole(seq, id_, role, tokens, created_at, body, metadata)
+        for (seq, id_, role, tokens, created_at, _, metadata), body in zip(rows, bodies, strict=True)
+    ]
+
+
+def _read_whole(
+    seq: int,
+    id: str,
+    role: Role,
+    tokens: int,
+    created_at: datetime,
+    body: dict[str, Any],
+    metadata: str | None,
+) -> Message:
+    return Message(
+        role=role,
+        content=body.get("content"),
+        id=id,
+        name=body.get("name"),
+        tool_calls=body.get("tool_calls"),
+        tool_call_id=body.get("tool_call_id"),
+        metadata=NOTHING if metadata is None else ReadOnlyDict(json.loads(metadata)),
+        created_at=created_at,
+        seq=seq,
+        tokens=tokens,
+        extra=ReadOnlyDict(body["extra"]) if "extra" in body else NOTHING,
+    )
+
+
+def _mapping(source: object, where: str) -> Mapping[str, Any]:
+    if isinstance(source, (dict, Mapping)):  # the abstract class takes longer to ask
+        return source
+    dump = getattr(source, "model_dump", None)
+    if not callable(dump):
+        raise InvalidMessageError(
+            where,
+            "must be a Message or an OpenAI chat dict with 'role' and 'content',"
+            f" not {type(source).__name__}",
+        )
+    dumped = dump(exclude_none=True)
+    if not isinstance(dumped, Mapping):
+        raise InvalidMessageError(where, f"gave {type(dumped).__name__} as its model_dump(), not a mapping")
+    return dumped
+
+
+def _read_time(path: str, value: object) -> datetime | None:
+    if value is None or isinstance(value, datetime):
+        return value
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    raise InvalidMessageError(path, "must be a datetime or ISO 8601 text, such as 2026-01-31T12:00:00+00:00")
+
+
+def plain(value: Any) -> Any:
+    """The same JSON value in plain dicts and lists, whatever mappings and sequences it came in.
+
+    Raises:
+        TypeError: a key is not a string, which JSON would quietly make it.
+    """
+    if isinstance(value, str):  # most are, and the abstract classes below take long to ask
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        return [plain(item) for item in value]
+    return value
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"the key {quote(key)} is not a string")
+    return key

@@ -1,0 +1,57 @@
+"""Nesting: how deep the JSON of a message may go.
+
+Each reader of JSON gives up at a depth of its own (Python's recursion limit, pydantic's, an SDK's), and what
+is accepted must be readable by all of them later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.shown_text import quote, shown
+
+# Far more than content parts, metadata or a tool's arguments need, and a fourth of what pydantic reads.
+MAX_NESTING = 64
+
+# So much of a path is named in an error; a field of a hundred levels is found by its first few.
+_NAMED_LEVELS = 4
+_NAMED_CHARACTERS = 80
+
+
+def check_nesting(path: str, value: object) -> None:
+    """Raise InvalidMessageError, naming the field under ``path``, if ``value`` is nested too deep.
+
+    A value that holds itself is nested without end, and refused as well.
+    """
+    stack = [(path, value, 1)]
+    while stack:
+        where, outer, level = stack.pop()
+        for step, inner in _inside(outer):
+            if not _holds_more(inner):
+                continue
+            if level == MAX_NESTING:
+                raise InvalidMessageError(
+                    where, f"is nested more than {MAX_NESTING} levels deep; store it flatter, or as text"
+                )
+            below = f"{where}{shown(step, most=_NAMED_CHARACTERS)}" if level <= _NAMED_LEVELS else where
+            stack.append((below, inner, level + 1))
+
+
+def _inside(value: object) -> Iterator[tuple[str, object]]:
+    """What an object or list holds, each with its step of the path."""
+    if isinstance(value, Mapping):
+        yield from ((f".{_step(key)}", inner) for key, inner in value.items())
+    elif _holds_more(value):
+        yield from ((f"[{index}]", inner) for index, inner in enumerate(cast("Sequence[object]", value)))
+
+
+def _step(key: object) -> str:
+    return key if type(key) is str else quote(key)
+
+
+def _holds_more(value: object) -> bool:
+    if isinstance(value, (str, int, float, bytes, bytearray)):
+        return False
+    return isinstance(value, (Mapping, Sequence))

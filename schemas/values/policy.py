@@ -1,0 +1,193 @@
+"""A session's policy: limits, flush size, idle time, tokenizer and pipelines.
+
+The first put stores it on the session's row; flushes, sweeps and other processes use what is stored.  A
+change is a recorded act (``policy_change``), valid from then on; tokenizer and shared scope stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.values.foreign_values import plain_int, plain_number
+from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.shown_text import quote
+
+logger = logging.getLogger("strandline.policy")
+
+DEFAULT_TOKEN_LIMIT = 30_000
+DEFAULT_HISTORY_RATIO = 0.7
+DEFAULT_FLUSH_SIZE = 3_000
+DEFAULT_IDLE_SECONDS = 600
+# What tokens do not bound: a prompt of many megabytes, and the messages that each flush is planned with.
+DEFAULT_WINDOW_MESSAGES = 2_000
+DEFAULT_WINDOW_BYTES = 16_000_000
+FLUSH_SIZE_REPAIR_RATIO = 0.7
+MAX_INTEGER = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a session is created with; token counts are those of its tokenizer.
+
+    Attributes:
+        token_limit: what a read may fill, long-term memory included.
+        flush_at_tokens: the mark; a put that lifts the short-term tokens above it flushes.
+        token_flush_size: how much leaves, at least, in one flush event.
+        idle_seconds: a session without puts for so long is delivered; None: never.
+        tokenizer: its name, for other processes to see.
+        pipelines: the pipelines that its flush events feed; empty: messages are only archived.
+        shared_scope: with which scope of its namespace its flushed messages are shared; None: with none.
+        max_window_messages: the second mark; a put that lifts the window above so many messages flushes.
+        max_window_bytes: the third mark, in bytes as stored.
+        max_facts: with more live facts of the owner than this, workers condense them; None: it has no say.
+    """
+
+    token_limit: int
+    flush_at_tokens: int
+    token_flush_size: int
+    idle_seconds: int | None
+    tokenizer: str
+    pipelines: tuple[str, ...]
+    max_facts: int | None = None
+    shared_scope: str | None = None
+    max_window_messages: int = DEFAULT_WINDOW_MESSAGES
+    max_window_bytes: int = DEFAULT_WINDOW_BYTES
+
+
+def make_policy(
+    *,
+    token_limit: int = DEFAULT_TOKEN_LIMIT,
+    chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
+    token_flush_size: int = DEFAULT_FLUSH_SIZE,
+    idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
+    tokenizer: str,
+    pipelines: tuple[str, ...],
+    max_facts: int | None = None,
+    shared_scope: str | None = None,
+    max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
+    max_window_bytes: int = DEFAULT_WINDOW_BYTES,
+) -> Policy:
+    """Check the limits and derive the mark.
+
+    A flush size above the token limit is set to 0.7 of the limit, as LlamaIndex does; that is logged, unless
+    it is the default that does not fit, which is nobody's mistake.
+
+    Raises:
+        ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
+        InvalidMessageError: ``shared_scope`` cannot name anything.
+    """
+    token_limit = _positive("token_limit", token_limit)
+    token_flush_size = _positive("token_flush_size", token_flush_size)
+    max_window_messages = _positive("max_window_messages", max_window_messages)
+    max_window_bytes = _positive("max_window_bytes", max_window_bytes)
+    if idle_seconds is not None:
+        idle_seconds = _positive("idle_seconds", idle_seconds)
+    if max_facts is not None:
+        max_facts = _positive("max_facts", max_facts)
+    chat_history_token_ratio = _ratio(chat_history_token_ratio)
+    if token_flush_size > token_limit:
+        token_flush_size = _repaired_flush_size(token_flush_size, token_limit)
+    return Policy(
+        token_limit=token_limit,
+        flush_at_tokens=max(1, int(token_limit * chat_history_token_ratio)),
+        token_flush_size=token_flush_size,
+        idle_seconds=idle_seconds,
+        tokenizer=tokenizer,
+        pipelines=pipelines,
+        max_facts=max_facts,
+        shared_scope=None if shared_scope is None else check_name("shared_scope", shared_scope),
+        max_window_messages=max_window_messages,
+        max_window_bytes=max_window_bytes,
+    )
+
+
+class Unchanged(Enum):
+    """In place of a value that may be None: it stays as it is."""
+
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """What is to change about a policy; None (of ``idle_seconds``, ``UNCHANGED``): it stays as it is.
+
+    Attributes:
+        chat_history_token_ratio: the mark's share of the limit; with a new limit alone it stays what it was.
+        pipelines: those that flushes feed from then on, with the ``max_facts`` of their blocks.
+    """
+
+    token_limit: int | None = None
+    chat_history_token_ratio: float | None = None
+    token_flush_size: int | None = None
+    idle_seconds: int | Unchanged | None = Unchanged.UNCHANGED
+    pipelines: tuple[str, ...] | None = None
+    max_facts: int | None = None
+    max_window_messages: int | None = None
+    max_window_bytes: int | None = None
+
+
+def changed_policy(present: Policy, change: PolicyChange) -> Policy:
+    """A policy with a change made to it.
+
+    Raises:
+        ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
+    """
+    limit = _positive("token_limit", _or(change.token_limit, present.token_limit))
+    size = _or(change.token_flush_size, present.token_flush_size)
+    idle = present.idle_seconds if isinstance(change.idle_seconds, Unchanged) else change.idle_seconds
+    fits = change.token_flush_size is not None or size <= limit
+    wanted = make_policy(
+        token_limit=limit,
+        chat_history_token_ratio=(
+            DEFAULT_HISTORY_RATIO
+            if change.chat_history_token_ratio is None
+            else change.chat_history_token_ratio
+        ),
+        token_flush_size=size if fits else max(1, int(limit * FLUSH_SIZE_REPAIR_RATIO)),
+        idle_seconds=idle,
+        tokenizer=present.tokenizer,
+        pipelines=present.pipelines if change.pipelines is None else change.pipelines,
+        max_facts=present.max_facts if change.pipelines is None else change.max_facts,
+        shared_scope=present.shared_scope,
+        max_window_messages=_or(change.max_window_messages, present.max_window_messages),
+        max_window_bytes=_or(change.max_window_bytes, present.max_window_bytes),
+    )
+    if change.chat_history_token_ratio is not None:
+        return wanted
+    # In whole numbers: a mark that is not to change stays the same token.
+    return replace(wanted, flush_at_tokens=max(1, present.flush_at_tokens * limit // present.token_limit))
+
+
+def _or(new: int | None, present: int) -> int:
+    return present if new is None else new
+
+
+@lru_cache(maxsize=256)
+def _repaired_flush_size(token_flush_size: int, token_limit: int) -> int:
+    """The flush size that takes the place of one above the limit; said once, not per request."""
+    repaired = max(1, int(token_limit * FLUSH_SIZE_REPAIR_RATIO))
+    if token_flush_size != DEFAULT_FLUSH_SIZE:
+        logger.warning(
+            "token_flush_size %d is above token_limit %d: using %d", token_flush_size, token_limit, repaired
+        )
+    return repaired
+
+
+def _ratio(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < plain_number(value) <= 1:
+        raise ConfigurationError(
+            f"chat_history_token_ratio is {quote(value)}; it must be a number above 0 and at most 1"
+        )
+    return plain_number(value)
+
+
+def _positive(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < plain_int(value) <= MAX_INTEGER:
+        raise ConfigurationError(
+            f"{name} is {quote(value)}; it must be a whole number above 0 and at most {MAX_INTEGER}"
+        )
+    return plain_int(value)

@@ -1,0 +1,39 @@
+"""What text Postgres can store: no NUL and no lone surrogate, checked before anything is sent."""
+
+from __future__ import annotations
+
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.foreign_values import plain_text
+
+
+def check_text(field: str, value: object) -> None:
+    """Raise InvalidMessageError, naming ``field`` and the position, if ``value`` cannot be stored as text."""
+    if not isinstance(value, str):
+        raise InvalidMessageError(field, f"must be a string, not {type(value).__name__}")
+    value = plain_text(value)
+    position = value.find("\x00")
+    if position >= 0:
+        raise InvalidMessageError(
+            field, f"holds a NUL character at position {position}; remove it, Postgres text cannot store it"
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessageError(
+            field,
+            f"holds a lone surrogate at position {error.start}; decode the text properly,"
+            " or drop it with value.encode('utf-8', 'ignore').decode()",
+        ) from None
+
+
+def check_texts_within(field: str, value: object) -> None:
+    """Check every string inside a JSON-like value, keys included; names the field by its path."""
+    if isinstance(value, str):
+        check_text(field, value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            check_text(f"{field} key", str(key))
+            check_texts_within(f"{field}.{key}", item)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            check_texts_within(f"{field}[{index}]", item)
