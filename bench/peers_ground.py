@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from bench.ground import Given, Ground
-from strandline.schemas.tokens import count_default
+from strandline.producers.tokens import count_default
 from strandline.schemas.values.policy import DEFAULT_HISTORY_RATIO, DEFAULT_TOKEN_LIMIT
 
 LLAMAINDEX = "LlamaIndex Memory"

@@ -14,7 +14,7 @@ from bench.ground import Ground, NotMeasuredError
 from bench.size import Size
 from bench.turns import Call, pair
 from strandline import FactExtractionMemoryBlock, Memory, SummaryMemoryBlock
-from strandline.schemas.tokens import count_default
+from strandline.producers.tokens import count_default
 from strandline.schemas.values.policy import DEFAULT_HISTORY_RATIO
 
 QUESTION = "How long and how wide is the boat?"

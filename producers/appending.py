@@ -10,17 +10,17 @@ from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
+from strandline.pipelines.flush.flush import Flushed, flush_at_put
+from strandline.producers.tokens import PART_TOKENS, count_message, is_loaded
 from strandline.producers.unregistered import unknown_pipelines
+from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
 from strandline.schemas.errors import (
     ConflictError,
     InvalidMessageError,
     OwnerError,
     StrandlineError,
 )
-from strandline.schemas.flushing import Flushed, flush_at_put
 from strandline.schemas.postgres.operations import Fetch, Operation, Put, Row, Run
-from strandline.schemas.preparing import PreparedMessage, PutLimits, prepare
-from strandline.schemas.tokens import PART_TOKENS, count_message, is_loaded
 from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
 from strandline.schemas.values.message import Message

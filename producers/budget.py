@@ -20,8 +20,8 @@ from strandline.producers.block_code import attempt
 from strandline.producers.context import Omission
 from strandline.producers.parted_calls import parted_calls
 from strandline.producers.recent_counts import recent_counts
+from strandline.producers.tokens import PART_TOKENS, count_parts
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.tokens import PART_TOKENS, count_parts
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.shown_text import counted
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.producers.appending import Append, check_status, claim_session, session_record
-from strandline.schemas.flushing import Flushed, flush_at_put
+from strandline.producers.tokens import count_message
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Row
-from strandline.schemas.tokens import count_message
 
 # In one call, which is one transaction.
 MOST_IN_AN_IMPORT = 10_000

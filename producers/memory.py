@@ -7,6 +7,7 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 from strandline.pipelines.blocks import BaseMemoryBlock, InsertMethod
+from strandline.pipelines.flush.flush import Flushed, flush_by_hand
 from strandline.pipelines.rendering import Renderer, render_memory
 from strandline.producers.appending import Append, Appended, append
 from strandline.producers.context import MemoryContext
@@ -27,10 +28,9 @@ from strandline.producers.read_arguments import (
 from strandline.producers.reading import HISTORY_PAGE, ReadRequest, history_page, read, whole_history
 from strandline.producers.resources import Resources
 from strandline.producers.searching import Searching
-from strandline.schemas.flushing import Flushed, flush_by_hand
+from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
+from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.preparing import PutLimits
-from strandline.schemas.tokens import Tokenizer, part_estimates, text_counter
 from strandline.schemas.values.identity import SessionIdentity, check_name
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, PolicyChange

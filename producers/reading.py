@@ -40,10 +40,10 @@ from strandline.producers.recall import (
 )
 from strandline.producers.search_statement import Query
 from strandline.producers.snapshot import Snapshot, read_snapshot
+from strandline.producers.tokens import PART_TOKENS, is_loaded
 from strandline.producers.window_cache import NOTHING_KNOWN, WindowCache
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Fetch, Operation, Pause, Row, Run
-from strandline.schemas.tokens import PART_TOKENS, is_loaded
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message, read_rows

@@ -15,9 +15,9 @@ from strandline.pipelines.declaring import BlockSource, declare_blocks, max_fact
 from strandline.pipelines.rendering import Renderer, render_memory
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.memory import SessionMemory, new_session_id
+from strandline.producers.tokens import DEFAULT_ENCODING, Tokenizer
 from strandline.runtime import Consume, Pool, Runtime, runtime_for
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.tokens import DEFAULT_ENCODING, Tokenizer
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import (
     DEFAULT_NAMESPACE,

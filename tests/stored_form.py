@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from strandline.schemas.preparing import PutLimits, prepare
+from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.values.message import Message, read_rows
 
 LIMITS = PutLimits(max_content_bytes=1_000_000, max_metadata_bytes=16_384)

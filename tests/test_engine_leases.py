@@ -17,8 +17,8 @@ from strandline.pipelines.engine.drain import drain_next
 from strandline.pipelines.engine.engine import StopPoint
 from strandline.pipelines.engine.lease import LeaseTerms, hold, release
 from strandline.pipelines.engine.stage import Batch, Stage
+from strandline.pipelines.flush.flush import flush_by_hand
 from strandline.schemas.errors import BudgetError, LeaseLostError, ReplayBudgetError
-from strandline.schemas.flushing import flush_by_hand
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Row

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.schemas.flush_plan import (
+from strandline.pipelines.flush.plan import (
     EVENT_BOUND,
     Entry,
     FlushPlan,

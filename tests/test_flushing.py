@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strandline import Memory
-from strandline.schemas.flushing import deliver_idle, flush_by_hand, flush_over_mark, read_window
+from strandline.pipelines.flush.flush import deliver_idle, flush_by_hand, flush_over_mark, read_window
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Fetch, Operation
 from strandline.schemas.values.identity import identify_session

@@ -36,7 +36,7 @@ FORKING = """
 
 WORKS = {
     "stem": ("from strandline.pipelines.lexemes import lexemes", "work = lexemes"),
-    "tokenize": ("from strandline.schemas.tokens import count_default", "work = count_default"),
+    "tokenize": ("from strandline.producers.tokens import count_default", "work = count_default"),
     "count what was counted lately": (
         "from strandline.producers.recent_counts import recent_counts",
         "work = lambda text: recent_counts.count(len, text)",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 
 from strandline import InvalidMessageError, Message
-from strandline.schemas.preparing import PutLimits, prepare
+from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.values.message import ROLES, read_rows
 
 LIMITS = PutLimits(max_content_bytes=10_000, max_metadata_bytes=1_000)

@@ -28,9 +28,9 @@ DATA = (
     "strandline/schemas/migrations/script.py.mako",
     "strandline/schemas/sql/functions/put_v1.sql",
     "strandline/schemas/sql/producing.sql",
-    "strandline/schemas/vocabularies/9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
-    "strandline/schemas/vocabularies/NOTICE.md",
-    "strandline/schemas/vocabularies/fb374d419588a4632f3f557e76b4b70aebbca790",
+    "strandline/producers/vocabularies/9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+    "strandline/producers/vocabularies/NOTICE.md",
+    "strandline/producers/vocabularies/fb374d419588a4632f3f557e76b4b70aebbca790",
 )
 
 NOT_SOURCE = (".git", ".venv", "build", "dist", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
@@ -121,7 +121,7 @@ def test_installed_wheel_imports_and_counts_from_anywhere(built: Built, tmp_path
         "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site), str(built.wheel)
     )
     code = (
-        "import strandline, strandline.schemas.tokens as tokens\n"
+        "import strandline, strandline.producers.tokens as tokens\n"
         "print(strandline.__file__)\n"
         "print(tokens.count_default('the line that the tide leaves'))\n"
     )

@@ -21,7 +21,7 @@ from strandline import (
     TextPart,
     VideoPart,
 )
-from strandline.schemas.tokens import count_default
+from strandline.producers.tokens import count_default
 from tests.conftest import MakeMemory
 
 DATA = b"\x89PNG"

@@ -14,9 +14,9 @@ from strandline.pipelines.chunks import MAX_INDEXED_CHARACTERS, MAX_PIECE_CHARAC
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.explanation import explain
 from strandline.pipelines.explanation_parts import MessageExplanation
+from strandline.pipelines.flush.plan import EVENT_BOUND
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS
 from strandline.pipelines.verification import verify
-from strandline.schemas.flush_plan import EVENT_BOUND
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings

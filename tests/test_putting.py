@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from strandline import ConfigurationError, DatabaseTimeoutError, DatabaseUnavailableError, Memory, Message
-from strandline.schemas.tokens import MIN_MESSAGE_TOKENS, count_default
+from strandline.producers.tokens import MIN_MESSAGE_TOKENS, count_default
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import rows_of, wait_until
 

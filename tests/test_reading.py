@@ -20,9 +20,9 @@ from strandline import (
     SummaryMemoryBlock,
     VectorMemoryBlock,
 )
-from strandline.schemas.flushing import deliver_idle, read_window
+from strandline.pipelines.flush.flush import deliver_idle, read_window
+from strandline.producers.tokens import load_encoding
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.tokens import load_encoding
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from strandline.schemas.preparing import PutLimits, prepare
-from strandline.schemas.tokens import count_default, count_message
+from strandline.producers.tokens import count_default, count_message
+from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.values.message import Message
 
 SAMPLES = resources.files("strandline") / "samples"

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline import Message
-from strandline.schemas.tokens import (
+from strandline.producers.tokens import (
     COUNTED_JSON_CHARACTERS,
     MIN_MESSAGE_TOKENS,
     PART_TOKENS,
@@ -129,7 +129,7 @@ def test_a_tokenizer_returns_a_list_or_a_count() -> None:
 def test_the_vocabulary_ships_with_the_package(tmp_path: Path) -> None:
     """Nothing is fetched: in a process whose proxy leads nowhere, and with an empty cache, it loads."""
     code = (
-        "import os; from strandline.schemas.tokens import count_default, is_loaded;"
+        "import os; from strandline.producers.tokens import count_default, is_loaded;"
         " assert not is_loaded(); print(count_default('high water'), is_loaded(),"
         " os.environ['TIKTOKEN_CACHE_DIR'])"
     )

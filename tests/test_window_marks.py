@@ -11,8 +11,8 @@ import pytest
 from strandline import ConfigurationError, Memory
 from strandline.pipelines.verification import verify
 from strandline.producers.reading import MAX_TAIL_BYTES
+from strandline.producers.tokens import MIN_MESSAGE_TOKENS
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.tokens import MIN_MESSAGE_TOKENS
 from strandline.schemas.values.policy import DEFAULT_WINDOW_BYTES, DEFAULT_WINDOW_MESSAGES
 from tests.conftest import rows_of
 

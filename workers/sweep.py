@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from strandline.pipelines.flush.flush import Flushed, deliver_idle, flush_over_mark, read_window
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.flushing import Flushed, deliver_idle, flush_over_mark, read_window
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Fetch, Operation
 from strandline.schemas.values.lanes import Lane, Ring

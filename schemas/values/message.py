@@ -1,6 +1,6 @@
 """Messages: one chat turn in OpenAI chat format, as a value, and how it is stored.
 
-A ``Message`` is what callers give and get; ``schemas.preparing`` turns one into what a put sends.
+A ``Message`` is what callers give and get; ``producers.writing.validate`` turns one into what a put sends.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ from strandline.cli.terminal import console, is_rich, print_json
 from strandline.memory import Memory
 from strandline.pipelines.registry import serving
 from strandline.producers.facts_reading import Fact
+from strandline.producers.tokens import count_default
 from strandline.runtime import runtime_for
 from strandline.schemas.settings import load_settings
-from strandline.schemas.tokens import count_default
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from strandline.chat_line import object_in
+from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
-from strandline.schemas.preparing import PutLimits, prepare
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.message import Message
 

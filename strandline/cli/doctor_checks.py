@@ -19,9 +19,9 @@ from strandline.pipelines.models.factory import (
     build_text_model,
     probe_text_model,
 )
+from strandline.producers.tokens import count_default
 from strandline.schemas.errors import ModelError, StrandlineError
 from strandline.schemas.settings import Settings
-from strandline.schemas.tokens import count_default
 from strandline.schemas.version import VERSION
 
 PACKAGES = ("celery", "kombu", "redis", "psycopg", "sqlalchemy", "openai", "tiktoken")

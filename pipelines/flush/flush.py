@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from strandline.schemas.flush_plan import Entry, FlushPlan, plan_idle, plan_manual, plan_threshold
+from strandline.pipelines.flush.plan import Entry, FlushPlan, plan_idle, plan_manual, plan_threshold
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
 from strandline.schemas.values.lanes import Lane

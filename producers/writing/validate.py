@@ -13,8 +13,8 @@ from hashlib import blake2b
 from json.encoder import encode_basestring as quoted
 from typing import Any
 
+from strandline.producers.writing.message_ids import random_id
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
-from strandline.schemas.random_ids import random_id
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
 from strandline.schemas.values.message import OWN_KEYS, ROLES, Message, Role, plain

@@ -1,0 +1,1 @@
+"""Flushing: which messages leave the window, and the one step that records it."""

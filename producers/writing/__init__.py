@@ -1,0 +1,1 @@
+"""Writing: puts, imports, pops and resets of a session's log."""
