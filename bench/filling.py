@@ -13,9 +13,9 @@ import psycopg
 
 from bench.ground import MESSAGE_BYTES, MESSAGE_TOKENS, Ground
 from strandline import Memory
-from strandline.pipelines.lexemes import length_of, lexemes, to_tsvector_text
-from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
-from strandline.pipelines.vectors import vector_text
+from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
+from strandline.pipelines.text.lexemes import length_of, lexemes, to_tsvector_text
+from strandline.pipelines.vectors.stage import vector_text
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
 
 Connection = psycopg.Connection[tuple[Any, ...]]

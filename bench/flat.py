@@ -20,7 +20,7 @@ from strandline import (
     SummaryMemoryBlock,
     VectorMemoryBlock,
 )
-from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
+from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 
 WINDOW = 100

@@ -9,8 +9,8 @@ import numpy as np
 
 from bench.ground import Ground
 from strandline import Memory
-from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
-from strandline.pipelines.vectors import vector_text
+from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
+from strandline.pipelines.vectors.stage import vector_text
 from strandline.producers.search_statement import NOTHING_VISIBLE
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database

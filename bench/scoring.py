@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.recall_data import Conversation
-from strandline.pipelines.chunks import Chunk, chunks
-from strandline.pipelines.lexemes import length_of, lexemes, query_lexemes
 from strandline.pipelines.models.contract import Embedder
+from strandline.pipelines.text.lexemes import length_of, lexemes, query_lexemes
+from strandline.pipelines.vectors.chunks import Chunk, chunks
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
 

@@ -31,7 +31,7 @@ from bench.scoring import (
     recalled,
     text_scores,
 )
-from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
+from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 
 # As schemas/sql/functions/search_v1.sql has it.
 STANDING = (TextWeighting(1.2, 0.75, 40, (0.4, 0.3, 0.1)), VectorWeighting(0.5, 10))

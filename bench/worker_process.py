@@ -74,7 +74,7 @@ def _answer(task: Task) -> dict[str, Any]:
 
 def derive() -> int:
     """Serve every stage."""
-    building: Any = importlib.import_module("strandline.pipelines.building")
+    building: Any = importlib.import_module("strandline.pipelines.generations.stages")
     building.build_text_model = lambda *_, **__: InstantTextModel()
     building.build_embedder = lambda *_, **__: InstantEmbedder()
     settings = load_settings()

@@ -10,7 +10,7 @@ from strandline.pipelines.blocks import (
     FactExtractionMemoryBlock,
     SummaryMemoryBlock,
 )
-from strandline.pipelines.custom_block import BlockDefinition, CustomBlock, CustomMemoryBlock
+from strandline.pipelines.custom.contract import BlockDefinition, CustomBlock, CustomMemoryBlock
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS

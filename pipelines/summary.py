@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.extract import ask
+from strandline.pipelines.facts.extract import ask
 from strandline.pipelines.models.answers import parse_summary
 from strandline.pipelines.models.contract import SummaryTask, TextModel
 from strandline.pipelines.transcript import Transcript, load_transcript

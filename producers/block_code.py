@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from strandline.pipelines.blocks import BaseMemoryBlock, Rendered
-from strandline.pipelines.custom_block import CustomMemoryBlock
+from strandline.pipelines.custom.contract import CustomMemoryBlock
 from strandline.producers.context import Omission
 from strandline.producers.time_limit import NoPlaceError, TimeLimitError, call_within
 

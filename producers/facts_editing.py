@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from strandline.pipelines.fact_events import (
+from strandline.pipelines.facts.edits import (
     Derivation,
     FactEvent,
     FactEventKind,
@@ -19,8 +19,8 @@ from strandline.pipelines.fact_events import (
     open_fact_lanes,
     traces_of,
 )
+from strandline.pipelines.facts.tombstones import Trace, write_traces
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
-from strandline.pipelines.tombstones import Trace, write_traces
 from strandline.schemas.errors import InvalidMessageError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Row
 from strandline.schemas.values.foreign_values import plain_text, unreadable

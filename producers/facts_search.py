@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from strandline.pipelines.hits import HitKind
-from strandline.pipelines.lexemes import query_lexemes
+from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.facts_reading import Fact, FactFilter, PageRequest, list_facts
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row, Run

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import partial
 from uuid import UUID
 
-from strandline.pipelines.fact_events import take_away_again
+from strandline.pipelines.facts.edits import take_away_again
 from strandline.producers.reading import history_page
 from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Row
 from strandline.schemas.values.identity import SessionIdentity

@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from strandline.pipelines.blocks import BaseMemoryBlock
-from strandline.pipelines.custom_block import CustomMemoryBlock
+from strandline.pipelines.custom.contract import CustomMemoryBlock
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.budget import Tail, newest_that_fit
 from strandline.producers.context import Omission

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.hits import Hit
-from strandline.pipelines.lexemes import query_lexemes
+from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.context import Omission
 from strandline.producers.postprocessing import CANDIDATES, postprocessed

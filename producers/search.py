@@ -8,7 +8,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from strandline.pipelines.hits import MESSAGES_ALONE, Hit, HitKind, SearchScope, check_scope, checked_kinds
-from strandline.pipelines.lexemes import query_lexemes
+from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.facts_reading import Fact, FactFilter, PageRequest, list_facts
 from strandline.producers.facts_search import FoundFact
 from strandline.producers.reading import history_page

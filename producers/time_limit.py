@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from strandline.pipelines.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
+from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 
 __all__ = ["NoPlaceError", "TimeLimitError", "call_within"]
 

@@ -12,7 +12,7 @@ from strandline.pipelines.blocks import (
     StaticMemoryBlock,
     SummaryMemoryBlock,
 )
-from strandline.pipelines.custom_block import CustomBlock
+from strandline.pipelines.custom.contract import CustomBlock
 from strandline.pipelines.hits import Hit
 from strandline.pipelines.vector_block import VectorMemoryBlock
 from strandline.producers.context import MemoryContext

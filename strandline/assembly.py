@@ -11,10 +11,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from strandline.pipelines.building import GenerationStages, build
-from strandline.pipelines.custom_loading import load_blocks
-from strandline.pipelines.recipe import Recipe, differences
-from strandline.pipelines.registry import Generation, register, serving, wanted_recipes
+from strandline.pipelines.custom.loading import load_blocks
+from strandline.pipelines.generations.recipe import Recipe, differences
+from strandline.pipelines.generations.registry import Generation, register, serving, wanted_recipes
+from strandline.pipelines.generations.stages import GenerationStages, build
 from strandline.schemas.errors import ConfigurationError, SchemaError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from strandline.environment import settings_with
 from strandline.pipelines.blocks import BaseMemoryBlock, InsertMethod
-from strandline.pipelines.custom_block import BlockDefinition
+from strandline.pipelines.custom.contract import BlockDefinition
 from strandline.pipelines.declaring import BlockSource, declare_blocks, max_facts_of, pipelines_of
 from strandline.pipelines.rendering import Renderer, render_memory
 from strandline.pipelines.vector_block import VectorMemoryBlock
@@ -283,7 +283,7 @@ def _template(source: str | None) -> Renderer:
 
 
 def _custom_blocks(named: str) -> Mapping[str, BlockDefinition]:
-    from strandline.pipelines.custom_loading import load_blocks  # looks at every installed package
+    from strandline.pipelines.custom.loading import load_blocks  # looks at every installed package
 
     return load_blocks(named)
 

@@ -100,7 +100,7 @@ class ProcessResources:
         embedder = self._query_embedder(config)
         if embedder is None:
             return None
-        vectors = _load("strandline.pipelines.vectors")
+        vectors = _load("strandline.pipelines.vectors.stage")
         answer = embedder.embed([text], timeout_seconds=self.settings.query_embedding_timeout_seconds)
         literal: str = vectors.vector_text(answer.vectors[0])
         return literal

@@ -5,7 +5,7 @@ Each takes a ``Database`` (``connect``), and settings where it depends on them; 
 
 from __future__ import annotations
 
-from strandline.pipelines.registry import Generation, kept, serving
+from strandline.pipelines.generations.registry import Generation, kept, serving
 from strandline.pipelines.replay.comparison import Diff, compare
 from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.estimate import Estimate, estimate

@@ -35,13 +35,13 @@ import psycopg
 from strandline import DeliveredError, Facts, Memory
 from strandline.assembly import prepare_stages
 from strandline.deploy.stack import start_stack
-from strandline.pipelines.engine.lease import LeaseTerms
-from strandline.pipelines.registry import Generation, kept
+from strandline.pipelines.engine.leases import LeaseTerms
+from strandline.pipelines.generations.registry import Generation, kept
+from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.derivation import begin_generation, derive_generation
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection, take
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody
-from strandline.pipelines.verification import verify
 from strandline.schemas.errors import ReplayError, StrandlineError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database

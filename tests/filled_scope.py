@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from strandline.pipelines.vectors import vector_text
+from strandline.pipelines.vectors.stage import vector_text
 
 Floats = NDArray[np.float64]
 

@@ -29,8 +29,8 @@ import psycopg
 from strandline import Memory
 from strandline.assembly import prepare_stages
 from strandline.deploy.stack import start_stack
-from strandline.pipelines.fact_events import apply_fact_events
-from strandline.pipelines.verification import verify
+from strandline.pipelines.facts.edits import apply_fact_events
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate

@@ -15,8 +15,8 @@ from hashlib import blake2b
 from typing import Any
 
 from strandline.pipelines.engine.stage import Stage
-from strandline.pipelines.extract import ExtractStage
-from strandline.pipelines.merge import MergeStage
+from strandline.pipelines.facts.extract import ExtractStage
+from strandline.pipelines.facts.merge import MergeStage
 from strandline.pipelines.models.contract import (
     CondenseTask,
     EmbeddingAnswer,
@@ -28,7 +28,7 @@ from strandline.pipelines.models.contract import (
     Task,
 )
 from strandline.pipelines.summary import SummaryStage
-from strandline.pipelines.vectors import VectorsStage
+from strandline.pipelines.vectors.stage import VectorsStage
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, STAGES, SUMMARY_STAGE, VECTORS_STAGE
 
 MAX_FACTS = 8

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from strandline.cli.entry import run
-from strandline.pipelines.prompts.own import prompt_texts
+from strandline.pipelines.models.prompts.overrides import prompt_texts
 from strandline.schemas.errors import ConfigurationError
 
 Capture = pytest.CaptureFixture[str]

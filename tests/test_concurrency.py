@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from strandline import Memory
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer

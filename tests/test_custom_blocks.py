@@ -16,14 +16,14 @@ import pytest
 
 from strandline import ConfigurationError, MemoryContext, UnknownPipelineError
 from strandline.assembly import prepare_stages
-from strandline.pipelines.custom import CustomStage
-from strandline.pipelines.custom_block import BlockDefinition
-from strandline.pipelines.custom_loading import load_blocks
-from strandline.pipelines.engine import lease
+from strandline.pipelines.custom.contract import BlockDefinition
+from strandline.pipelines.custom.loading import load_blocks
+from strandline.pipelines.custom.stage import CustomStage
+from strandline.pipelines.engine import leases as lease
 from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
+from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.derivation import begin_generation, derive_generation
-from strandline.pipelines.verification import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.workers.background import BackgroundRunner

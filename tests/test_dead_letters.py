@@ -23,8 +23,8 @@ from strandline.pipelines.engine.dead_letters import (
     list_dead_letters,
     retry_dead_letter,
 )
-from strandline.pipelines.engine.lease import LeaseTerms, hold, release
-from strandline.pipelines.verification import verify
+from strandline.pipelines.engine.leases import LeaseTerms, hold, release
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings

@@ -14,7 +14,7 @@ import pytest
 from strandline import Memory
 from strandline.assembly import prepare_stages
 from strandline.pipelines.engine.stage import Batch
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database

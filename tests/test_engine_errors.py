@@ -15,9 +15,9 @@ import pytest
 
 from strandline import Memory
 from strandline.assembly import prepare_stages
-from strandline.pipelines.building import GenerationStages
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch
+from strandline.pipelines.generations.stages import GenerationStages
 from strandline.schemas.errors import PermanentModelError, TransientModelError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings

@@ -15,7 +15,7 @@ from strandline import Memory
 from strandline.pipelines.engine.batches import claim, renew
 from strandline.pipelines.engine.drain import drain_next
 from strandline.pipelines.engine.engine import StopPoint
-from strandline.pipelines.engine.lease import LeaseTerms, hold, release
+from strandline.pipelines.engine.leases import LeaseTerms, hold, release
 from strandline.pipelines.engine.stage import Batch, Stage
 from strandline.pipelines.flush.flush import flush_by_hand
 from strandline.schemas.errors import BudgetError, LeaseLostError, ReplayBudgetError

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.condense import holds_all_of
-from strandline.pipelines.grounding import grounded
+from strandline.pipelines.facts.condense import holds_all_of
+from strandline.pipelines.facts.grounding import grounded
 from strandline.pipelines.models.answers import (
     ExtractedFact,
     check_answer,
@@ -30,8 +30,8 @@ from strandline.pipelines.models.contract import (
     TaskName,
     TranscriptLine,
 )
-from strandline.pipelines.models.spoken_dates import spoken_date
-from strandline.pipelines.prompts.rendering import instructions, render
+from strandline.pipelines.models.prompts.render import instructions, render
+from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.schemas.errors import PermanentModelError
 
 RECORDED = {

@@ -9,8 +9,8 @@ import pytest
 
 from strandline import FactExtractionMemoryBlock, Facts, Memory
 from strandline.assembly import prepare_stages
-from strandline.pipelines.condense import MAX_SHOWN
-from strandline.pipelines.verification import verify
+from strandline.pipelines.facts.condense import MAX_SHOWN
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE

@@ -14,9 +14,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Facts, InvalidMessageError, Memory, UnknownPipelineError
-from strandline.pipelines.explanation import explain
-from strandline.pipelines.explanation_parts import FactExplanation, RemovedFactExplanation
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import FactExplanation, RemovedFactExplanation
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user

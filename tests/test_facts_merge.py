@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from strandline import Memory
 from strandline.assembly import prepare_stages
-from strandline.pipelines.fact_words import fingerprint
-from strandline.pipelines.verification import verify
+from strandline.pipelines.facts.similarity import fingerprint
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE

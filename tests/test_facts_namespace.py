@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from strandline import Facts, InvalidMessageError, Memory
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
 from strandline.producers import facts_namespace
 from strandline.producers.facts_namespace import Clearing, NamespaceFacts
 from strandline.schemas.postgres.database import Database

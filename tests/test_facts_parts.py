@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from strandline import DatabaseBusyError, Facts, Memory
-from strandline.pipelines.fact_events import apply_fact_events
-from strandline.pipelines.registry import find
+from strandline.pipelines.facts.edits import apply_fact_events
+from strandline.pipelines.generations.registry import find
+from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.switching import switch_owner
-from strandline.pipelines.verification import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from strandline import Facts, Memory
 from strandline.assembly import prepare_stages
-from strandline.pipelines.explanation import explain
-from strandline.pipelines.explanation_parts import MessageExplanation
-from strandline.pipelines.fact_events import apply_fact_events
-from strandline.pipelines.fact_words import are_alike, fingerprint, telling_lexemes
-from strandline.pipelines.lexemes import query_lexemes
-from strandline.pipelines.tombstones import Said, Tombstone, Trace, read_traces, trace_of, write_traces
-from strandline.pipelines.verification import verify
+from strandline.pipelines.facts.edits import apply_fact_events
+from strandline.pipelines.facts.similarity import are_alike, fingerprint, telling_lexemes
+from strandline.pipelines.facts.tombstones import Said, Tombstone, Trace, read_traces, trace_of, write_traces
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import MessageExplanation
+from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user

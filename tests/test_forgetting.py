@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from strandline import Facts, Memory
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import nothing_due, rows_of

@@ -35,7 +35,7 @@ FORKING = """
 """
 
 WORKS = {
-    "stem": ("from strandline.pipelines.lexemes import lexemes", "work = lexemes"),
+    "stem": ("from strandline.pipelines.text.lexemes import lexemes", "work = lexemes"),
     "tokenize": ("from strandline.producers.tokens import count_default", "work = count_default"),
     "count what was counted lately": (
         "from strandline.producers.recent_counts import recent_counts",

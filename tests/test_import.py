@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from strandline import ConflictError, Memory, OwnerError
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from tests.conftest import rows_of, wait_until
 

@@ -8,8 +8,8 @@ from datetime import date
 import pytest
 
 from strandline import Memory
-from strandline.pipelines.models.spoken_dates import spoken_date
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import nothing_due

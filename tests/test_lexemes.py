@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.lexemes import (
+from strandline.pipelines.text.lexemes import (
     MAX_POSITION,
     MAX_POSITIONS_PER_LEXEME,
     length_of,

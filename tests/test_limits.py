@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.stage import Batch
-from strandline.pipelines.explanation import explain
-from strandline.pipelines.explanation_parts import MessageExplanation
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.schemas.errors import (
     BudgetError,
     ProviderDownError,

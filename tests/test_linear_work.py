@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.condense import holds_all_of
-from strandline.pipelines.fact_words import fingerprint
-from strandline.pipelines.lexemes import lexemes, query_lexemes
+from strandline.pipelines.facts.condense import holds_all_of
+from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answer_forms import object_in
 from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
-from strandline.pipelines.models.local import LocalTextModel
-from strandline.pipelines.models.sentences import sentences, words
-from strandline.pipelines.models.spoken_dates import spoken_date
+from strandline.pipelines.models.local.sentences import sentences, words
+from strandline.pipelines.models.local.text_model import LocalTextModel
 from strandline.pipelines.rendering import message_line
+from strandline.pipelines.text.lexemes import lexemes, query_lexemes
+from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.values.message import Message, speaker_name
 from strandline.schemas.values.normal_form import MAX_MARKS, folded, normal_form, stream_safe

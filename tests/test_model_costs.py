@@ -13,8 +13,8 @@ import pytest
 
 from strandline import Memory
 from strandline.cli.entry import run
-from strandline.pipelines.explanation import explain
-from strandline.pipelines.explanation_parts import MessageExplanation
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd

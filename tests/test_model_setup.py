@@ -14,8 +14,8 @@ from strandline.cli.doctor_servers import check_database
 from strandline.cli.status import read_status
 from strandline.cli.targets import Servers
 from strandline.pipelines.engine.troubles import KEPT_SECONDS, Troubles
-from strandline.pipelines.explanation import explain
-from strandline.pipelines.explanation_parts import MessageExplanation
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import SUMMARY_STAGE

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from strandline.pipelines.models import openai_client
 from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
-from strandline.pipelines.models.openai_compatible import (
+from strandline.pipelines.models.openai import client as openai_client
+from strandline.pipelines.models.openai.models import (
     OpenAIEmbedder,
     OpenAITextModel,
     embedder_from,

@@ -21,16 +21,16 @@ from strandline.pipelines.models.contract import (
     SummaryTask,
     TranscriptLine,
 )
-from strandline.pipelines.models.openai_client import ModelClient
-from strandline.pipelines.models.openai_compatible import (
+from strandline.pipelines.models.openai.client import ModelClient
+from strandline.pipelines.models.openai.errors import retry_after_seconds
+from strandline.pipelines.models.openai.models import (
     OpenAIEmbedder,
     OpenAITextModel,
     embedder_from,
     text_model_from,
 )
-from strandline.pipelines.models.openai_replies import MAX_TOKENS_OF_CALL, Completion, Embeddings, read_reply
-from strandline.pipelines.models.provider_errors import retry_after_seconds
-from strandline.pipelines.prompts.rendering import prompt_hash
+from strandline.pipelines.models.openai.replies import MAX_TOKENS_OF_CALL, Completion, Embeddings, read_reply
+from strandline.pipelines.models.prompts.render import prompt_hash
 from strandline.schemas.errors import (
     ConfigurationError,
     PermanentModelError,

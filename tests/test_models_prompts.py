@@ -17,7 +17,7 @@ from strandline.pipelines.models.contract import (
     Task,
     TranscriptLine,
 )
-from strandline.pipelines.prompts.rendering import instructions, prompt_hash, render
+from strandline.pipelines.models.prompts.render import instructions, prompt_hash, render
 
 MOMENT = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
 

@@ -17,9 +17,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from strandline.pipelines.models.embedding_batches import ready_to_embed, unit_length
-from strandline.pipelines.models.local import EMBEDDER_DIMENSIONS
-from strandline.pipelines.models.wordllama_embedder import MAX_TEXT_CHARACTERS, WordLlamaEmbedder
-from strandline.pipelines.models.wordllama_files import TOKENIZER, VECTORS, find_files, load_model
+from strandline.pipelines.models.local.text_model import EMBEDDER_DIMENSIONS
+from strandline.pipelines.models.local.wordllama_embedder import MAX_TEXT_CHARACTERS, WordLlamaEmbedder
+from strandline.pipelines.models.local.wordllama_files import TOKENIZER, VECTORS, find_files, load_model
 from strandline.schemas.errors import ConfigurationError
 
 EMBEDDER = WordLlamaEmbedder()
@@ -104,7 +104,7 @@ def test_long_texts_are_embedded_by_their_beginning() -> None:
 EMBED_IN_THREADS = """
 import sys, threading
 from pathlib import Path
-from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
+from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 
 def resident():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -22,7 +22,7 @@ FOLDERS = ("deploy", "pipelines", "producers", "schemas", "workers")
 # One of each kind that is no Python module, and is read at run time.
 DATA = (
     "strandline/py.typed",
-    "strandline/pipelines/prompts/extract.md",
+    "strandline/pipelines/models/prompts/extract.md",
     "strandline/samples/conversation.jsonl",
     "strandline/samples/conversation.qa.json",
     "strandline/schemas/migrations/script.py.mako",

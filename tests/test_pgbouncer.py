@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings

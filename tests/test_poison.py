@@ -10,13 +10,13 @@ import pytest
 
 from strandline import Memory
 from strandline.assembly import prepare_stages
-from strandline.pipelines.chunks import MAX_INDEXED_CHARACTERS, MAX_PIECE_CHARACTERS, chunks
 from strandline.pipelines.engine.stage import Batch
-from strandline.pipelines.explanation import explain
-from strandline.pipelines.explanation_parts import MessageExplanation
 from strandline.pipelines.flush.plan import EVENT_BOUND
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import MessageExplanation
+from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS
-from strandline.pipelines.verification import verify
+from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, MAX_PIECE_CHARACTERS, chunks
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings

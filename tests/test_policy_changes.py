@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Memory, NotFoundError, OwnerError, UnknownPipelineError
 from strandline.cli.entry import run
-from strandline.pipelines.explanation import explain
-from strandline.pipelines.explanation_parts import MessageExplanation
-from strandline.pipelines.registry import find
+from strandline.pipelines.generations.registry import find
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import MessageExplanation
+from strandline.pipelines.inspect.sessions import show_session
+from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
-from strandline.pipelines.sessions import show_session
-from strandline.pipelines.verification import verify
 from strandline.schemas.errors import DatabaseError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings

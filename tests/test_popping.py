@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from strandline import DeliveredError, Memory, OwnerError
 from strandline.pipelines.flush.flush import read_window
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import MakeMemory, rows_of

@@ -17,7 +17,7 @@ from bench.recall import ALL, Found, as_json, as_text, measure, table
 from bench.recall_data import BEAM, LOCOMO, Conversation, Question, conversations
 from bench.scoring import VectorWeighting, prepare
 from bench.weighting import STANDING, Tried, left_out, try_all
-from strandline.pipelines.models.wordllama_embedder import WordLlamaEmbedder
+from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 

@@ -22,8 +22,8 @@ from strandline.pipelines.blocks import (
 )
 from strandline.pipelines.memory_template import compile_memory_template
 from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
-from strandline.pipelines.models.extractive_facts import attributed
-from strandline.pipelines.prompts.rendering import render
+from strandline.pipelines.models.local.extractive_facts import attributed
+from strandline.pipelines.models.prompts.render import render
 from strandline.pipelines.rendering import Section, escaped, fact_line, message_line, render_memory
 from strandline.producers.insertion import assembled
 from strandline.schemas.errors import ConfigurationError

@@ -15,14 +15,14 @@ import pytest
 from strandline import Memory
 from strandline.assembly import prepare_stages
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
-from strandline.pipelines.registry import find, serving
+from strandline.pipelines.generations.registry import find, serving
+from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.comparison import compare
 from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.estimate import estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Replay, Selection, replays, take
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
-from strandline.pipelines.verification import verify
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings

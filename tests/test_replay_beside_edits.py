@@ -12,13 +12,13 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.pipelines.registry import find, recipe_params, serving
+from strandline.pipelines.generations.registry import find, recipe_params, serving
+from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.derivation import begin_generation, derive_generation
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import prune_owner
-from strandline.pipelines.verification import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings

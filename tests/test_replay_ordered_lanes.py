@@ -12,12 +12,12 @@ import pytest
 from strandline import Memory
 from strandline.assembly import prepare_stages
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
-from strandline.pipelines.registry import find, recipe_params, serving
+from strandline.pipelines.generations.registry import find, recipe_params, serving
+from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay import filling
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection, take
-from strandline.pipelines.verification import verify
 from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings, load_settings

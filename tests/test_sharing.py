@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from strandline import ConfigurationError, InvalidMessageError, Memory, VectorMemoryBlock
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import load_settings

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import Memory, Message
-from strandline.pipelines.chunks import MAX_PIECE_CHARACTERS, chunks
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, plain_text
-from strandline.pipelines.vectors import pack_vectors, unpack_texts, vector_text
+from strandline.pipelines.vectors.chunks import MAX_PIECE_CHARACTERS, chunks
+from strandline.pipelines.vectors.stage import pack_vectors, unpack_texts, vector_text
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE

@@ -10,9 +10,9 @@ import pytest
 
 from strandline import Memory
 from strandline.assembly import prepare_stages
-from strandline.pipelines import custom
-from strandline.pipelines.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
-from strandline.pipelines.custom import block_calls
+from strandline.pipelines.custom import stage as custom
+from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
+from strandline.pipelines.custom.stage import block_calls
 from strandline.pipelines.engine.dead_letters import list_dead_letters
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings

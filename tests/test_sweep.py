@@ -13,7 +13,7 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.engine.batches import claim
-from strandline.pipelines.engine.lease import LeaseTerms
+from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Row

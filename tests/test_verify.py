@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from strandline import Memory
 from strandline.assembly import prepare_stages
 from strandline.deploy.stack import EmbeddedStack
-from strandline.pipelines.verification import CHECKS, SENTENCES, Report, verify
+from strandline.pipelines.inspect.verify import CHECKS, SENTENCES, Report, verify
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database

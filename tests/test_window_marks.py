@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from strandline import ConfigurationError, Memory
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
 from strandline.producers.reading import MAX_TAIL_BYTES
 from strandline.producers.tokens import MIN_MESSAGE_TOKENS
 from strandline.schemas.postgres.database import Database

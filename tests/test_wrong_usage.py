@@ -16,7 +16,7 @@ from openai.types.chat import (
 
 from strandline import Memory, UnknownPipelineError
 from strandline.cli.entry import run
-from strandline.pipelines.sessions import show_session
+from strandline.pipelines.inspect.sessions import show_session
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.message import OWN_KEYS
 from strandline.schemas.values.misspelt_fields import name_misspelt

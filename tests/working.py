@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from strandline import Memory
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import STAGES
 from tests.conftest import rows_of

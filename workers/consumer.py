@@ -16,12 +16,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from uuid import UUID, uuid4
 
-from strandline.pipelines.custom import block_calls
+from strandline.pipelines.custom.stage import block_calls
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.drain import Turn, drain, drain_next
-from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
-from strandline.pipelines.engine.lease import LeaseTerms
+from strandline.pipelines.engine.leases import LeaseTerms
+from strandline.pipelines.engine.log_levels import level_of
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.errors import StrandlineError

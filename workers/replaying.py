@@ -15,8 +15,8 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.drain import drain
-from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.engine import Engine
+from strandline.pipelines.engine.log_levels import level_of
 from strandline.schemas.errors import ReplayBudgetError, StrandlineError
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane

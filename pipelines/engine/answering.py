@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from strandline.pipelines.engine.engine import Engine
-from strandline.pipelines.engine.lease import Lease
+from strandline.pipelines.engine.leases import Lease
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.schemas.errors import LeaseLostError, TransientModelError
 from strandline.schemas.postgres.database import Database

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from uuid import UUID, uuid4
 
-from strandline.pipelines.engine.lease import Lease, LeaseTerms, lane_params
+from strandline.pipelines.engine.leases import Lease, LeaseTerms, lane_params
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.engine.turns import Turns
 from strandline.schemas.errors import LeaseLostError

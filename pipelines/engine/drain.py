@@ -15,9 +15,8 @@ from typing import Any
 
 from strandline.pipelines.engine.answering import answer
 from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew, take_turn
-from strandline.pipelines.engine.ending import level_of
 from strandline.pipelines.engine.engine import Engine, Outcome
-from strandline.pipelines.engine.lease import (
+from strandline.pipelines.engine.leases import (
     KeptLease,
     Lease,
     give_back_untouched,
@@ -25,6 +24,7 @@ from strandline.pipelines.engine.lease import (
     lane_params,
     release,
 )
+from strandline.pipelines.engine.log_levels import level_of
 from strandline.pipelines.engine.raised_at import raised_at
 from strandline.pipelines.engine.stage import Batch, Sharing, Stage, Stepping
 from strandline.schemas.errors import (

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
 
-from strandline.pipelines.engine.active import ActiveLanes
+from strandline.pipelines.engine.active_lanes import ActiveLanes
 from strandline.pipelines.engine.budgets import Budgets
-from strandline.pipelines.engine.lease import LeaseTerms
+from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
 from strandline.pipelines.engine.troubles import Troubles

@@ -27,7 +27,7 @@ from strandline.pipelines.models.answer_forms import (
     storable,
 )
 from strandline.pipelines.models.contract import CondenseTask, Task
-from strandline.pipelines.models.spoken_dates import as_date
+from strandline.pipelines.text.spoken_dates import as_date
 from strandline.schemas.errors import PermanentModelError
 
 MAX_FACT_CHARACTERS = 1_000

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from strandline.pipelines.models.breaker import Breaker
 from strandline.pipelines.models.contract import Embedder, TaskName, TextModel
 from strandline.pipelines.models.guarded import GuardedEmbedder, GuardedTextModel
-from strandline.pipelines.models.local import LocalTextModel
+from strandline.pipelines.models.local.text_model import LocalTextModel
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.settings import Settings
@@ -36,7 +36,7 @@ def build_text_model(
     """
     if settings.text_model_kind == "local":
         return LocalTextModel()
-    model = _backend("openai_compatible").text_model_from(settings, purpose=purpose, prompts=prompts)
+    model = _backend("openai.models").text_model_from(settings, purpose=purpose, prompts=prompts)
     return GuardedTextModel(model, _breaker(settings, model.model, model.probe))
 
 
@@ -49,7 +49,7 @@ def probe_text_model(settings: Settings, *, purpose: TextPurpose) -> None:
     """
     if settings.text_model_kind == "local":
         return
-    model = _backend("openai_compatible").text_model_from(settings, purpose=purpose)
+    model = _backend("openai.models").text_model_from(settings, purpose=purpose)
     try:
         model.probe()
     finally:
@@ -65,7 +65,7 @@ def build_embedder(settings: Settings) -> Embedder:
     """
     if settings.embedder_kind == "local":
         return _local_embedder()
-    embedder = _backend("openai_compatible").embedder_from(settings)
+    embedder = _backend("openai.models").embedder_from(settings)
     return GuardedEmbedder(embedder, _breaker(settings, embedder.model, embedder.probe))
 
 
@@ -77,13 +77,13 @@ def build_query_embedder(settings: Settings) -> Embedder:
     """
     if settings.embedder_kind == "local":
         return _local_embedder()
-    embedder = _backend("openai_compatible").embedder_from(settings)
+    embedder = _backend("openai.models").embedder_from(settings)
     return GuardedEmbedder(embedder, _breaker(settings, embedder.model, None))
 
 
 def _local_embedder() -> Embedder:
     try:
-        local: Embedder = _backend("wordllama_embedder").WordLlamaEmbedder()
+        local: Embedder = _backend("local.wordllama_embedder").WordLlamaEmbedder()
     except ImportError:
         problem = (
             "The local embedding model is not installed; run `pip install 'strandline[embedded]'`,"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from strandline.pipelines.registry import Generation, find, serving
+from strandline.pipelines.generations.registry import Generation, find, serving
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import FACTS, VECTORS

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from strandline.pipelines.building import build
-from strandline.pipelines.fact_events import apply_fact_events, open_fact_lanes
-from strandline.pipelines.recipe import differences, recipe_for
-from strandline.pipelines.registry import Generation, find, recipe_params, serving
+from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
+from strandline.pipelines.generations.recipe import differences, recipe_for
+from strandline.pipelines.generations.registry import Generation, find, recipe_params, serving
+from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import last_stage, serve_everybody, switch_owner

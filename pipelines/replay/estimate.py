@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from strandline.pipelines.building import build
-from strandline.pipelines.recipe import Recipe, differences, recipe_for
-from strandline.pipelines.registry import Generation, serving
+from strandline.pipelines.generations.recipe import Recipe, differences, recipe_for
+from strandline.pipelines.generations.registry import Generation, serving
+from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.planning import Plan, Planner
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.errors import ReplayError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from strandline.pipelines.registry import Generation
+from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import last_stage
 from strandline.schemas.postgres.database import Fetcher

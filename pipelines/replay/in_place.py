@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.building import build
 from strandline.pipelines.engine.batches import read_batch
 from strandline.pipelines.engine.dead_letters import retry_dead_letter
 from strandline.pipelines.engine.stage import Batch, Stage
-from strandline.pipelines.registry import Generation, serving
+from strandline.pipelines.generations.registry import Generation, serving
+from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import lanes_to_fill, make_due
 from strandline.pipelines.replay.ordered_lanes import Folding, StatementsExcept, fill_lane, put_right
 from strandline.pipelines.replay.planning import dead_letters_of, lacks_answers, stored_answers

@@ -14,9 +14,9 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.engine.batches import read_batch
-from strandline.pipelines.engine.lease import lane_params
+from strandline.pipelines.engine.leases import lane_params
 from strandline.pipelines.engine.stage import Stage
-from strandline.pipelines.registry import Generation
+from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.planning import lacks_answers, stored_answers
 from strandline.pipelines.replay.records import Selection

@@ -16,10 +16,10 @@ from uuid import UUID, uuid4
 from strandline.pipelines.engine.batches import MAX_BATCH_EVENTS, read_batch
 from strandline.pipelines.engine.dead_letters import DeadLetter, list_dead_letters
 from strandline.pipelines.engine.stage import Batch, RawAnswer, Stage
-from strandline.pipelines.lexemes import query_lexemes
-from strandline.pipelines.registry import Generation
+from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import last_stage, stages_of
+from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, VECTORS, VECTORS_STAGE, Lane

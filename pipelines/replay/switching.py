@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from strandline.pipelines.fact_events import apply_fact_events, open_fact_lanes
-from strandline.pipelines.registry import Generation, find
+from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
+from strandline.pipelines.generations.registry import Generation, find
 from strandline.pipelines.replay.records import replays, report
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database, Transaction

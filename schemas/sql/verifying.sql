@@ -1,6 +1,6 @@
 -- What verify asks, each question once over the whole scope and all in one snapshot.
 --
--- Every check gives rows of (kind, place): a kind that pipelines/verification.py has a sentence for, and
+-- Every check gives rows of (kind, place): a kind that pipelines/inspect/verify.py has a sentence for, and
 -- JSON that names where.  A check that finds nothing gives no row.  The scope is either everything
 -- (owners and session_key are null), the owners of a namespace, or one session of one owner.
 

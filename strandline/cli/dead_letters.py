@@ -14,13 +14,13 @@ from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import Report
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, print_schema, say
-from strandline.pipelines.directory import check_known
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
     drop_dead_letter,
     list_dead_letters,
     retry_dead_letter,
 )
+from strandline.pipelines.inspect.directory import check_known
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings

@@ -13,7 +13,7 @@ from kombu.exceptions import KombuError
 from strandline.cli.reports import CheckReport
 from strandline.cli.targets import Servers, opened
 from strandline.cli.terminal import masked
-from strandline.pipelines.registry import serving, settings_differing
+from strandline.pipelines.generations.registry import serving, settings_differing
 from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from strandline.cli.reports import CheckReport
-from strandline.pipelines.custom_loading import load_blocks
-from strandline.pipelines.recipe import recipe_for
+from strandline.pipelines.custom.loading import load_blocks
+from strandline.pipelines.generations.recipe import recipe_for
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings

@@ -10,8 +10,8 @@ import click
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, print_schema, say
-from strandline.pipelines.explanation import explain
-from strandline.pipelines.explanation_parts import (
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import (
     FactEventTrace,
     FactExplanation,
     MessageExplanation,
@@ -20,7 +20,7 @@ from strandline.pipelines.explanation_parts import (
     Source,
     StageTrace,
 )
-from strandline.pipelines.policy_history import change_line
+from strandline.pipelines.inspect.policy_history import change_line
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.shown_text import counted
 

@@ -19,8 +19,8 @@ from strandline.cli.options import (
 )
 from strandline.cli.targets import opened_database
 from strandline.cli.terminal import print_json, print_schema, print_table, say
-from strandline.pipelines.explanation import explain_fact_alone
-from strandline.pipelines.explanation_parts import FactExplanation, RemovedFactExplanation, RevisionTrace
+from strandline.pipelines.inspect.explain_message import explain_fact_alone
+from strandline.pipelines.inspect.explanation import FactExplanation, RemovedFactExplanation, RevisionTrace
 from strandline.producers.facts_reading import Fact, FactPage, Sort
 from strandline.schemas.values.shown_text import counted
 

@@ -9,7 +9,7 @@ from strandline.cli.reports import FlushReport
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, say
 from strandline.memory import Memory
-from strandline.pipelines.directory import find_session
+from strandline.pipelines.inspect.directory import find_session
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 

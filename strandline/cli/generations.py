@@ -23,8 +23,8 @@ from strandline.cli.replay_reports import (
 )
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, print_schema, say
-from strandline.pipelines.directory import check_known
-from strandline.pipelines.registry import Generation, find, serving, settings_differing
+from strandline.pipelines.generations.registry import Generation, find, serving, settings_differing
+from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare
 from strandline.pipelines.replay.records import replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner

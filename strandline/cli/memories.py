@@ -13,8 +13,8 @@ from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.blocks import FactExtractionMemoryBlock
 from strandline.pipelines.declaring import BlockSource, default_blocks
-from strandline.pipelines.directory import check_known, find_session
-from strandline.pipelines.sessions import SessionState, session_state
+from strandline.pipelines.inspect.directory import check_known, find_session
+from strandline.pipelines.inspect.sessions import SessionState, session_state
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.pipelines.models.local import MODEL as LOCAL_TEXT_MODEL
+from strandline.pipelines.models.local.text_model import MODEL as LOCAL_TEXT_MODEL
 from strandline.schemas.settings import Settings
 
 LOCAL_EMBEDDER = "wordllama"

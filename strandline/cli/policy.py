@@ -16,7 +16,7 @@ from strandline.cli.options import (
     target_options,
 )
 from strandline.cli.terminal import print_json, print_schema, say
-from strandline.pipelines.sessions import SessionPolicy
+from strandline.pipelines.inspect.sessions import SessionPolicy
 from strandline.schemas.values.policy import Policy, Unchanged
 from strandline.schemas.values.shown_text import counted
 

@@ -20,8 +20,8 @@ from strandline.cli.replay_reports import EstimateReport, EstimatesReport, Repla
 from strandline.cli.reports import ReplayReport
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, say
-from strandline.pipelines.directory import check_known
-from strandline.pipelines.registry import serving, settings_differing
+from strandline.pipelines.generations.registry import serving, settings_differing
+from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place

@@ -17,8 +17,8 @@ from strandline.cli.options import (
     target_options,
 )
 from strandline.cli.terminal import print_json, print_schema, print_table, say
-from strandline.pipelines.explanation_reading import excerpt
 from strandline.pipelines.hits import HitKind
+from strandline.pipelines.inspect.rows import excerpt
 from strandline.pipelines.transcript import speaker
 from strandline.producers.facts_search import FoundFact
 from strandline.producers.searching import Found

@@ -12,8 +12,8 @@ from strandline.cli.options import as_json, json_schema_option, settings_from, t
 from strandline.cli.policy import policy_lines, set_policy_command
 from strandline.cli.targets import opened_database
 from strandline.cli.terminal import print_json, print_schema, print_table, say
-from strandline.pipelines.policy_history import change_line
-from strandline.pipelines.sessions import (
+from strandline.pipelines.inspect.policy_history import change_line
+from strandline.pipelines.inspect.sessions import (
     PipelineCoverage,
     SessionPage,
     SessionPicture,

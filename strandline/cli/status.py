@@ -26,7 +26,7 @@ from strandline.cli.reports import (
 )
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import console, is_rich, print_json, print_schema, say, styled
-from strandline.pipelines.registry import serving, settings_differing
+from strandline.pipelines.generations.registry import serving, settings_differing
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings

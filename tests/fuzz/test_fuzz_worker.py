@@ -21,7 +21,7 @@ from strandline.pipelines.models.answers import (
     parse_summary,
 )
 from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
-from strandline.pipelines.models.openai_compatible import (
+from strandline.pipelines.models.openai.models import (
     OpenAIEmbedder,
     OpenAITextModel,
     embedder_from,

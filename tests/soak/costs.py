@@ -9,8 +9,8 @@ from functools import partial
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from strandline.pipelines.lexemes import lexemes, to_tsvector_text
-from strandline.pipelines.verification import verify
+from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.text.lexemes import lexemes, to_tsvector_text
 from tests.big_scope import fill_scope
 from tests.many_sessions import fill
 from tests.soak.ground import ROOT, Ground

@@ -1,0 +1,1 @@
+"""Custom blocks: state that an application's own code folds."""

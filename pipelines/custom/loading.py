@@ -1,0 +1,75 @@
+"""Finding the custom blocks of an application: by entry points, and by ``STRANDLINE_BLOCKS``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any
+
+from strandline.pipelines.custom.contract import BlockDefinition, place_in
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.values.shown_text import quote
+
+ENTRY_POINT_GROUP = "strandline.blocks"
+
+
+@lru_cache(maxsize=16)
+def load_blocks(named: str) -> Mapping[str, BlockDefinition]:
+    """All custom blocks by name: those of installed packages, and those of the setting ``named``.
+
+    Args:
+        named: ``package.module:Class`` or ``package.module:instance``, several parted by commas.
+
+    Raises:
+        ConfigurationError: one cannot be imported, is no block, or has the name of another.
+    """
+    found: dict[str, BlockDefinition] = {}
+    places: dict[str, str] = {}
+    for place, source in (*_installed(), *_listed(named)):
+        block = BlockDefinition.check(source, where=place)
+        if block.name in found and type(block.code) is not type(found[block.name].code):
+            raise ConfigurationError(
+                f"Two memory blocks are called {block.name!r}: {places[block.name]} and {place};"
+                " rename one of them."
+            )
+        found[block.name], places[block.name] = block, place
+    return MappingProxyType(found)
+
+
+def _installed() -> Iterator[tuple[str, Any]]:
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        yield f"{point.value} (entry point {point.name!r})", _imported(point.value)
+
+
+def _listed(named: str) -> Iterator[tuple[str, Any]]:
+    for place in named.split(","):
+        if place.strip():
+            yield place.strip(), _imported(place.strip())
+
+
+def _imported(place: str) -> Any:
+    module, colon, attribute = place.partition(":")
+    if not colon or not module or not attribute:
+        raise ConfigurationError(
+            f"STRANDLINE_BLOCKS names {quote(place)}; write package.module:Class, several parted by commas."
+        )
+    try:
+        found = importlib.import_module(module)
+        for name in attribute.strip().split("."):
+            found = getattr(found, name)
+    except Exception as error:
+        raise ConfigurationError(
+            f"The memory block {place} cannot be imported: {_problem(error, module)}."
+            " Is its package installed in this environment, or its folder on PYTHONPATH?"
+        ) from error
+    return found
+
+
+def _problem(error: Exception, module: str) -> str:
+    """What was in the way; of an error in the application's own code no words, which may quote anything."""
+    if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+        return f"there is no module named {quote(str(error.name))}"
+    return f"{type(error).__name__} at {place_in(error)}"

@@ -1,0 +1,151 @@
+"""Custom: an ordered stage that folds events into the state of a custom block, without a model.
+
+A lane belongs to a session, or to an owner; then events of several sessions are folded in the order in which
+they come due, and the batches keep which that was.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
+from strandline.pipelines.custom.contract import BlockDefinition, place_in
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.transcript import load_messages
+from strandline.schemas.errors import BlockCodeError, BlockWaitsError, InvalidMessageError
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.lanes import Lane
+from strandline.schemas.values.message import Message, plain
+from strandline.schemas.values.stored_text import check_texts_within
+
+logger = logging.getLogger("strandline.blocks")
+
+# No more threads can be lost than these: then the blocks' work waits until the process is started anew.
+block_calls = BoundedCalls(1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomStage:
+    """Folds one custom block; each state is kept, so that one can fold again from it.
+
+    ``fold`` is called once per event, on a state that has been through JSON: what comes out does not depend
+    on how events fell into batches.
+    """
+
+    block: BlockDefinition
+    max_state_bytes: int
+    timeout_seconds: float
+
+    @property
+    def name(self) -> str:
+        return self.block.name
+
+    def wait_seconds(self) -> float:
+        return 0.0
+
+    def load(self, fetcher: Fetcher, batch: Batch) -> str:
+        """The state after the batch, as JSON; folded here, where neither lock nor connection is held."""
+        return self.load_stepping(fetcher, batch, lambda: None)
+
+    def load_stepping(self, fetcher: Fetcher, batch: Batch, between: Callable[[], None]) -> str:
+        """The same; ``between`` is called before each event, which may take the whole time limit."""
+        state = self._before(fetcher, batch)
+        for _event, messages in load_messages(fetcher, batch):
+            between()
+            state = self._folded(state, messages)
+        return state
+
+    def calls(self, batch: Batch, work: str) -> Sequence[Call]:
+        return ()
+
+    def effect(self, batch: Batch, work: str, answers: Mapping[str, RawAnswer]) -> str:
+        return work
+
+    def write(self, fetcher: Fetcher, batch: Batch, work: str, effect: str) -> list[Lane]:
+        fetcher.fetch(
+            "insert_state",
+            _lane_of(batch)
+            | {
+                "through_seq": batch.events[-1].through_seq,
+                "state": effect,
+                "batch_id": batch.batch_id,
+            },
+        )
+        return []
+
+    def _before(self, fetcher: Fetcher, batch: Batch) -> str:
+        for state, _through_seq in fetcher.fetch("latest_state", _lane_of(batch)):
+            return str(state)
+        return self._state_from("initial")
+
+    def _folded(self, state: str, messages: Sequence[Message]) -> str:
+        return self._state_from("fold", json.loads(state), messages)
+
+    def _state_from(self, method: str, *arguments: Any) -> str:
+        """What one of the block's functions returns, as JSON.
+
+        Raises:
+            BlockCodeError: it raised, did not come back in time, or its state cannot be kept.  Trying again
+                would not help.
+            BlockWaitsError: it was not called.
+        """
+        what = f"{method}() of block {self.name!r}"
+        try:
+            state = block_calls.within(
+                self.timeout_seconds, partial(getattr(self.block.code, method), *arguments)
+            )
+        except NoPlaceError:
+            raise BlockWaitsError(
+                f"{what} was not called: earlier calls of blocks hold all threads and have not come back;"
+                " restart this process."
+            ) from None
+        except TimeLimitError:
+            logger.error(
+                "code of a block does not come back; its thread is lost until this process ends",
+                extra={"action": "block_late", "block": self.name, "lost_threads": block_calls.late},
+            )
+            raise BlockCodeError(
+                f"{what} did not return within {self.timeout_seconds:g} seconds"
+                " (STRANDLINE_BLOCK_TIMEOUT_SECONDS)"
+            ) from None
+        except Exception as error:
+            # What it says may quote a message: only its kind and its place are kept.
+            raise BlockCodeError(f"{what} raised {type(error).__name__} at {place_in(error)}") from error
+        return encode_state(what, state, self.max_state_bytes)
+
+
+def encode_state(what: str, state: object, max_bytes: int) -> str:
+    """A state as JSON that Postgres keeps as it is.
+
+    Raises:
+        BlockCodeError: it is None, no JSON, or too large; the sentence holds none of it.
+    """
+    if state is None:
+        raise BlockCodeError(f"{what} returned None; it must return the state, also where nothing changed")
+    try:
+        value = plain(state)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        size = len(text.encode())
+        if "\\u0000" in text:
+            check_texts_within("state", value)
+    except (TypeError, ValueError, RecursionError, InvalidMessageError) as error:
+        raise BlockCodeError(
+            f"{what} returned a state that cannot be kept as JSON ({type(error).__name__}): use dicts with"
+            " text keys, lists, text without NUL, finite numbers and booleans"
+        ) from error
+    if size > max_bytes:
+        raise BlockCodeError(
+            f"{what} returned a state of {size:,} bytes as JSON, over the limit of {max_bytes:,}; keep less,"
+            " or raise STRANDLINE_MAX_STATE_BYTES"
+        )
+    return text
+
+
+def _lane_of(batch: Batch) -> dict[str, Any]:
+    lane = batch.lane
+    return {"shard_key": lane.shard_key, "scope_key": lane.scope_key, "generation_id": lane.generation_id}

@@ -1,0 +1,1 @@
+"""Facts: extracted from messages, merged into what is known, edited by people."""

@@ -1,0 +1,214 @@
+"""Condensing: facts of one owner that say one thing together become one, when there are too many.
+
+A model proposes, on the owner's merge lane, beside the merge of the next batch.  Nothing is lost by
+accident: an answer must account for every fact it was shown, as kept or as merged into one that it names;
+a merged sentence must hold most words and all numbers of each part; and what people worded or judged is
+not touched.  What does not hold is refused, and the facts stay.  The parts stay on record, and the
+sentence has the provenance of all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, Literal
+from uuid import UUID, uuid5
+
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.facts.extract import ask
+from strandline.pipelines.facts.similarity import fingerprint
+from strandline.pipelines.models.answers import CondensedFact, parse_condense
+from strandline.pipelines.models.contract import CondenseTask, NumberedFact, TextModel
+from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.schemas.errors import PermanentModelError
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.normal_form import normal_form
+
+# What one call is shown: the facts that have most in common with another one.
+MAX_SHOWN = 100
+MAX_LOADED = 2_000
+# How much of a part's lexemes the merged sentence must hold.
+KEPT_SHARE = 0.5
+
+_NUMBER = re.compile(r"\d+")
+
+Outcome = Literal["applied", "unchanged", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class CondensableFact:
+    """A live fact that nobody has worded by hand."""
+
+    fact_id: UUID
+    text: str
+    said_at: datetime
+    fingerprint: bytes
+    lexemes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Condensing:
+    """Facts to condense, ``live`` of the owner in all; wanted are at most ``max_facts``."""
+
+    facts: tuple[CondensableFact, ...]
+    live: int
+    max_facts: int
+
+    @property
+    def step(self) -> str:
+        """The name of the call, which follows from what it shows."""
+        shown = blake2b(b"".join(fact.fingerprint for fact in self.facts), digest_size=8)
+        return f"condense-{shown.hexdigest()}"
+
+
+def plan_condensing(
+    fetcher: Fetcher, scope: Mapping[str, Any], batch: Batch, most_facts: int
+) -> Condensing | None:
+    """What is to be condensed, if it is time: above the limit, and well above what the last attempt left.
+
+    So facts that cannot be condensed any further cost a call once in half the limit of new ones, not with
+    each merge.  The limit is the least ``max_facts`` that the sessions of the batch were begun with: each
+    session gets what its block asks for when it has said something new, the same batch always gets the same,
+    and a session that is never heard of again has no say.  It is ``most_facts`` at most (0: never condense).
+    """
+    if most_facts < 1:
+        return None
+    sessions = list({event.session_key for event in batch.events})
+    ((live, left_by_last, wanted),) = fetcher.fetch("condensing", {**scope, "session_keys": sessions})
+    max_facts = most_facts if wanted is None else min(wanted, most_facts)
+    enough = max(max_facts, left_by_last + max_facts // 2) if left_by_last else max_facts
+    if live <= enough:
+        return None
+    facts = _most_alike(_condensable(fetcher, scope))
+    return Condensing(tuple(facts), live, max_facts) if len(facts) > 1 else None
+
+
+def condense_call(model: TextModel, condensing: Condensing) -> Call:
+    """The model call; an answer that cannot be used is none, for the merge beside it must go on."""
+
+    def make() -> RawAnswer:
+        numbered = (NumberedFact(n, fact.text, fact.said_at) for n, fact in enumerate(condensing.facts, 1))
+        try:
+            return ask(model, CondenseTask(tuple(numbered), condensing.max_facts))
+        except PermanentModelError:
+            return RawAnswer(model.model, "", b"")
+
+    return Call(condensing.step, make)
+
+
+def condense(
+    fetcher: Fetcher, scope: Mapping[str, Any], batch_id: UUID, condensing: Condensing, answer: RawAnswer
+) -> None:
+    """Apply what holds of an answer, and record what came of it; runs under the lane's lock."""
+    try:
+        proposed = parse_condense(answer.body.decode(), len(condensing.facts))
+    except PermanentModelError as error:
+        _record(fetcher, scope, batch_id, condensing, "refused", str(error)[:2000])
+        return
+    untouched = {fact.fact_id: fact.fingerprint for fact in _condensable(fetcher, scope)}
+    applied = 0
+    for place, merged in enumerate(proposed, 1):
+        parts = [condensing.facts[number - 1] for number in merged.facts]
+        unchanged = all(untouched.get(part.fact_id) == part.fingerprint for part in parts)
+        if unchanged and holds_all_of(merged.text, [part.text for part in parts]):
+            fact_id = uuid5(batch_id, f"condense-{place}")
+            applied += _merge_parts(fetcher, scope, batch_id, fact_id, merged, parts, answer)
+    outcome: Outcome = "applied" if applied else "refused" if proposed else "unchanged"
+    refused = len(proposed) - applied
+    reason = f"{refused} of {len(proposed)} merged facts did not hold what they were made of, or changed."
+    _record(fetcher, scope, batch_id, condensing, outcome, reason if refused else None)
+
+
+def holds_all_of(text: str, parts: Sequence[str]) -> bool:
+    """Whether ``text`` may stand for all ``parts``: most lexemes of each are in it, and every number."""
+    lexemes, numbers = set(query_lexemes(text)), _numbers(text)
+    return all(
+        _numbers(part) <= numbers and _share(set(query_lexemes(part)), lexemes) >= KEPT_SHARE
+        for part in parts
+    )
+
+
+def _share(part: set[str], whole: set[str]) -> float:
+    return len(part & whole) / len(part) if part else 0.0
+
+
+def _numbers(text: str) -> set[str]:
+    return set(_NUMBER.findall(normal_form(text)))
+
+
+def _condensable(fetcher: Fetcher, scope: Mapping[str, Any]) -> list[CondensableFact]:
+    rows = fetcher.fetch("condensable_facts", {**scope, "limit": MAX_LOADED})
+    return [
+        CondensableFact(fact_id, text, said_at, bytes(words), lexemes)
+        for fact_id, text, said_at, words, lexemes in rows
+    ]
+
+
+def _most_alike(facts: Sequence[CondensableFact]) -> list[CondensableFact]:
+    """Those that share most of their lexemes with another fact, in the order in which they were said."""
+    if len(facts) <= MAX_SHOWN:
+        return list(facts)
+    holders: dict[str, list[int]] = {}
+    for place, fact in enumerate(facts):
+        for lexeme in fact.lexemes:
+            holders.setdefault(lexeme, []).append(place)
+    # A word of every second fact says nothing about which belong together.
+    telling = {lexeme: places for lexeme, places in holders.items() if len(places) <= len(facts) // 2}
+    nearness = [_nearness(place, fact, telling) for place, fact in enumerate(facts)]
+    nearest = sorted(range(len(facts)), key=lambda place: -nearness[place])[:MAX_SHOWN]
+    return [facts[place] for place in sorted(nearest)]
+
+
+def _nearness(place: int, fact: CondensableFact, holders: Mapping[str, Sequence[int]]) -> float:
+    shared = Counter(other for lexeme in fact.lexemes for other in holders.get(lexeme, ()) if other != place)
+    return max(shared.values(), default=0) / max(1, len(fact.lexemes))
+
+
+def _merge_parts(
+    fetcher: Fetcher,
+    scope: Mapping[str, Any],
+    batch_id: UUID,
+    fact_id: UUID,
+    merged: CondensedFact,
+    parts: Sequence[CondensableFact],
+    answer: RawAnswer,
+) -> bool:
+    words = {"text": merged.text, "fingerprint": fingerprint(merged.text)}
+    part_ids = [part.fact_id for part in parts]
+    like = [row[0] for row in fetcher.fetch("live_fact_like", {**scope, **words})]
+    if set(like) - set(part_ids):
+        return False
+    keys = {**scope, **words, "fact_id": fact_id, "parts": part_ids}
+    fetcher.fetch("end_condensed", keys)
+    fetcher.fetch(
+        "add_condensed",
+        keys
+        | {
+            "lexemes": query_lexemes(merged.text),
+            "topics": list(merged.topics),
+            "batch_id": batch_id,
+            "model": answer.model,
+            "prompt_hash": answer.prompt_hash,
+        },
+    )
+    return True
+
+
+def _record(
+    fetcher: Fetcher,
+    scope: Mapping[str, Any],
+    batch_id: UUID,
+    condensing: Condensing,
+    outcome: Outcome,
+    reason: str | None,
+) -> None:
+    ((live, *_rest),) = fetcher.fetch("condensing", {**scope, "session_keys": []})
+    counts = {"facts_before": condensing.live, "facts_after": live}
+    fetcher.fetch(
+        "record_condensation",
+        {**scope, **counts, "batch_id": batch_id, "outcome": outcome, "reason": reason},
+    )

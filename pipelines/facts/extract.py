@@ -1,0 +1,172 @@
+"""Extract: the first stage of facts.  Finds candidates in the messages alone, on the session's lane.
+
+It looks at nothing that is known already, so extractions of one owner never wait for each other; the
+merge stage folds what they find into the owner's facts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from uuid import UUID
+
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.facts.grounding import grounded
+from strandline.pipelines.models.answers import ExtractedFact, parse_extract
+from strandline.pipelines.models.contract import ExtractTask, TextModel
+from strandline.pipelines.transcript import Transcript, load_transcript
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, Lane
+
+_STEP = "extract"
+
+# Far more than a flush of the default 3,000 tokens holds; it keeps a runaway answer in bounds.
+MAX_FACTS_PER_EVENT = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Candidates as ``insert_candidates`` takes them, and the tokens of each event that has some."""
+
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[UUID, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractStage:
+    """Candidates from a batch of one session's events."""
+
+    model: TextModel
+    name: ClassVar[str] = EXTRACT_STAGE
+
+    def wait_seconds(self) -> float:
+        return self.model.wait_seconds()
+
+    def load(self, fetcher: Fetcher, batch: Batch) -> Transcript:
+        return load_transcript(fetcher, batch)
+
+    def calls(self, batch: Batch, work: Transcript) -> Sequence[Call]:
+        if not work.lines:
+            return ()
+        task = ExtractTask(work.lines, max_facts=_max_facts(batch))
+        return (Call(_STEP, lambda: ask(self.model, task)),)
+
+    def effect(self, batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]) -> Found:
+        answer = answers.get(_STEP)
+        found = _candidates(batch, work, answer)
+        if not found or answer is None:
+            return Found()
+        return Found(_rows(batch, work, found, answer), _sizes(batch, found))
+
+    def write(self, fetcher: Fetcher, batch: Batch, work: Transcript, effect: Found) -> list[Lane]:
+        if effect.rows:
+            fetcher.fetch("insert_candidates", effect.rows)
+        owner_lane = Lane(batch.lane.shard_key, batch.lane.shard_key, batch.lane.generation_id, MERGE_STAGE)
+        _receipts(fetcher, batch, [event_id for event_id in batch.event_ids if event_id not in effect.sizes])
+        _pass_on(fetcher, owner_lane, effect.sizes)
+        return [owner_lane] if effect.sizes else []
+
+
+def _max_facts(batch: Batch) -> int:
+    """A bound per event, so that a backlog worked off in large batches loses nothing by it."""
+    return MAX_FACTS_PER_EVENT * len(batch.events)
+
+
+def ask(model: TextModel, task: Any) -> RawAnswer:
+    """Call a text model and keep its raw answer in the form that is stored."""
+    answer = model.answer(task)
+    return RawAnswer(
+        model=answer.model,
+        prompt_hash=answer.prompt_hash,
+        body=answer.text.encode(),
+        input_tokens=answer.input_tokens,
+        output_tokens=answer.output_tokens,
+    )
+
+
+def _candidates(
+    batch: Batch, work: Transcript, answer: RawAnswer | None
+) -> Mapping[UUID, list[ExtractedFact]]:
+    """Each fact that its messages carry, under the event that the first of them came with."""
+    if answer is None:
+        return {}
+    facts = parse_extract(answer.body.decode(), len(work.lines), max_facts=_max_facts(batch))
+    found: dict[UUID, list[ExtractedFact]] = {}
+    for fact in (held for fact in facts if (held := grounded(fact, work.lines))):
+        found.setdefault(work.event_of(fact.messages[0]).event_id, []).append(fact)
+    return found
+
+
+def _rows(
+    batch: Batch, work: Transcript, found: Mapping[UUID, list[ExtractedFact]], answer: RawAnswer
+) -> dict[str, Any]:
+    records = [
+        _record(event_id, ordinal, fact, work)
+        for event_id, facts in found.items()
+        for ordinal, fact in enumerate(facts)
+    ]
+    return {
+        "shard_key": batch.lane.shard_key,
+        "generation_id": batch.lane.generation_id,
+        "batch_id": batch.batch_id,
+        "candidates": json.dumps(records),
+        "model": answer.model,
+        "prompt_hash": answer.prompt_hash,
+    }
+
+
+def _sizes(batch: Batch, found: Mapping[UUID, list[ExtractedFact]]) -> dict[UUID, int]:
+    """What a merge batch is sized by, in the batch's order: about four characters make a token."""
+    return {
+        event_id: max(1, sum(len(fact.text) for fact in found[event_id]) // 4)
+        for event_id in batch.event_ids
+        if event_id in found
+    }
+
+
+def _record(event_id: UUID, ordinal: int, fact: ExtractedFact, work: Transcript) -> dict[str, Any]:
+    sources = [work.message_of(number) for number in fact.messages]
+    said_at = max(message.created_at for message in sources if message.created_at is not None)
+    return {
+        "event_id": str(event_id),
+        "ordinal": ordinal,
+        "session_key": str(work.event_of(fact.messages[0]).session_key),
+        "text": fact.text,
+        "seqs": [message.seq for message in sources],
+        "topics": list(fact.topics),
+        "said_by": fact.said_by,
+        "about_date": fact.about_date.isoformat() if fact.about_date else None,
+        "said_at": said_at.isoformat(),
+    }
+
+
+def _receipts(fetcher: Fetcher, batch: Batch, event_ids: Sequence[UUID]) -> None:
+    """Events without candidates are through with the merge stage as well."""
+    if event_ids:
+        fetcher.fetch(
+            "insert_receipts",
+            {
+                "shard_key": batch.lane.shard_key,
+                "generation_id": batch.lane.generation_id,
+                "stage": MERGE_STAGE,
+                "batch_id": batch.batch_id,
+                "event_ids": list(event_ids),
+            },
+        )
+
+
+def _pass_on(fetcher: Fetcher, lane: Lane, sizes: Mapping[UUID, int]) -> None:
+    for event_id, tokens in sizes.items():
+        fetcher.fetch(
+            "pass_on",
+            {
+                "shard_key": lane.shard_key,
+                "scope_key": lane.scope_key,
+                "generation_id": lane.generation_id,
+                "next_stage": lane.stage,
+                "event_ids": [event_id],
+                "tokens": tokens,
+            },
+        )

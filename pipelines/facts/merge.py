@@ -1,0 +1,144 @@
+"""Merge: the second stage of facts.  Folds candidates into what is known, on the owner's lane.
+
+The lane is serial, so two sessions of one user never race; a model sees the candidates beside the known
+facts that share words with them, and says what is new, what changes, what ends and what is known
+already.  Facts are never replaced wholesale: each change is one revision with its provenance.  What people
+did to facts comes first: candidates that a tombstone holds back are dropped, before the model sees them or,
+where the person was quicker than the model, when its answer is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, ClassVar
+
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
+from strandline.pipelines.facts.extract import ask
+from strandline.pipelines.facts.merge_apply import Fold
+from strandline.pipelines.facts.merge_inputs import (
+    Candidate,
+    Dropped,
+    KnownFact,
+    MergeWork,
+    heed,
+    held_back_by,
+    related_facts,
+    tombstones_about,
+)
+from strandline.pipelines.facts.similarity import fingerprint
+from strandline.pipelines.models.answers import MergeOperation, parse_merge
+from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextModel
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.values.lanes import MERGE_STAGE, Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the model says to do: of the candidates, and, where facts are condensed, of those."""
+
+    operations: tuple[MergeOperation, ...]
+    condensed: RawAnswer | None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeStage:
+    """Folds all candidates of a batch into the owner's facts.
+
+    ``max_facts``: with more live facts than this, or than what its sessions ask for, the owner's facts are
+    condensed; 0: never.
+    """
+
+    model: TextModel
+    max_facts: int = 0
+    name: ClassVar[str] = MERGE_STAGE
+
+    def wait_seconds(self) -> float:
+        return self.model.wait_seconds()
+
+    def load(self, fetcher: Fetcher, batch: Batch) -> MergeWork:
+        scope = _scope(batch)
+        found = [
+            Candidate(*row)
+            for row in fetcher.fetch("pending_candidates", scope | {"event_ids": batch.event_ids})
+        ]
+        tombstones = tombstones_about(fetcher, scope, found)
+        numbers = [held_back_by(candidate, tombstones) for candidate in found]
+        candidates = tuple(c for c, number in zip(found, numbers, strict=True) if number is None)
+        return MergeWork(
+            candidates=candidates,
+            known=related_facts(fetcher, scope, candidates),
+            dropped=tuple(Dropped(c, n) for c, n in zip(found, numbers, strict=True) if n is not None),
+            condensing=plan_condensing(fetcher, scope, batch, self.max_facts),
+        )
+
+    def calls(self, batch: Batch, work: MergeWork) -> Sequence[Call]:
+        calls = []
+        # One candidate and nothing known that has to do with it: there is nothing to decide.
+        if work.candidates and len(work.candidates) + len(work.known) > 1:
+            task = MergeTask(_numbered(work.known), _numbered(work.candidates))
+            calls.append(Call(_step(work), lambda: ask(self.model, task)))
+        if work.condensing is not None:
+            calls.append(condense_call(self.model, work.condensing))
+        return calls
+
+    def effect(self, batch: Batch, work: MergeWork, answers: Mapping[str, RawAnswer]) -> Decided:
+        condensing = work.condensing
+        return Decided(
+            tuple(_operations(work, answers.get(_step(work)))),
+            None if condensing is None else answers[condensing.step],
+        )
+
+    def write(self, fetcher: Fetcher, batch: Batch, work: MergeWork, effect: Decided) -> list[Lane]:
+        scope = _scope(batch)
+        wordings = [op.text for op in effect.operations if op.text is not None]
+        tombstones = tombstones_about(fetcher, scope, work.candidates, work.known, wordings)
+        as_they_are = _as_they_are(fetcher, scope, work.known)
+        operations, dropped = heed(work, effect.operations, tombstones, as_they_are)
+        fold = Fold(fetcher, scope, batch.batch_id, work)
+        for operation in operations:
+            fold.apply(operation)
+        _drop(fetcher, scope, (*work.dropped, *dropped))
+        if work.condensing is not None and effect.condensed is not None:
+            condense(fetcher, scope, batch.batch_id, work.condensing, effect.condensed)
+        return []
+
+
+def _step(work: MergeWork) -> str:
+    """The name of the call, which follows from what it shows.
+
+    An answer speaks of facts by their numbers.  Should facts be taken away before it is applied, by another
+    session's reset or by a person, the numbers mean others, and a new answer is asked for.
+    """
+    shown = blake2b(digest_size=8)
+    for text in [fact.text for fact in work.known] + [candidate.text for candidate in work.candidates]:
+        shown.update(fingerprint(text))
+    return f"merge-{shown.hexdigest()}"
+
+
+def _operations(work: MergeWork, answer: RawAnswer | None) -> Iterable[MergeOperation]:
+    if answer is None:
+        return (MergeOperation("add", number, None, None) for number in range(1, len(work.candidates) + 1))
+    return parse_merge(answer.body.decode(), len(work.known), len(work.candidates))
+
+
+def _as_they_are(fetcher: Fetcher, scope: Mapping[str, Any], known: Sequence[KnownFact]) -> dict[Any, bytes]:
+    """The words of the known facts now, under the lane's lock: people cannot change them any more."""
+    rows = fetcher.fetch("facts_as_they_are", {**scope, "fact_ids": [fact.fact_id for fact in known]})
+    return {fact_id: bytes(words) for fact_id, words in rows}
+
+
+def _drop(fetcher: Fetcher, scope: Mapping[str, Any], dropped: Iterable[Dropped]) -> None:
+    for item in dropped:
+        place = {"event_id": item.candidate.event_id, "ordinal": item.candidate.ordinal}
+        fetcher.fetch("drop_candidate", {**scope, **place, "number": item.number})
+
+
+def _numbered(facts: Sequence[Candidate | KnownFact]) -> tuple[NumberedFact, ...]:
+    return tuple(NumberedFact(number, fact.text, fact.said_at) for number, fact in enumerate(facts, 1))
+
+
+def _scope(batch: Batch) -> dict[str, Any]:
+    return {"shard_key": batch.lane.shard_key, "generation_id": batch.lane.generation_id}

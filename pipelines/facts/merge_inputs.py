@@ -1,0 +1,220 @@
+"""What a merge works on: candidates, the known facts beside them, and what people's events say to both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.facts.condense import Condensing
+from strandline.pipelines.facts.similarity import fingerprint
+from strandline.pipelines.facts.tombstones import Said, Tombstone, read_traces, trace_of
+from strandline.pipelines.models.answers import MergeOperation
+from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.schemas.postgres.database import Fetcher
+
+# What one merge call shows of the known facts: those that share most words with the candidates.
+MAX_KNOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One row of ``fact_candidate``; ``flushed_at`` is when the last of its messages was delivered."""
+
+    event_id: UUID
+    ordinal: int
+    session_key: UUID
+    batch_id: UUID
+    text: str
+    seqs: list[int]
+    topics: list[str]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    model: str
+    prompt_hash: str
+    flushed_at: datetime | None
+
+    @property
+    def said(self) -> Said:
+        """The candidate as tombstones see it."""
+        trace = trace_of(self.text, self.said_by, self.session_key, self.seqs)
+        return Said(trace, self.said_at, self.flushed_at)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFact:
+    """A live fact of the owner that has to do with the candidates.
+
+    ``worded_by`` and ``worded_at`` name the person's event that worded it last, if one did.
+    """
+
+    fact_id: UUID
+    text: str
+    said_at: datetime
+    fingerprint: bytes
+    worded_by: int | None = None
+    worded_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A candidate that a person's event speaks against, and the number of that event."""
+
+    candidate: Candidate
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeWork:
+    """What one batch folds in; ``dropped`` is kept from the model, ``condensing`` is set when it is time."""
+
+    candidates: tuple[Candidate, ...]
+    known: tuple[KnownFact, ...]
+    dropped: tuple[Dropped, ...] = ()
+    condensing: Condensing | None = None
+
+
+def related_facts(
+    fetcher: Fetcher, scope: Mapping[str, Any], candidates: Sequence[Candidate]
+) -> tuple[KnownFact, ...]:
+    """The known facts that share words with the candidates, closest first."""
+    words = {lexeme for candidate in candidates for lexeme in query_lexemes(candidate.text)}
+    rows = fetcher.fetch(
+        "related_facts",
+        {
+            **scope,
+            "lexemes": sorted(words),
+            "fingerprints": [fingerprint(candidate.text) for candidate in candidates],
+            "limit": MAX_KNOWN,
+        },
+    )
+    return tuple(KnownFact(*row) for row in rows)
+
+
+def tombstones_about(
+    fetcher: Fetcher,
+    scope: Mapping[str, Any],
+    candidates: Sequence[Candidate],
+    known: Sequence[KnownFact] = (),
+    wordings: Iterable[str] = (),
+) -> list[Tombstone]:
+    """The deletions, corrections and clearings that may concern these candidates, facts and words."""
+    words = {fingerprint(candidate.text) for candidate in candidates} | {fact.fingerprint for fact in known}
+    words |= set(map(fingerprint, wordings))
+    rows = fetcher.fetch(
+        "deciding_fact_events",
+        {
+            "shard_key": scope["shard_key"],
+            "fact_ids": [fact.fact_id for fact in known],
+            "fingerprints": [bytes(word).hex() for word in words],
+            "session_keys": list({candidate.session_key for candidate in candidates}),
+        },
+    )
+    return [
+        Tombstone(number, kind, fact_id, read_traces(traces), at)
+        for number, kind, fact_id, traces, at in rows
+    ]
+
+
+def held_back_by(candidate: Candidate, tombstones: Iterable[Tombstone]) -> int | None:
+    """The number of the last event that holds the candidate back, or None."""
+    said = candidate.said
+    return max((stone.number for stone in tombstones if stone.holds_back(said)), default=None)
+
+
+def heed(
+    work: MergeWork,
+    operations: Iterable[MergeOperation],
+    tombstones: Sequence[Tombstone],
+    as_they_are: Mapping[UUID, bytes],
+) -> tuple[list[MergeOperation], list[Dropped]]:
+    """The operations that may be applied, and the candidates that people's events speak against.
+
+    A model decided on facts as they were when the merge began.  What people did since then wins, and so
+    does what a person worded over what was said before: such a fact is neither reworded nor ended.  The
+    candidate then stands on its own, in its own words, or gives way.
+
+    Args:
+        tombstones: all that may concern the candidates, read under the lane's lock.
+        as_they_are: the fingerprints of the known facts that are live now.
+    """
+    numbers = {
+        place: number
+        for place, candidate in enumerate(work.candidates, 1)
+        if (number := held_back_by(candidate, tombstones)) is not None
+    }
+    decided = [_decide(work, op, tombstones, as_they_are) for op in operations]
+    for op, number in decided:
+        if number is not None:
+            numbers.setdefault(op.candidate, number)
+    kept = (op for op, number in decided if number is None and op.candidate not in numbers)
+    return list(_each_added_once(kept)), [
+        Dropped(work.candidates[place - 1], number) for place, number in numbers.items()
+    ]
+
+
+def _decide(
+    work: MergeWork,
+    op: MergeOperation,
+    tombstones: Sequence[Tombstone],
+    as_they_are: Mapping[UUID, bytes],
+) -> tuple[MergeOperation, int | None]:
+    """The operation as it may be applied, or the number of the event that its candidate gives way to."""
+    if op.fact is None:
+        return op, None
+    known = work.known[op.fact - 1]
+    alone = MergeOperation("add", op.candidate, None, None)
+    op = _in_words_that_may_be(work, op, tombstones)
+    if op.fact is None:
+        return op, None
+    if as_they_are.get(known.fact_id) != known.fingerprint:
+        changed_by = _changed_by(known, tombstones) if op.op == "duplicate" else None
+        return alone, changed_by
+    if op.op == "duplicate" or known.worded_at is None:
+        return op, None
+    if not work.candidates[op.candidate - 1].said.is_before(known.worded_at):
+        return op, None
+    return alone, known.worded_by if op.op == "invalidate" else None
+
+
+def _in_words_that_may_be(
+    work: MergeWork, op: MergeOperation, tombstones: Sequence[Tombstone]
+) -> MergeOperation:
+    """The operation, in the candidate's own words where a person took the model's away since it was said.
+
+    A model may find by itself the words of a fact that was deleted.
+    """
+    if op.text is None:
+        return op
+    words, said = fingerprint(op.text), work.candidates[op.candidate - 1].said
+    if not any(stone.took_away(words) and said.is_before(stone.at) for stone in tombstones):
+        return op
+    if op.op == "invalidate":
+        return MergeOperation("invalidate", op.candidate, op.fact, None)
+    return MergeOperation("add", op.candidate, None, None)
+
+
+def _changed_by(known: KnownFact, tombstones: Sequence[Tombstone]) -> int | None:
+    """The last event by which a person took this fact, or its words, away."""
+    return max(
+        (
+            stone.number
+            for stone in tombstones
+            if stone.fact_id == known.fact_id or stone.took_away(known.fingerprint)
+        ),
+        default=None,
+    )
+
+
+def _each_added_once(operations: Iterable[MergeOperation]) -> Iterator[MergeOperation]:
+    """A candidate that stands on its own for two reasons is one fact."""
+    added: set[int] = set()
+    for op in operations:
+        if op.op != "add":
+            yield op
+        elif op.candidate not in added:
+            added.add(op.candidate)
+            yield op

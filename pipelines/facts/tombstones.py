@@ -1,0 +1,112 @@
+"""Tombstones: what people deleted, corrected or cleared, as a derivation has to respect it.
+
+They hold no text.  A fact is recognised by the fingerprint of its words, or by the messages that it came
+from together with most of its lexemes; so it is recognised as well when another prompt words it anew.
+Only what was said before is held back: what somebody says again later is new knowledge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.facts.similarity import are_alike, fingerprint, telling_lexemes
+from strandline.pipelines.text.lexemes import query_lexemes
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """By what one wording of a fact is recognised.
+
+    ``session_key`` is None, and the rest is empty, where a person worded it, or where the session was
+    made to forget.
+    """
+
+    fingerprint: bytes
+    session_key: UUID | None = None
+    seqs: frozenset[int] = frozenset()
+    lexemes: frozenset[str] = frozenset()
+
+    def recognises(self, other: Trace) -> bool:
+        """Whether ``other`` says the same: in the same words, or alike from one of the same messages."""
+        if self.fingerprint == other.fingerprint:
+            return True
+        same_messages = self.session_key == other.session_key and bool(self.seqs & other.seqs)
+        return same_messages and are_alike(self.lexemes, other.lexemes)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A candidate as tombstones see it: ``said_at`` by its message, ``flushed_at`` by the server's clock."""
+
+    trace: Trace
+    said_at: datetime
+    flushed_at: datetime | None
+
+    def is_before(self, moment: datetime) -> bool:
+        """Whether it was said before ``moment``, by its own time or because it was delivered by then."""
+        return self.said_at <= moment or (self.flushed_at is not None and self.flushed_at <= moment)
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A person's event that holds candidates back: a deletion, a correction, or a clearing of everything.
+
+    ``number`` is the event's place among the owner's.
+    """
+
+    number: int
+    kind: str
+    fact_id: UUID | None
+    traces: tuple[Trace, ...]
+    at: datetime
+
+    def holds_back(self, said: Said) -> bool:
+        if not said.is_before(self.at):
+            return False
+        return self.kind == "clear" or any(trace.recognises(said.trace) for trace in self.traces)
+
+    def took_away(self, words: bytes) -> bool:
+        """Whether the fact that it speaks of was once worded with this fingerprint."""
+        return any(trace.fingerprint == words for trace in self.traces)
+
+
+def trace_of(text: str, said_by: str | None, session_key: UUID, seqs: Iterable[int]) -> Trace:
+    """The trace of a candidate."""
+    lexemes = telling_lexemes(query_lexemes(text), said_by)
+    return Trace(fingerprint(text), session_key, frozenset(seqs), lexemes)
+
+
+def read_traces(text: str) -> tuple[Trace, ...]:
+    """Traces from stored JSON, or from the rows of ``fact_traces``."""
+    return tuple(_trace(item) for item in json.loads(text))
+
+
+def write_traces(traces: Sequence[Trace]) -> str:
+    """Traces as the JSON that is stored: each once, and lexemes only where there are messages to go by."""
+    return json.dumps([_stored(trace) for trace in dict.fromkeys(traces)])
+
+
+def _trace(item: Mapping[str, Any]) -> Trace:
+    session_key = item.get("session_key")
+    return Trace(
+        fingerprint=bytes.fromhex(item["fingerprint"]),
+        session_key=None if session_key is None else UUID(session_key),
+        seqs=frozenset(item.get("seqs") or ()),
+        lexemes=telling_lexemes(item.get("lexemes") or (), item.get("said_by")),
+    )
+
+
+def _stored(trace: Trace) -> dict[str, Any]:
+    stored: dict[str, Any] = {"fingerprint": trace.fingerprint.hex()}
+    if trace.session_key is not None:
+        stored |= {
+            "session_key": str(trace.session_key),
+            "seqs": sorted(trace.seqs),
+            "lexemes": sorted(trace.lexemes),
+        }
+    return stored

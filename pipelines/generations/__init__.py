@@ -1,0 +1,1 @@
+"""Generations: which derivations run, and what each is made with."""

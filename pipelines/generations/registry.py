@@ -1,0 +1,102 @@
+"""Which pipelines run, as data: registered by workers and commands, read by every flush."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from strandline.pipelines.custom.loading import load_blocks
+from strandline.pipelines.generations.recipe import Recipe, differences, recipe_for
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import PIPELINE_STAGES, VECTORS, entry_stage
+
+GenerationState = Literal["preparing", "feeding", "serving", "retired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One derivation of a pipeline, and what it is made with.
+
+    ``state`` is ``preparing`` (fed, but flushes that began earlier may pass it by), ``feeding`` (fed, and
+    filled up from the log), ``serving``, or ``retired`` (pruned: only this row is left).
+    """
+
+    generation_id: int
+    pipeline: str
+    state: GenerationState
+    recipe: Recipe
+
+    @classmethod
+    def read(cls, row: Row) -> Generation:
+        """A generation from the columns that the statements about generations give."""
+        generation_id, pipeline, version, state, entry_scope, config, prompts = row
+        recipe = Recipe(version, entry_scope, json.loads(config), json.loads(prompts))
+        return cls(generation_id, pipeline, state, recipe)
+
+
+def serving(database: Fetcher) -> dict[str, Generation]:
+    """The generations that serve whoever has none of their own, by pipeline."""
+    found = map(Generation.read, database.fetch("serving_generations", {}))
+    return {generation.pipeline: generation for generation in found}
+
+
+def kept(database: Fetcher) -> list[Generation]:
+    """The generations that are fed, by pipeline and age."""
+    return [Generation.read(row) for row in database.fetch("kept_generations", {})]
+
+
+def find(database: Fetcher, generation_id: int) -> Generation | None:
+    """One generation by its number; None if there is none."""
+    rows = database.fetch("find_generation", {"generation_id": generation_id})
+    return Generation.read(rows[0]) if rows else None
+
+
+def register(database: Fetcher, wanted: Mapping[str, Recipe]) -> dict[str, Generation]:
+    """Make sure that each pipeline named has a generation that serves.
+
+    One that exists stays as it was made, unless it has derived nothing yet: then it takes the recipe on.
+    """
+    for pipeline, recipe in wanted.items():
+        database.fetch("register_generation", recipe_params(pipeline, recipe))
+    return serving(database)
+
+
+def wanted_recipes(
+    pipelines: Iterable[str], settings: Settings, before: Mapping[str, Generation]
+) -> dict[str, Recipe]:
+    """What these settings ask for; an embedder left to itself is the one of the stored vectors.
+
+    Raises:
+        ConfigurationError: as ``recipe_for`` does.
+    """
+    wanted = {pipeline: recipe_for(pipeline, settings) for pipeline in sorted(pipelines)}
+    if VECTORS in wanted and VECTORS in before and settings.embedding_backend == "auto":
+        wanted[VECTORS] = before[VECTORS].recipe
+    return wanted
+
+
+def settings_differing(generations: Mapping[str, Generation], settings: Settings) -> dict[str, list[str]]:
+    """By pipeline, in what the settings differ from the generation that serves; none that agrees.
+
+    Blocks that are not loaded here are passed over: this process has no say in them.
+    """
+    here = [name for name in generations if name in PIPELINE_STAGES or name in load_blocks(settings.blocks)]
+    wanted = wanted_recipes(here, settings, generations)
+    found = {name: list(differences(generations[name].recipe, recipe)) for name, recipe in wanted.items()}
+    return {name: differing for name, differing in found.items() if differing}
+
+
+def recipe_params(pipeline: str, recipe: Recipe) -> dict[str, object]:
+    """A recipe as the statements that insert a generation take it."""
+    return {
+        "pipeline": pipeline,
+        "version": recipe.version,
+        "entry_stage": entry_stage(pipeline),
+        "entry_scope": recipe.entry_scope,
+        "config": json.dumps(dict(recipe.config)),
+        "prompts": json.dumps(dict(recipe.prompts)),
+    }

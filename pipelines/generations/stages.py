@@ -1,0 +1,173 @@
+"""Building stages: what works in a lane is made from the generation's row, never from a worker's settings.
+
+So every worker derives the same in the same generation, and a change of settings takes effect in a new
+generation alone.  Of the settings only what says how to reach a model counts here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from strandline.pipelines.custom.loading import load_blocks
+from strandline.pipelines.custom.stage import CustomStage
+from strandline.pipelines.engine.stage import Stage
+from strandline.pipelines.facts.extract import ExtractStage
+from strandline.pipelines.facts.merge import MergeStage
+from strandline.pipelines.generations.recipe import PIPELINE_VERSIONS
+from strandline.pipelines.generations.registry import Generation, find, serving
+from strandline.pipelines.models.factory import build_embedder, build_text_model
+from strandline.pipelines.summary import SummaryStage
+from strandline.pipelines.vectors.stage import VectorsStage
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import (
+    EXTRACT_STAGE,
+    FACTS,
+    MERGE_STAGE,
+    SUMMARY,
+    SUMMARY_STAGE,
+    VECTORS,
+    VECTORS_STAGE,
+    pipeline_of,
+)
+
+logger = logging.getLogger("strandline.generations")
+
+
+class GenerationStages(Mapping[str, Stage[Any, Any]]):
+    """The stages of every generation that this process can serve; safe to share between threads.
+
+    As a mapping it holds, by name, the stages of the generations that serve.
+    """
+
+    def __init__(self, database: Fetcher, settings: Settings, names: Sequence[str]) -> None:
+        self._database = database
+        self._settings = settings
+        self._names = tuple(names)
+        self._lock = threading.Lock()
+        self._built: dict[int, Mapping[str, Stage[Any, Any]]] = {}
+
+    def of(self, generation_id: int, stage: str) -> Stage[Any, Any] | None:
+        """The stage as the generation was made; None where this process cannot serve it, which is logged.
+
+        Raises:
+            DatabaseUnavailableError: the generation's row cannot be read.
+        """
+        if stage not in self._names:
+            return None
+        with self._lock:
+            if generation_id not in self._built:
+                generation = find(self._database, generation_id)
+                if generation is None:
+                    return None
+                self._built[generation_id] = self._build(generation)
+            return self._built[generation_id].get(stage)
+
+    def left_out(self) -> list[int]:
+        with self._lock:
+            return [generation_id for generation_id, built in self._built.items() if not built]
+
+    def __getitem__(self, name: str) -> Stage[Any, Any]:
+        generation = serving(self._database).get(pipeline_of(name))
+        stage = None if generation is None else self.of(generation.generation_id, name)
+        if stage is None:
+            raise KeyError(name)
+        return stage
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def _build(self, generation: Generation) -> Mapping[str, Stage[Any, Any]]:
+        try:
+            return build(generation, self._settings)
+        except ConfigurationError as error:
+            logger.error(
+                "generation cannot be served here",
+                extra={
+                    "action": "generation_left_out",
+                    "generation": generation.generation_id,
+                    "pipeline": generation.pipeline,
+                    "reason": str(error),
+                },
+            )
+            return {}
+
+
+def build(generation: Generation, settings: Settings) -> dict[str, Stage[Any, Any]]:
+    """The stages of one generation.
+
+    Raises:
+        ConfigurationError: this process cannot serve it: its code is of another version, its model cannot be
+            reached from here, or its block is not loaded.
+    """
+    if generation.pipeline not in PIPELINE_VERSIONS:
+        return _build_block(generation, settings)
+    here = PIPELINE_VERSIONS[generation.pipeline]
+    if generation.recipe.version != here:
+        raise ConfigurationError(
+            f"{_name(generation)} was made by version {generation.recipe.version} of the pipeline; this"
+            f" release is at version {here}. Keep a worker of the former release, or derive it again:"
+            f" strandline replay --new --pipeline {generation.pipeline}."
+        )
+    made_with = recorded_settings(generation, settings)
+    if generation.pipeline == VECTORS:
+        return {VECTORS_STAGE: _vectors(generation, made_with)}
+    prompts: Any = generation.recipe.prompts
+    if generation.pipeline == SUMMARY:
+        model = build_text_model(made_with, purpose="summary", prompts=prompts)
+        return {SUMMARY_STAGE: SummaryStage(model, made_with.summary_max_tokens)}
+    model = build_text_model(made_with, purpose="facts", prompts=prompts)
+    return {EXTRACT_STAGE: ExtractStage(model), MERGE_STAGE: MergeStage(model, made_with.max_facts)}
+
+
+def recorded_settings(generation: Generation, settings: Settings) -> Settings:
+    """The settings as they were when the generation was made, where the generation recorded them."""
+    config = generation.recipe.config
+    recorded = {
+        FACTS: {"text_backend": "backend", "facts_model": "model", "max_facts": "max_facts"},
+        SUMMARY: {"text_backend": "backend", "summary_model": "model", "summary_max_tokens": "max_tokens"},
+        VECTORS: {"embedding_model": "embedder", "embedding_dimensions": "dimensions"},
+    }[generation.pipeline]
+    update = {name: config[key] for name, key in recorded.items() if key in config}
+    if "embedding_model" in update:
+        is_local = str(update["embedding_model"]).startswith("wordllama")
+        update["embedding_backend"] = "local" if is_local else "openai"
+    return settings.model_copy(update=update)
+
+
+def _vectors(generation: Generation, made_with: Settings) -> VectorsStage:
+    embedder = build_embedder(made_with)
+    config = generation.recipe.config
+    wanted = config.get("embedder", embedder.model), config.get("dimensions", embedder.dimensions)
+    if wanted != (embedder.model, embedder.dimensions):
+        raise ConfigurationError(
+            f"{_name(generation)} was made with {wanted[0]} ({wanted[1]} dimensions), which is not"
+            f" available here; there is {embedder.model} ({embedder.dimensions}). Give the"
+            " workers what it was made with (STRANDLINE_EMBEDDING_MODEL), or derive it again: strandline"
+            f" replay --new --pipeline {generation.pipeline}."
+        )
+    return VectorsStage(embedder)
+
+
+def _build_block(generation: Generation, settings: Settings) -> dict[str, Stage[Any, Any]]:
+    block = load_blocks(settings.blocks).get(generation.pipeline)
+    made = generation.recipe.version, generation.recipe.entry_scope
+    if block is None or made != (block.version, block.scope):
+        here = "is not loaded" if block is None else f"is version {block.version!r}, scope {block.scope!r}"
+        raise ConfigurationError(
+            f"{_name(generation)} was made by version {made[0]!r} of the block, scope {made[1]!r}; the block"
+            f" {here} here. Keep a worker with the former code until it is derived again:"
+            f" strandline replay --new --pipeline {generation.pipeline}."
+        )
+    return {block.name: CustomStage(block, settings.max_state_bytes, settings.block_timeout_seconds)}
+
+
+def _name(generation: Generation) -> str:
+    return f"Generation {generation.generation_id} of {generation.pipeline}"

@@ -1,0 +1,1 @@
+"""Inspection: proving that everything adds up, and explaining why something was remembered."""

@@ -1,0 +1,339 @@
+"""Explanation: why something was remembered, or was not.
+
+For a message, where it is now and what each stage made of it; for a fact, the way back to the messages.
+Everything is read in one snapshot.  What models answered is not shown, only who answered, when, and at
+what cost: the ledger stays when the answers' content goes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.inspect.directory import check_known
+from strandline.pipelines.inspect.explain_fact import explain_fact
+from strandline.pipelines.inspect.explanation import (
+    CandidateTrace,
+    ChunkTrace,
+    CitingFact,
+    FactExplanation,
+    FlushTrace,
+    MessageExplanation,
+    ModelCall,
+    Place,
+    RemovedFactExplanation,
+    StageState,
+    StageTrace,
+    StateTrace,
+)
+from strandline.pipelines.inspect.policy_history import policy_changes
+from strandline.pipelines.inspect.rows import excerpt, message_of, model_calls, part, source_of
+from strandline.pipelines.inspect.verify import stage_chain
+from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
+from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS
+from strandline.schemas.errors import ConfigurationError, NotFoundError
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_user
+from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, SUMMARY, VECTORS
+from strandline.schemas.values.message import Message
+from strandline.schemas.values.shown_text import counted, quote
+
+CANDIDATE = ("generation", "event_id", "text", "batch_id", "dropped_by", "dropped_because")
+
+_DONE = {"delete": "deleted that fact", "replace": "corrected that fact", "clear": "cleared all facts"}
+
+
+def explain(
+    database: Database,
+    subject: str,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    session_id: str | None = None,
+    user_id: str | None = None,
+) -> MessageExplanation | FactExplanation | RemovedFactExplanation:
+    """Explain a fact by its id, or a message by its id.
+
+    An id that several sessions use needs ``session_id``; within one, the message that is in the log now
+    is meant before one from before a reset.
+
+    Raises:
+        NotFoundError: there is neither a message nor a fact of this id, or nothing where it is looked for.
+        ConfigurationError: the id names several messages.
+        StrandlineError: as ``Database.fetch`` does.
+    """
+    within = {"namespace": namespace, "session_id": session_id, "user_id": user_id}
+    with database.transaction() as tx:
+        tx.fetch("verify_snapshot", {})
+        check_known(tx, **within)
+        fact_id = _as_uuid(subject)
+        if fact_id is not None:
+            fact = explain_fact(tx, within | {"owner_key": _owner_key(namespace, user_id)}, fact_id)
+            if fact is not None:
+                return fact
+        found = tx.fetch("explain_find_messages", within | {"message_id": subject})
+        return _explain_message(tx, *_only(found, subject, namespace))
+
+
+def explain_fact_alone(
+    database: Database,
+    fact_id: str,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    session_id: str | None = None,
+    user_id: str | None = None,
+) -> FactExplanation | RemovedFactExplanation:
+    """Explain a fact by its id, and never a message that happens to have the same.
+
+    Raises:
+        NotFoundError: there is no fact of this id, or nothing where it is looked for.
+        StrandlineError: as ``Database.fetch`` does.
+    """
+    within = {"namespace": namespace, "session_id": session_id, "user_id": user_id}
+    with database.transaction() as tx:
+        tx.fetch("verify_snapshot", {})
+        check_known(tx, **within)
+        wanted = _as_uuid(fact_id)
+        key = {"owner_key": _owner_key(namespace, user_id)}
+        found = None if wanted is None else explain_fact(tx, within | key, wanted)
+    if found is None:
+        raise NotFoundError(
+            f"There is no fact {quote(fact_id)} in namespace {quote(namespace)};"
+            " check the id, and where it is looked for (namespace, session, user)."
+        )
+    return found
+
+
+def _owner_key(namespace: str, user_id: str | None) -> UUID | None:
+    """A user may have facts and no session."""
+    return None if user_id is None else identify_user(namespace, user_id).shard_key
+
+
+def _as_uuid(subject: str) -> UUID | None:
+    try:
+        return UUID(subject)
+    except ValueError:
+        return None
+
+
+def _only(found: Sequence[Row], subject: str, namespace: str) -> tuple[UUID, UUID, int]:
+    if not found:
+        raise NotFoundError(
+            f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
+            " check the id, and where it is looked for (namespace, session, user)."
+        )
+    sessions = sorted({row[3] for row in found})
+    if len(sessions) > 1:
+        raise ConfigurationError(
+            f"Message id {quote(subject)} is used in several sessions ({', '.join(sessions[:5])}"
+            f"{', …' if len(sessions) > 5 else ''}); name the one you mean with --session."
+        )
+    shard_key, session_key, seq = found[0][:3]
+    return shard_key, session_key, seq
+
+
+def _explain_message(fetcher: Fetcher, shard_key: UUID, session_key: UUID, seq: int) -> MessageExplanation:
+    key = {"shard_key": shard_key, "session_key": session_key, "seq": seq}
+    row = fetcher.fetch("explain_message", key)[0]
+    namespace, session_id, user_id, pinned_through, window_from, current, pipelines, fed, feeds = row[7:16]
+    event = FlushTrace(**dict(zip(FlushTrace.model_fields, row[16:], strict=True))) if row[16] else None
+    event_key = key | {"event_id": event.event_id if event else None}
+    stages = _stages(fetcher, event_key, pipelines) if event else ()
+    candidates = [
+        part(CandidateTrace, CANDIDATE, found) for found in fetcher.fetch("explain_candidates", key)
+    ]
+    facts = [
+        part(CitingFact, ("fact_id", "generation", "text", "live", "operations"), found)
+        for found in fetcher.fetch("explain_cited", key)
+    ]
+    chunks = [
+        part(ChunkTrace, ("generation", "from_seq", "through_seq", "pieces"), found)
+        for found in fetcher.fetch("explain_chunks", key)
+    ]
+    place = _place(current, seq, pinned_through, window_from, stages)
+    message = message_of(row[:7])
+    return MessageExplanation(
+        namespace=namespace,
+        session_id=session_id,
+        user_id=user_id,
+        message=source_of(message),
+        tokens=row[3],
+        place=place,
+        event=event,
+        stages=stages,
+        candidates=tuple(candidates),
+        facts=tuple(facts),
+        chunks=tuple(chunks),
+        states=tuple(_state(found) for found in fetcher.fetch("explain_states", event_key)) if event else (),
+        policy_changes=policy_changes(fetcher, shard_key, session_key),
+        why=(
+            *_reasons(place, message, fed, feeds, event, stages, candidates, facts),
+            *(_left_out(message, fed) if event else ()),
+        ),
+    )
+
+
+def _place(
+    current: bool, seq: int, pinned_through: int, window_from: int, stages: Sequence[StageTrace]
+) -> Place:
+    if not current:
+        return "reset"
+    if seq <= pinned_through:
+        return "pinned"
+    if seq >= window_from:
+        return "window"
+    open_states = ("due", "dead", "waiting")
+    serving = [trace for trace in stages if trace.generation_state == "serving"]
+    uncovered = [t for t in serving if t.state in open_states and not _behind_an_end(t, serving)]
+    return "tail" if uncovered else "covered"
+
+
+def _behind_an_end(trace: StageTrace, stages: Sequence[StageTrace]) -> bool:
+    """Whether it waits for a stage that was dropped, void or never fed, and so waits for nothing."""
+    return trace.state == "waiting" and any(
+        before.generation == trace.generation and before.state in ("dropped", "void", "not_fed")
+        for before in stages
+    )
+
+
+def _stages(fetcher: Fetcher, key: dict[str, Any], pipelines: Sequence[str]) -> tuple[StageTrace, ...]:
+    rows = fetcher.fetch("explain_stages", key | stage_chain() | {"pipelines": list(pipelines)})
+    calls = model_calls(fetcher, key["shard_key"], [row[6] for row in rows])
+    return tuple(_stage(row, calls) for row in rows)
+
+
+def _stage(row: Row, calls: Sequence[ModelCall]) -> StageTrace:
+    pipeline, generation, generation_state, stage, outcome, ended_at, batch_id = row[:7]
+    batch_stage, batch_events, due_since, reason, dropped_at, error, failures, _waits = row[7:15]
+    held, next_at, waits_until, waits_for = row[15:]
+    if outcome == "dead":
+        state: StageState = "dead" if dropped_at is None else "dropped"
+    elif outcome is not None:
+        state = outcome
+    elif due_since is not None:
+        state = "due"
+    else:
+        state = "waiting" if stage == MERGE_STAGE else "not_fed"
+    return StageTrace(
+        pipeline=pipeline,
+        generation=generation,
+        generation_state=generation_state,
+        stage=stage,
+        state=state,
+        since=ended_at or due_since,
+        batch_id=batch_id,
+        batch_events=batch_events,
+        held=bool(held),
+        failures=failures or 0,
+        next_attempt_at=next_at,
+        waits_until=waits_until,
+        waits_for=waits_for,
+        reason=reason or error,
+        # Merge has nothing to do for an event without candidates: the batch was extract's, and so the call.
+        calls=tuple(call for call in calls if call.batch_id == batch_id and batch_stage == stage),
+    )
+
+
+def _reasons(
+    place: Place,
+    message: Message,
+    fed: Sequence[str],
+    feeds: Sequence[str],
+    event: FlushTrace | None,
+    stages: Sequence[StageTrace],
+    candidates: Sequence[CandidateTrace],
+    facts: Sequence[CitingFact],
+) -> Iterable[str]:
+    if place == "reset":
+        yield "Its session was reset since: it is not part of the conversation any more."
+    if place == "pinned":
+        yield "It belongs to the pinned head: always shown, never flushed, so nothing is derived from it."
+        return
+    if event is None:
+        yield "It was not flushed: nothing is derived from a message before a flush delivers it."
+        return
+    if FACTS not in fed and all(t.stage != EXTRACT_STAGE or t.state == "not_fed" for t in stages):
+        yield _unfed(feeds)
+        return
+    if facts:
+        live = sum(fact.live for fact in facts)
+        cite = "cites" if len(facts) == 1 else "cite"
+        yield f"It was remembered: {counted(len(facts), 'fact')} {cite} it, {live} of them live."
+    by_generation: dict[int, dict[str, StageTrace]] = {}
+    for trace in stages:
+        if trace.pipeline == FACTS and trace.generation_state != "retired":
+            by_generation.setdefault(trace.generation, {})[trace.stage] = trace
+    for generation, traces in by_generation.items():
+        cited = any(fact.generation == generation for fact in facts)
+        found = [candidate for candidate in candidates if candidate.generation == generation]
+        yield from _facts_reason(traces, message, found=found, cited=cited)
+
+
+def _unfed(feeds: Sequence[str]) -> str:
+    if FACTS not in feeds:
+        return "Its session feeds no facts, so none are looked for."
+    return (
+        "Its session fed no facts when it was flushed, only since: `strandline replay --pipeline facts` with"
+        " --session derives them from what was flushed before as well."
+    )
+
+
+def _left_out(message: Message, pipelines: Sequence[str]) -> Iterable[str]:
+    """Which part of a long message is made use of."""
+    size = len(full_text(message))
+    if size > MAX_LINE_CHARACTERS and {FACTS, SUMMARY}.intersection(pipelines):
+        yield f"Facts and summary are made of its first {MAX_LINE_CHARACTERS:,} of {size:,} characters."
+    if size > MAX_INDEXED_CHARACTERS and VECTORS in pipelines:
+        yield f"A search finds its first {MAX_INDEXED_CHARACTERS:,} of {size:,} characters."
+
+
+def _facts_reason(
+    traces: dict[str, StageTrace], message: Message, *, found: Sequence[CandidateTrace], cited: bool
+) -> Iterable[str]:
+    extract, merge = traces[EXTRACT_STAGE], traces.get(MERGE_STAGE)
+    if extract.state != "applied":
+        yield _halted(extract)
+    elif merge is not None and found and merge.state != "applied":
+        yield f"Extract found something in it; {_halted(merge)}"
+    elif not plain_text(message):
+        yield "It has no text that extract could read."
+    elif not found:
+        yield "Extract read it and found no fact in it."
+    elif not cited and (kinds := [c.dropped_because for c in found if c.dropped_because is not None]):
+        yield f"Extract found something in it, and a person {_DONE.get(kinds[-1], kinds[-1])} since."
+    elif not cited:
+        yield "Extract found something in it, and the fact that came of it is gone."
+
+
+def _halted(trace: StageTrace) -> str:
+    if trace.state == "due":
+        waits = f"stage {trace.stage} has not done it yet"
+        if trace.held:
+            after = f", after an error ({trace.reason})" if trace.reason else ""
+            return f"{waits}: a worker is at its lane now{after}."
+        if trace.waits_until is not None:
+            return (
+                f"{waits}: its namespace has used up its budget of {trace.waits_for},"
+                f" and waits until {trace.waits_until:%Y-%m-%d %H:%M:%S %Z}."
+            )
+        if trace.reason:
+            return f"{waits}: its lane waits after an error ({trace.reason})."
+        return f"{waits}: no worker has taken it up."
+    return {
+        "dead": f"stage {trace.stage} gave up on it ({trace.reason});"
+        " `strandline dead-letters retry` tries again.",
+        "dropped": f"stage {trace.stage} gave up on it ({trace.reason}), and the dead letter was dropped.",
+        "void": f"stage {trace.stage} did not do it, since the session was reset first.",
+    }.get(trace.state, f"stage {trace.stage} was not fed it: this derivation is younger than the flush.")
+
+
+def _state(row: Row) -> StateTrace:
+    generation, through_seq, state, batch_id, at = row
+    content = json.loads(state)
+    text = content.get("text") if isinstance(content, dict) else None
+    shown = text if isinstance(text, str) else state
+    return StateTrace(
+        generation=generation, through_seq=through_seq, batch_id=batch_id, at=at, excerpt=excerpt(shown)
+    )

@@ -1,0 +1,212 @@
+"""What an explanation is made of: typed, frozen, and with a JSON Schema of its own."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from strandline.pipelines.inspect.policy_history import PolicyChangeTrace
+
+Place = Literal["pinned", "window", "tail", "covered", "reset"]
+StageState = Literal["applied", "due", "dead", "dropped", "void", "waiting", "not_fed"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelCall(_Part):
+    """One line of the ledger: who answered for a batch, and what it took.
+
+    ``cost_usd`` is None where the model had no price in STRANDLINE_MODEL_PRICES.
+    """
+
+    batch_id: UUID
+    step: str
+    model: str
+    prompt_hash: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    seconds: float
+    at: datetime
+
+
+class StageTrace(_Part):
+    """What one stage of one generation made of the message's event.
+
+    ``state``: ``applied``, ``due``, ``dead`` (a dead letter), ``dropped`` (one that was given up), ``void``
+    (its session was reset first), ``waiting`` (for the stage before it), ``not_fed`` (the generation is
+    younger than the event).  ``reason`` is the dead letter's, or the lane's last error.
+    ``waits_until`` says until when its namespace waits for a budget that is used up, ``waits_for`` which.
+    """
+
+    pipeline: str
+    generation: int
+    generation_state: str
+    stage: str
+    state: StageState
+    since: datetime | None
+    batch_id: UUID | None
+    batch_events: int | None
+    held: bool
+    failures: int
+    next_attempt_at: datetime | None
+    waits_until: datetime | None
+    waits_for: str | None
+    reason: str | None
+    calls: tuple[ModelCall, ...]
+
+
+class CandidateTrace(_Part):
+    """What extract found that cites the message.
+
+    ``dropped_by`` is the number of a person's event that speaks against it, ``dropped_because`` its kind
+    (``delete``, ``replace``, ``clear``).
+    """
+
+    generation: int
+    event_id: UUID
+    batch_id: UUID
+    text: str
+    dropped_by: int | None
+    dropped_because: str | None
+
+
+class CitingFact(_Part):
+    """A fact that cites the message, and what the message did to it."""
+
+    fact_id: UUID
+    generation: int
+    text: str
+    live: bool
+    operations: tuple[str, ...]
+
+
+class ChunkTrace(_Part):
+    """A searchable piece of conversation that holds the message."""
+
+    generation: int
+    from_seq: int
+    through_seq: int
+    pieces: int
+
+
+class StateTrace(_Part):
+    """The state of a folding pipeline that the message went into first."""
+
+    generation: int
+    through_seq: int
+    batch_id: UUID
+    at: datetime
+    excerpt: str
+
+
+class Source(_Part):
+    """A message as it is shown here: who said it, when, and how it begins."""
+
+    id: str
+    seq: int
+    role: str
+    said_by: str
+    at: datetime
+    excerpt: str
+
+
+class FlushTrace(_Part):
+    """The event that delivered a message."""
+
+    event_id: UUID
+    cause: str
+    from_seq: int
+    through_seq: int
+    at: datetime
+
+
+class MessageExplanation(_Part):
+    """Where a message is, what was derived from it, and in ``why`` what that comes to, in sentences.
+
+    ``policy_changes`` are those of its session: pipelines that were added get what is flushed from then on.
+    """
+
+    namespace: str
+    session_id: str
+    user_id: str | None
+    message: Source
+    tokens: int
+    place: Place
+    event: FlushTrace | None
+    stages: tuple[StageTrace, ...]
+    candidates: tuple[CandidateTrace, ...]
+    facts: tuple[CitingFact, ...]
+    chunks: tuple[ChunkTrace, ...]
+    states: tuple[StateTrace, ...]
+    policy_changes: tuple[PolicyChangeTrace, ...]
+    why: tuple[str, ...]
+
+
+class FactEventTrace(_Part):
+    """Something that a person did to a fact; ``actor`` is who, if that was given."""
+
+    number: int
+    kind: str
+    at: datetime
+    actor: str | None
+
+
+class RevisionTrace(_Part):
+    """One step of a fact's history, and all that it came from: messages, or a person's event."""
+
+    revision: int
+    operation: str
+    text: str
+    at: datetime
+    namespace: str | None
+    session_id: str | None
+    messages: tuple[Source, ...]
+    event_id: UUID | None
+    cause: str | None
+    flushed_at: datetime | None
+    extract_batch_id: UUID | None
+    merge_batch_id: UUID | None
+    condense_batch_id: UUID | None
+    model: str | None
+    prompt_hash: str | None
+    calls: tuple[ModelCall, ...]
+    fact_event: int | None
+    actor: str | None
+
+
+class FactExplanation(_Part):
+    """A fact and the way back from it."""
+
+    fact_id: UUID
+    generation: int
+    generation_state: str
+    text: str
+    topics: tuple[str, ...]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    valid_from: datetime
+    valid_until: datetime | None
+    live: bool
+    invalidated_at: datetime | None
+    invalidated_by: UUID | None
+    condensed_into: UUID | None
+    replacement: str | None
+    feedback: str | None
+    created_at: datetime
+    updated_at: datetime
+    revisions: tuple[RevisionTrace, ...]
+    events: tuple[FactEventTrace, ...]
+
+
+class RemovedFactExplanation(_Part):
+    """A fact that people took away: nothing is left of it but what they did."""
+
+    fact_id: UUID
+    events: tuple[FactEventTrace, ...]

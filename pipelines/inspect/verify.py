@@ -1,0 +1,341 @@
+"""Verification: proves from the tables that nothing was lost, doubled or made up, and names what was.
+
+Every question is one set-based statement (``schemas/sql/verifying.sql``), and all of them see one
+snapshot: work that is under way is due, which is no violation, so a running system verifies clean.
+What the tables do not hold cannot be proved: when a reset happened, so that an event of an older
+incarnation counts as ended whether it was applied or void.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from strandline.pipelines.facts.similarity import fingerprint
+from strandline.pipelines.inspect.directory import check_known
+from strandline.schemas.errors import NotFoundError
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.values.lanes import PIPELINE_STAGES
+from strandline.schemas.values.shown_text import quote
+
+Progress = Callable[[str, int, int], None]
+
+FACT_PAGE = 10_000
+
+CHECKS: Mapping[str, str] = {
+    "verify_log": "logs, marks and token counts",
+    "verify_strays": "messages outside their log",
+    "verify_ranges": "coverage by flush events",
+    "verify_event_contents": "contents of flush events",
+    "verify_generations": "which generation serves",
+    "verify_work": "work that is owed",
+    "verify_order": "order of stages",
+    "verify_due": "work that is due",
+    "verify_receipts": "receipts",
+    "verify_letters": "dead letters",
+    "verify_batches": "batches",
+    "verify_candidates": "candidates",
+    "verify_chunks": "chunks",
+    "verify_shared": "what is shared",
+    "verify_states": "states",
+    "verify_facts": "facts",
+    "verify_revisions": "where facts come from",
+}
+
+_WORK = "Event {event_id} of {session}, stage {stage} (generation {generation})"
+
+SENTENCES: Mapping[str, str] = {
+    "message_missing": "Messages {from_seq} to {through_seq} of {session} are missing from the log.",
+    "message_stray": "Message {from_seq} of {session} lies outside its session's log.",
+    "window_tokens_wrong": "{session} counts {found} tokens in its window; its messages have {expected}.",
+    "window_messages_wrong": "{session} counts {found} messages in its window; it has {expected}.",
+    "window_bytes_wrong": "{session} counts {found} bytes in its window; its messages have {expected}.",
+    "pinned_tokens_wrong": "{session} counts {found} tokens in its head; its messages have {expected}.",
+    "marks_out_of_order": (
+        "The marks of {session} contradict each other (flushed through {found}, next {expected})."
+    ),
+    "delivered_never": "Messages {from_seq} to {through_seq} of {session} count as flushed, by no event.",
+    "delivered_twice": (
+        "Messages {from_seq} to {through_seq} of {session} are in event {event_id} and in an earlier one."
+    ),
+    "event_beyond_marks": (
+        "Event {event_id} of {session} covers {from_seq} to {through_seq}, beyond the session's marks."
+    ),
+    "event_without_session": "Event {event_id} belongs to a session that does not exist ({session}).",
+    "event_count_wrong": "Event {event_id} of {session} says {found} messages; the log holds {expected}.",
+    "event_tokens_wrong": "Event {event_id} of {session} says {found} tokens; the log holds {expected}.",
+    "work_missing": _WORK + " is neither due nor received: it would never be applied.",
+    "work_ahead": _WORK + " is due or received before the stage before it was applied.",
+    "due_without_event": _WORK + " is due, and no such event is recorded.",
+    "work_of_no_pipeline": _WORK + " is due or received, and its session does not feed that pipeline.",
+    "served_by_none": "Owners are to be served by generation {generation} of {stage}, which is not fed.",
+    "served_by_nobody": "Of the generations of {stage}, not one serves (the newest is {generation}).",
+    "due_and_received": _WORK + " is due and received: it would be applied twice.",
+    "receipt_without_event": (
+        "A receipt in stage {stage} (generation {generation}) is for an unknown event, {event_id}."
+    ),
+    "applied_without_batch": _WORK + " counts as applied, by no applied batch that covers it.",
+    "dead_without_letter": _WORK + " counts as dead, with neither a dead letter nor a record of its drop.",
+    "void_without_reset": _WORK + " counts as void, and its session was not reset.",
+    "letter_without_receipt": _WORK + " is a dead letter without its event or its receipt.",
+    "open_batch_not_due": _WORK + " is in the open batch {batch_id}, and is not due.",
+    "applied_batch_without_receipt": (
+        _WORK + " is in the applied batch {batch_id}, and its receipt is missing or names another batch."
+    ),
+    "candidate_unreceipted": _WORK + " has a candidate of batch {batch_id}, which its receipt does not name.",
+    "candidate_not_folded": _WORK + " has a candidate of batch {batch_id} that was merged and left no trace.",
+    "candidate_dropped_by_nobody": (
+        _WORK + " has a candidate of batch {batch_id} that was dropped, by no event of a person."
+    ),
+    "chunk_unreceipted": (
+        _WORK + " has chunk {from_seq} to {through_seq} of batch {batch_id}, which its receipt does not name."
+    ),
+    "chunk_outside_event": _WORK + " has chunk {from_seq} to {through_seq}, which lies outside the event.",
+    "shared_without_consent": (
+        "Messages {from_seq} to {through_seq} of {session} lie in a shared scope that it does not share with."
+    ),
+    "shared_forgotten": (
+        "Messages {from_seq} to {through_seq} of {session} lie in a shared scope, though they were forgotten."
+    ),
+    "shared_outside_event": (
+        "Messages {from_seq} to {through_seq} of {session} lie in a shared scope,"
+        " and come from no event of it."
+    ),
+    "shared_missing": (
+        "Messages {from_seq} to {through_seq} of {session} are searchable, and missing in its shared scope."
+    ),
+    "state_unreceipted": (
+        "The state of {session} through {through_seq}, stage {stage} (generation {generation}), comes from"
+        " batch {batch_id}, which was not applied or does not end there."
+    ),
+    "state_doubled": (
+        "The state of {session} through {through_seq}, stage {stage} (generation {generation}), is not the"
+        " only one of batch {batch_id}."
+    ),
+    "fact_without_source": "Fact {fact_id} (generation {generation}) has no record of where it came from.",
+    "fact_text_differs": "Fact {fact_id} (generation {generation}) does not say what its newest change says.",
+    "fact_ended_by_nothing": "Fact {fact_id} (generation {generation}) ended, and nothing took its place.",
+    "fact_deleted_lives": (
+        "Fact {fact_id} (generation {generation}) is live, though a person deleted it and nobody said it"
+        " since."
+    ),
+    "fact_doubled": "Fact {fact_id} (generation {generation}) is live {found} times in the same words.",
+    "fact_fingerprint_wrong": "Fact {fact_id} (generation {generation}) has the fingerprint of another text.",
+    "revision_without_fact": "Revision {revision} of fact {fact_id} (generation {generation}) has no fact.",
+    "revision_without_event": "Revision {revision} of fact {fact_id} comes from event {event_id}, unknown.",
+    "revision_without_message": (
+        "Revision {revision} of fact {fact_id} cites messages of {session} that do not exist."
+    ),
+    "revision_without_person": (
+        "Revision {revision} of fact {fact_id} (generation {generation}) is a person's, by no recorded event."
+    ),
+    "revision_not_condensed": (
+        "Revision {revision} of fact {fact_id} comes from condensing in batch {batch_id}, which did not"
+        " happen."
+    ),
+    "revision_unreceipted": (
+        "Revision {revision} of fact {fact_id} comes from batch {batch_id}, which the receipts of event"
+        " {event_id} do not name."
+    ),
+    "revision_outside_event": (
+        "Revision {revision} of fact {fact_id} cites messages of {session} outside of batch {batch_id}."
+    ),
+}
+
+
+class Violation(BaseModel):
+    """Something that is not as it must be: its kind, one sentence, and the ids to look with."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    sentence: str
+    namespace: str | None = None
+    session_id: str | None = None
+    session_key: UUID | None = None
+    event_id: UUID | None = None
+    fact_id: UUID | None = None
+    batch_id: UUID | None = None
+    revision: int | None = None
+    generation: int | None = None
+    stage: str | None = None
+    from_seq: int | None = None
+    through_seq: int | None = None
+    found: int | None = None
+    expected: int | None = None
+
+
+class Coverage(BaseModel):
+    """One generation that is kept: the events it has applied to the end, what is due in it, and its holes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    generation: int
+    pipeline: str
+    state: str
+    applied: int
+    due: int
+    holes: int
+
+
+class Report(BaseModel):
+    """What was looked at, what is under way, and what is wrong.
+
+    Attributes:
+        applications: receipts of (event, stage, generation) that say applied; ``voids`` those that say void.
+        pending: work that is due; it is under way, and no violation.
+        holes: dead letters; ``dropped`` those that were given up for good.
+        tombstones: facts that lost some of their sources to a reset with ``derived``.
+        seconds: how long it took.
+        generations: what each derivation that is kept covers.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    messages: int
+    events: int
+    sessions: int
+    facts: int
+    applications: int
+    voids: int
+    pending: int
+    holes: int
+    dropped: int
+    tombstones: int
+    seconds: float
+    generations: tuple[Coverage, ...]
+    violations: tuple[Violation, ...]
+
+
+class Scope(NamedTuple):
+    """What to look at: everything, the owners of a namespace, or one session and its owner's facts."""
+
+    owners: list[UUID] | None = None
+    session_key: UUID | None = None
+
+
+def verify(
+    database: Database,
+    *,
+    namespace: str | None = None,
+    session_id: str | None = None,
+    deep: bool = False,
+    progress: Progress = lambda _name, _number, _total: None,
+) -> Report:
+    """Check the whole database, one namespace, or one session.
+
+    Args:
+        namespace: only the owners that have sessions in it; with ``session_id``, where to find that one.
+        session_id: only this session, and the facts of its owner.
+        deep: also compute each fact's fingerprint anew (about 10 µs a fact).
+        progress: told the name of each check before it runs, its number from 1, and how many there are.
+
+    Raises:
+        NotFoundError: there is nothing in this namespace, or no such session.
+        StrandlineError: as ``Database.fetch`` does.
+    """
+    began = time.monotonic()
+    with database.transaction(within_seconds=MAINTENANCE_SECONDS) as tx:
+        tx.fetch("verify_snapshot", {})
+        tx.fetch("verify_limits", {})
+        scope = _scope(tx, namespace, session_id)
+        found = list(_findings(tx, scope, deep, progress))
+        names = _names(tx, found)
+        (totals,) = tx.fetch("verify_totals", scope._asdict())
+        coverage = tx.fetch("verify_coverage", scope._asdict() | stage_chain())
+    sessions, messages, events, facts, pending, holes, applications, voids, dropped, tombstones = totals
+    return Report(
+        messages=messages,
+        events=events,
+        sessions=sessions,
+        facts=facts,
+        applications=applications,
+        voids=voids,
+        pending=pending,
+        holes=holes,
+        dropped=dropped,
+        tombstones=tombstones,
+        seconds=round(time.monotonic() - began, 3),
+        generations=tuple(Coverage(**dict(zip(Coverage.model_fields, row, strict=True))) for row in coverage),
+        violations=tuple(_violation(kind, place, names) for kind, place in found),
+    )
+
+
+def stage_chain() -> dict[str, list[str]]:
+    """Each later stage with the one before it, as parallel arrays for the statements."""
+    pairs = [(after, before) for stages in PIPELINE_STAGES.values() for before, after in pairwise(stages)]
+    return {"stages": [pair[0] for pair in pairs], "stages_before": [pair[1] for pair in pairs]}
+
+
+def _scope(fetcher: Fetcher, namespace: str | None, session_id: str | None) -> Scope:
+    if session_id is not None:
+        within = DEFAULT_NAMESPACE if namespace is None else namespace
+        check_known(fetcher, namespace=within, session_id=session_id)
+        for shard_key, session_key in fetcher.fetch(
+            "verify_find_session", {"namespace": within, "session_id": session_id}
+        ):
+            return Scope([shard_key], session_key)
+        raise NotFoundError(
+            f"Nothing was put yet to session {quote(session_id)} in namespace {quote(within)}."
+        )
+    check_known(fetcher, namespace=namespace)
+    if namespace is not None:
+        return Scope([row[0] for row in fetcher.fetch("verify_owners", {"namespace": namespace})])
+    return Scope()
+
+
+def _findings(
+    fetcher: Fetcher, scope: Scope, deep: bool, progress: Progress
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    total = len(CHECKS) + deep
+    params = scope._asdict() | stage_chain()
+    for number, (statement, name) in enumerate(CHECKS.items(), 1):
+        progress(name, number, total)
+        for kind, place in fetcher.fetch(statement, params):
+            yield kind, json.loads(place)
+    if deep:
+        progress("fingerprints", total, total)
+        yield from _wrong_fingerprints(fetcher, scope)
+
+
+def _wrong_fingerprints(fetcher: Fetcher, scope: Scope) -> Iterator[tuple[str, dict[str, Any]]]:
+    after: Sequence[Any] = (UUID(int=0), 0, UUID(int=0))
+    while True:
+        place = dict(zip(("after_shard", "after_generation", "after_fact"), after, strict=True))
+        page = fetcher.fetch("verify_fact_page", {"owners": scope.owners, "page_size": FACT_PAGE} | place)
+        for _shard_key, generation_id, fact_id, text, stored in page:
+            if fingerprint(text) != bytes(stored):
+                yield "fact_fingerprint_wrong", {"fact_id": str(fact_id), "generation": generation_id}
+        if len(page) < FACT_PAGE:
+            return
+        after = page[-1][:3]
+
+
+def _names(fetcher: Fetcher, found: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, tuple[str, str]]:
+    keys = {place["session_key"] for _kind, place in found if place.get("session_key")}
+    rows = fetcher.fetch("verify_names", {"session_keys": sorted(keys)}) if keys else []
+    return {str(key): (namespace, session_id) for key, namespace, session_id in rows}
+
+
+def _violation(kind: str, place: Mapping[str, Any], names: Mapping[str, tuple[str, str]]) -> Violation:
+    key = place.get("session_key")
+    namespace, session_id = names.get(key or "", (None, None))
+    session = f"session {quote(session_id)}" if session_id is not None else f"session key {key or 'unknown'}"
+    if namespace not in (None, DEFAULT_NAMESPACE):
+        session += f" in namespace {namespace!r}"
+    sentence = SENTENCES[kind].format_map({"session": session, **place})
+    return Violation(
+        kind=kind,
+        sentence=sentence[0].upper() + sentence[1:],
+        namespace=namespace,
+        session_id=session_id,
+        **{name: value for name, value in place.items() if value is not None},
+    )

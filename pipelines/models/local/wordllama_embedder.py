@@ -1,0 +1,76 @@
+"""A local embedder: wordllama's static token vectors, averaged.  No key, no network, no GPU.
+
+Vectors (256 dimensions) and tokenizer lie inside the wordllama wheel; what is derived from them is what
+wordllama's own ``embed`` gives.  This module imports numpy and the tokenizer's library at once, so it is
+itself imported only where the local embedder is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from strandline.pipelines.models.contract import EmbeddingAnswer
+from strandline.pipelines.models.embedding_batches import ready_to_embed, unit_length
+from strandline.pipelines.models.local.text_model import EMBEDDER, EMBEDDER_DIMENSIONS
+from strandline.pipelines.models.local.wordllama_files import TokenVectors, find_files, load_model
+
+# Static vectors are averaged over a text: what follows after some pages hardly moves the average.
+MAX_TEXT_CHARACTERS = 32_000
+# 64 kB of vectors. What is larger than twice that, glibc maps and unmaps each time.
+TOKENS_AT_ONCE = 128
+
+
+class WordLlamaEmbedder:
+    """Embeds in-process; safe to call from many threads (nothing is written after loading).
+
+    All of a process share one model: some 12 MB, beside 16 MB of vectors that all processes share.
+
+    Raises:
+        ModuleNotFoundError: wordllama is not installed.
+        ConfigurationError: its files are missing or damaged.
+    """
+
+    def __init__(self) -> None:
+        self._vectors, self._tokenizer = _model()
+
+    @property
+    def model(self) -> str:
+        return EMBEDDER
+
+    @property
+    def dimensions(self) -> int:
+        return EMBEDDER_DIMENSIONS
+
+    def wait_seconds(self) -> float:
+        return 0.0
+
+    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
+        """Embed ``texts`` in order; of each, the first 32,000 characters count.
+
+        ``timeout_seconds`` is not needed: a text takes a fraction of a millisecond.
+        """
+        vectors = (self._embed(text[:MAX_TEXT_CHARACTERS]) for text in ready_to_embed(texts))
+        return EmbeddingAnswer(tuple(vectors), EMBEDDER, 0)
+
+    def _embed(self, text: str) -> tuple[float, ...]:
+        """The direction of the average, which is that of the sum.
+
+        Sums of half-precision numbers are exact in double precision: they depend neither on the order nor
+        on the machine.
+        """
+        # One text at a time: for a batch the library runs threads of its own, which a fork would break.
+        tokens = self._tokenizer.encode(text, add_special_tokens=False).ids
+        total = np.zeros(EMBEDDER_DIMENSIONS)
+        for start in range(0, len(tokens), TOKENS_AT_ONCE):
+            total += self._vectors[tokens[start : start + TOKENS_AT_ONCE]].sum(axis=0, dtype=np.float64)
+        return unit_length(total.tolist())
+
+
+@cache
+def _model() -> tuple[TokenVectors, Tokenizer]:
+    # Each generation of vectors has an embedder of its own, and so has a process that also searches.
+    return load_model(find_files(), EMBEDDER_DIMENSIONS)

@@ -1,0 +1,1 @@
+"""Models behind any server that speaks OpenAI's protocol."""

@@ -1,0 +1,1 @@
+"""Words as searches and facts see them."""

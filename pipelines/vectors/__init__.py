@@ -1,0 +1,1 @@
+"""Vectors: what makes flushed messages searchable."""

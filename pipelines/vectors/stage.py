@@ -1,0 +1,141 @@
+"""Vectors: a commutative pipeline that makes what was said searchable, by meaning and by words."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from uuid import UUID
+
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.models.contract import Embedder
+from strandline.pipelines.text.lexemes import length_of, lexemes, to_tsvector_text
+from strandline.pipelines.transcript import load_messages
+from strandline.pipelines.vectors.chunks import Chunk, chunks
+from strandline.pipelines.vectors.sharing import share
+from strandline.schemas.errors import PermanentModelError
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.values.lanes import VECTORS_STAGE, Lane
+
+# The parameters of ``insert_chunks``.
+Rows = Mapping[str, Any]
+
+_STEP = "embed"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChunk:
+    """A chunk and the event that delivered it."""
+
+    event_id: UUID
+    session_key: UUID
+    chunk: Chunk
+
+    @property
+    def message(self) -> tuple[UUID, int]:
+        """Which message it is a piece of; its other pieces are in the same batch."""
+        return self.session_key, self.chunk.from_seq
+
+
+@dataclass(frozen=True, slots=True)
+class VectorsStage:
+    """Embeds a batch's turns; the vectors are stored as halves, as they are kept."""
+
+    embedder: Embedder
+    name: ClassVar[str] = VECTORS_STAGE
+
+    def wait_seconds(self) -> float:
+        return self.embedder.wait_seconds()
+
+    def load(self, fetcher: Fetcher, batch: Batch) -> tuple[PlacedChunk, ...]:
+        return tuple(
+            PlacedChunk(event.event_id, event.session_key, chunk)
+            for event, messages in load_messages(fetcher, batch)
+            for chunk in chunks(messages)
+        )
+
+    def calls(self, batch: Batch, work: tuple[PlacedChunk, ...]) -> Sequence[Call]:
+        return (Call(_STEP, lambda: self._embed(work)),) if work else ()
+
+    def effect(
+        self, batch: Batch, work: tuple[PlacedChunk, ...], answers: Mapping[str, RawAnswer]
+    ) -> Rows | None:
+        """The rows of the chunks; to find the words of a large batch takes seconds."""
+        return _rows(batch, work, answers) if work else None
+
+    def share(self, database: Database, batch: Batch, effect: Rows | None) -> None:
+        """Copy what is written to the scope that the session shares with, if it does."""
+        if effect:
+            share(database, batch, effect)
+
+    def write(
+        self, fetcher: Fetcher, batch: Batch, work: tuple[PlacedChunk, ...], effect: Rows | None
+    ) -> list[Lane]:
+        if effect:
+            fetcher.fetch("insert_chunks", effect)
+        return []
+
+    def _embed(self, work: tuple[PlacedChunk, ...]) -> RawAnswer:
+        answer = self.embedder.embed([placed.chunk.text for placed in work])
+        return RawAnswer(
+            model=answer.model,
+            prompt_hash="",
+            body=pack_vectors(answer.vectors),
+            input_tokens=answer.input_tokens,
+        )
+
+
+def vector_text(vector: Sequence[float]) -> str:
+    """A vector as pgvector reads it."""
+    return "[" + ",".join(f"{value:.6g}" for value in vector) + "]"
+
+
+def pack_vectors(vectors: Sequence[Sequence[float]]) -> bytes:
+    """Vectors of one length as bytes: count and dimensions, then little-endian half floats."""
+    dimensions = len(vectors[0]) if vectors else 0
+    flat = [value for vector in vectors for value in vector]
+    return struct.pack(f"<II{len(flat)}e", len(vectors), dimensions, *flat)
+
+
+def unpack_texts(body: bytes) -> list[str]:
+    """The vectors that ``pack_vectors`` packed, as ``vector_text`` gives them."""
+    count, dimensions = struct.unpack_from("<II", body)
+    texts = list(map(_HALVES.__getitem__, struct.unpack_from(f"<{count * dimensions}H", body, 8)))
+    return [f"[{','.join(texts[at * dimensions : (at + 1) * dimensions])}]" for at in range(count)]
+
+
+class _Halves(dict[int, str]):
+    """Half floats as text, by their bits: each is written once, which takes nine times as long as looking."""
+
+    def __missing__(self, bits: int) -> str:
+        (value,) = struct.unpack("<e", struct.pack("<H", bits))
+        text = self[bits] = f"{value:.6g}"
+        return text
+
+
+_HALVES = _Halves()
+
+
+def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> Rows:
+    embeddings = unpack_texts(answers[_STEP].body)
+    if len(embeddings) != len(work):
+        raise PermanentModelError(f"{len(embeddings)} vectors are stored for {len(work)} chunks.")
+    words = [lexemes(placed.chunk.text) for placed in work]
+    lengths: Counter[tuple[UUID, int]] = Counter()
+    for placed, found in zip(work, words, strict=True):
+        lengths[placed.message] += max(1, length_of(found))
+    return {
+        "shard_key": batch.lane.shard_key,
+        "generation_id": batch.lane.generation_id,
+        "batch_id": batch.batch_id,
+        "session_keys": [placed.session_key for placed in work],
+        "event_ids": [placed.event_id for placed in work],
+        "from_seqs": [placed.chunk.from_seq for placed in work],
+        "through_seqs": [placed.chunk.through_seq for placed in work],
+        "pieces": [placed.chunk.piece for placed in work],
+        "lengths": [lengths[placed.message] for placed in work],
+        "lexemes": [to_tsvector_text(found) for found in words],
+        "embeddings": embeddings,
+    }
