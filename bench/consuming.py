@@ -14,7 +14,7 @@ from bench.figures import Figure, Goal, of_values
 from bench.ground import Ground, NotMeasuredError
 from bench.processes import LOCAL, idle_worker, worker
 from bench.size import Size
-from strandline.producers.hint_publisher import HintPublisher
+from strandline.producers.doorbell.publisher import HintPublisher
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import Lane, queue_name
 

@@ -22,7 +22,7 @@ from typing import TypedDict
 from bench.ground import prepared_ground
 from bench.recall_data import WHERE, Conversation, Question, conversations
 from strandline import Memory, SearchHit, VectorMemoryBlock
-from strandline.producers.search import Search, search_messages
+from strandline.producers.search.search import Search, search_messages
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings

@@ -11,7 +11,7 @@ from bench.ground import Ground
 from strandline import Memory
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 from strandline.pipelines.vectors.stage import vector_text
-from strandline.producers.search_statement import NOTHING_VISIBLE
+from strandline.producers.search.ranking import NOTHING_VISIBLE
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings

@@ -9,14 +9,9 @@ from uuid import UUID, uuid4
 from strandline.pipelines.blocks import BaseMemoryBlock, InsertMethod
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
 from strandline.pipelines.rendering import Renderer, render_memory
-from strandline.producers.appending import Append, Appended, append
-from strandline.producers.context import MemoryContext
-from strandline.producers.facts import OwnerFacts
-from strandline.producers.forgetting import reset
-from strandline.producers.importing import MOST_IN_AN_IMPORT, Imported, import_messages
-from strandline.producers.policy_setting import PolicySet, set_policy
-from strandline.producers.popping import pop
-from strandline.producers.read_arguments import (
+from strandline.producers.memory_search import Searching
+from strandline.producers.owner_facts import OwnerFacts
+from strandline.producers.reading.arguments import (
     check_flag,
     check_seq,
     check_timeout,
@@ -25,10 +20,15 @@ from strandline.producers.read_arguments import (
     read_messages,
     read_query,
 )
-from strandline.producers.reading import HISTORY_PAGE, ReadRequest, history_page, read, whole_history
+from strandline.producers.reading.context import MemoryContext
+from strandline.producers.reading.read import HISTORY_PAGE, ReadRequest, history_page, read, whole_history
 from strandline.producers.resources import Resources
-from strandline.producers.searching import Searching
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
+from strandline.producers.writing.bulk_import import MOST_IN_AN_IMPORT, Imported, import_messages
+from strandline.producers.writing.pop import pop
+from strandline.producers.writing.put import Append, Appended, append
+from strandline.producers.writing.reset import reset
+from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import SessionIdentity, check_name

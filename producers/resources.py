@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from strandline.producers.window_cache import WindowCache
+from strandline.producers.reading.window_cache import WindowCache
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings

@@ -15,10 +15,10 @@ from strandline.pipelines.blocks import (
 from strandline.pipelines.custom.contract import CustomBlock
 from strandline.pipelines.hits import Hit
 from strandline.pipelines.vector_block import VectorMemoryBlock
-from strandline.producers.context import MemoryContext
-from strandline.producers.facts_reading import Fact
-from strandline.producers.facts_search import FoundFact
-from strandline.producers.search import SearchHit
+from strandline.producers.facts.listing import Fact
+from strandline.producers.reading.context import MemoryContext
+from strandline.producers.search.facts import FoundFact
+from strandline.producers.search.search import SearchHit
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from strandline.environment import settings_with
-from strandline.producers.facts import OwnerFacts
-from strandline.producers.facts_namespace import NamespaceFacts
+from strandline.producers.namespace_facts import NamespaceFacts
+from strandline.producers.owner_facts import OwnerFacts
 from strandline.runtime import Pool, runtime_for
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user

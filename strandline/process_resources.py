@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.given_pool import GivenPool
-from strandline.producers.window_cache import WindowCache
+from strandline.producers.reading.window_cache import WindowCache
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.forking import this_process, undivided
 from strandline.schemas.postgres.async_database import AsyncDatabase
@@ -28,7 +28,7 @@ from strandline.schemas.values.lanes import Lane
 if TYPE_CHECKING:
     from strandline.deploy.stack import EmbeddedStack
     from strandline.pipelines.models.contract import Embedder
-    from strandline.producers.doorbell import Doorbell
+    from strandline.producers.doorbell.doorbell import Doorbell
     from strandline.workers.background import BackgroundRunner
 
 Consume = Literal["background"]
@@ -196,7 +196,7 @@ class ProcessResources:
         self._runner = runner
 
     def _start_doorbell(self, broker_url: str) -> None:
-        doorbell = _load("strandline.producers.doorbell")
+        doorbell = _load("strandline.producers.doorbell.doorbell")
         self._doorbell = doorbell.Doorbell(broker_url)
 
     def _make_async(self) -> AsyncDatabase:

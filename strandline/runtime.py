@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.given_pool import GivenPool, Pool
 from strandline.process_resources import Consume, ProcessResources
-from strandline.producers.window_cache import WindowCache
+from strandline.producers.reading.window_cache import WindowCache
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
 from strandline.schemas.postgres.async_database import AsyncDatabase

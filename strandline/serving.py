@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from celery.platforms import SecurityWarning
 
 from strandline.assembly import prepare_stages, stop_points
-from strandline.producers.doorbell import Doorbell
+from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings

@@ -9,8 +9,9 @@ import pytest
 from strandline import Memory
 from strandline.cli.doctor_servers import check_broker
 from strandline.cli.targets import Servers
-from strandline.producers import doorbell, hint_publisher
-from strandline.producers.doorbell import Doorbell
+from strandline.producers.doorbell import doorbell
+from strandline.producers.doorbell import publisher as hint_publisher
+from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.broker.settings import BrokerKind, broker_kind, tls_options
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import STAGES, Lane, queue_name

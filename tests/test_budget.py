@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from strandline.pipelines.blocks import BaseMemoryBlock, CountText, FactExtractionMemoryBlock, Material
 from strandline.pipelines.memory_template import compile_memory_template
 from strandline.pipelines.rendering import render_memory
-from strandline.producers.block_code import attempt
-from strandline.producers.budget import Contribution, Fitted, Measure, Tail, fit, newest_that_fit
+from strandline.producers.reading.block_code import attempt
+from strandline.producers.reading.budget import Contribution, Fitted, Measure, Tail, fit, newest_that_fit
 from strandline.schemas.values.message import Message
 
 

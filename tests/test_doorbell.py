@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from strandline import Memory
-from strandline.producers import doorbell
-from strandline.producers.doorbell import MAX_WAITING, Doorbell
+from strandline.producers.doorbell import doorbell
+from strandline.producers.doorbell.doorbell import MAX_WAITING, Doorbell
 from strandline.schemas.values.lanes import Lane
 from tests.broker_proxy import BrokerProxy
 from tests.broker_queues import BrokerQueues
@@ -175,7 +175,7 @@ def test_every_hint_that_is_dropped_is_counted(
 FORKING = """
 import os, sys
 from uuid import uuid4
-from strandline.producers.doorbell import Doorbell
+from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.values.lanes import Lane
 
 bell = Doorbell(sys.argv[1])
@@ -204,7 +204,7 @@ def test_a_forked_child_rings_by_itself(broker: BrokerQueues, broker_url: str) -
 REPEATING_PID = """
 import os, sys
 from uuid import uuid4
-from strandline.producers.doorbell import Doorbell
+from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.values.lanes import Lane
 
 def last_pid(number):

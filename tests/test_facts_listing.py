@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from strandline import Memory
-from strandline.producers.facts_reading import Fact
+from strandline.producers.facts.listing import Fact
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.model_server import ModelServer
 

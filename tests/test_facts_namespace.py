@@ -14,8 +14,8 @@ import pytest
 
 from strandline import Facts, InvalidMessageError, Memory
 from strandline.pipelines.inspect.verify import verify
-from strandline.producers import facts_namespace
-from strandline.producers.facts_namespace import Clearing, NamespaceFacts
+from strandline.producers import namespace_facts as facts_namespace
+from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE

@@ -218,7 +218,7 @@ def test_a_session_whose_producer_died_before_the_flush_is_flushed(
     memory = make_memory(user_id="sailor", **LIMITS)
     with monkeypatch.context() as patched:
         # As near to a kill between the two transactions as one process can get to it.
-        patched.setattr("strandline.producers.appending.flush_at_put", die)
+        patched.setattr("strandline.producers.writing.put.flush_at_put", die)
         with pytest.raises(SystemExit):
             talk(memory, 40)
     assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]

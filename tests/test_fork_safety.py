@@ -38,14 +38,14 @@ WORKS = {
     "stem": ("from strandline.pipelines.text.lexemes import lexemes", "work = lexemes"),
     "tokenize": ("from strandline.producers.tokens import count_default", "work = count_default"),
     "count what was counted lately": (
-        "from strandline.producers.recent_counts import recent_counts",
+        "from strandline.producers.reading.recent_counts import recent_counts",
         "work = lambda text: recent_counts.count(len, text)",
     ),
 }
 
 HANGING_CALLS = """
     import os, threading
-    from strandline.producers.time_limit import NoPlaceError, call_within
+    from strandline.producers.reading.time_limit import NoPlaceError, call_within
 
     def hang():
         call_within(600, threading.Event().wait)

@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.producers.pacing import Pacer
+from strandline.producers.doorbell.pacing import Pacer
 from strandline.schemas.values.lanes import Lane
 
 SECONDS = 1.0

@@ -20,8 +20,8 @@ from strandline import (
     SummaryMemoryBlock,
     VectorMemoryBlock,
 )
-from strandline.producers.narrowing import shorter_window
-from strandline.producers.snapshot import read_snapshot
+from strandline.producers.reading.applicable_blocks import shorter_window
+from strandline.producers.reading.snapshot import read_snapshot
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from tests.conftest import MakeMemory, rows_of

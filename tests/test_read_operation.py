@@ -19,8 +19,8 @@ from strandline.pipelines.blocks import (
 )
 from strandline.pipelines.declaring import default_blocks
 from strandline.pipelines.vector_block import VectorMemoryBlock
-from strandline.producers.context import MemoryContext
-from strandline.producers.reading import LONGEST_PAUSE_SECONDS, ReadRequest, history_page, read
+from strandline.producers.reading.context import MemoryContext
+from strandline.producers.reading.read import LONGEST_PAUSE_SECONDS, ReadRequest, history_page, read
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
 from strandline.schemas.postgres.operations import Fetch, Operation, Pause, Row, Run, Step
 from strandline.schemas.values.identity import identify_session

@@ -25,7 +25,7 @@ from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
 from strandline.pipelines.models.local.extractive_facts import attributed
 from strandline.pipelines.models.prompts.render import render
 from strandline.pipelines.rendering import Section, escaped, fact_line, message_line, render_memory
-from strandline.producers.insertion import assembled
+from strandline.producers.reading.insertion import assembled
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message, speaker_name
 from strandline.schemas.values.shown_text import is_hidden, seen

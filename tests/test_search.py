@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Memory, OwnerError, VectorMemoryBlock
 from strandline.pipelines.hits import Hit
-from strandline.producers import postprocessing
-from strandline.producers.search import Search, SearchHit, search_messages
+from strandline.producers.reading import rerank as postprocessing
+from strandline.producers.search.search import Search, SearchHit, search_messages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import Settings, load_settings

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from strandline import ConfigurationError, FactExtractionMemoryBlock, Memory, VectorMemoryBlock
-from strandline.producers.facts_search import FoundFact
-from strandline.producers.search import SearchHit
+from strandline.producers.search.facts import FoundFact
+from strandline.producers.search.search import SearchHit
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, rows_of

@@ -17,7 +17,7 @@ from strandline import Memory
 from strandline.cli.doctor_servers import check_broker, check_database
 from strandline.cli.targets import Servers
 from strandline.pipelines.models.factory import build_embedder
-from strandline.producers.doorbell import Doorbell
+from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.connections import psycopg_url
 from strandline.schemas.postgres.migrate import current_revision

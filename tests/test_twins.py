@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strandline import Facts, Memory
-from strandline.producers.facts_namespace import NamespaceFacts
+from strandline.producers.namespace_facts import NamespaceFacts
 
 MakeMemory = Callable[..., Memory]
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline import DeliveredError, Memory
-from strandline.producers.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
+from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.values.message import Message

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline import ConfigurationError, Memory, OwnerError
-from strandline.producers.search import Search, SearchHit, search_messages
+from strandline.producers.search.search import Search, SearchHit, search_messages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session

@@ -16,8 +16,8 @@ from strandline.cli.doctor_servers import check_broker
 from strandline.cli.targets import Servers
 from strandline.deploy.stack import start_stack
 from strandline.pipelines.models.factory import build_query_embedder
-from strandline.producers.recall import prepare_query
-from strandline.producers.search_statement import Vectors
+from strandline.producers.reading.block_search import prepare_query
+from strandline.producers.search.ranking import Vectors
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.postgres.operations import Run
 from strandline.schemas.settings import Settings, load_settings

@@ -12,8 +12,8 @@ from llama_index.core.memory import BaseMemory
 
 from strandline.producers.adapters.leftovers import as_said
 from strandline.producers.adapters.llamaindex_messages import chat_message_of, message_of
-from strandline.producers.context import MemoryContext
 from strandline.producers.memory import SessionMemory
+from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.message import HEAD_ROLES, Message
 
 

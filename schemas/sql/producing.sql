@@ -136,7 +136,7 @@ WITH s AS (
     WHERE t.taken_bytes <= %(tail_bytes)s
     ORDER BY t.seq DESC LIMIT %(tail_rows)s
 ), known AS (
-    -- What the process has read before, if it is still so (producers/window_cache.py): the last message bears the
+    -- What the process has read before, if it is still so (producers/reading/window_cache.py): the last message bears the
     -- same seal, so it is the same row of the same table, and no other of these words.
     SELECT %(known_through)s::bigint AS through_seq FROM s
     WHERE s.window_from >= %(known_from)s::bigint AND EXISTS (

@@ -200,7 +200,7 @@ def _ring(broker_url: str | None, lanes: Sequence[Lane]) -> bool:
     if broker_url is None or not lanes:
         return False
     # Celery is loaded only where something is rung for.
-    from strandline.producers.doorbell import Doorbell
+    from strandline.producers.doorbell.doorbell import Doorbell
 
     bell = Doorbell(broker_url)
     bell.ring(lanes)

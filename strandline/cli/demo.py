@@ -24,7 +24,7 @@ from strandline.cli.reports import AnswerReport, DemoReport
 from strandline.cli.terminal import console, is_rich, print_json
 from strandline.memory import Memory
 from strandline.pipelines.generations.registry import serving
-from strandline.producers.facts_reading import Fact
+from strandline.producers.facts.listing import Fact
 from strandline.producers.tokens import count_default
 from strandline.runtime import runtime_for
 from strandline.schemas.settings import load_settings

@@ -12,7 +12,7 @@ from strandline.cli.demo_observer import Look
 from strandline.cli.demo_play import Played, percentile
 from strandline.cli.models_used import ModelsUsed
 from strandline.cli.reports import DemoCheck, DemoFigures
-from strandline.producers.facts_reading import Fact
+from strandline.producers.facts.listing import Fact
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.shown_text import counted
 

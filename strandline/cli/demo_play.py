@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from strandline.cli.demo_observer import Look
 from strandline.memory import Memory
-from strandline.producers.context import MemoryContext
+from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.message import Message
 
 _PAUSE_SECONDS = 0.05

@@ -10,8 +10,8 @@ from strandline.cli.reports import AnswerReport, GivenFact, GivenMessage
 from strandline.memory import Memory
 from strandline.pipelines.rendering import fact_line, message_line
 from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.producers.context import MemoryContext
-from strandline.producers.facts_reading import Fact
+from strandline.producers.facts.listing import Fact
+from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.message import Message
 
 FACTS_PER_ANSWER = 2

@@ -16,8 +16,8 @@ from strandline.cli.demo_observer import Look
 from strandline.cli.models_used import ModelsUsed
 from strandline.cli.reports import AnswerReport, DemoCheck, DemoFigures
 from strandline.cli.terminal import styled
-from strandline.producers.context import MemoryContext
-from strandline.producers.facts_reading import Fact
+from strandline.producers.facts.listing import Fact
+from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.shown_text import counted
 
 FACTS_TOLD = 8

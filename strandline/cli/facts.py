@@ -14,7 +14,7 @@ from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import console, is_rich, print_json, say
 from strandline.facts import Facts
 from strandline.pipelines.inspect.directory import check_known
-from strandline.producers.facts_namespace import Clearing, NamespaceFacts
+from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.schemas.values.shown_text import counted
 
 

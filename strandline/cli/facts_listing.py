@@ -21,7 +21,7 @@ from strandline.cli.targets import opened_database
 from strandline.cli.terminal import print_json, print_schema, print_table, say
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.pipelines.inspect.explanation import FactExplanation, RemovedFactExplanation, RevisionTrace
-from strandline.producers.facts_reading import Fact, FactPage, Sort
+from strandline.producers.facts.listing import Fact, FactPage, Sort
 from strandline.schemas.values.shown_text import counted
 
 

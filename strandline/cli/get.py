@@ -19,7 +19,7 @@ from strandline.cli.options import (
 )
 from strandline.cli.terminal import print_json, print_schema, say
 from strandline.pipelines.transcript import full_text, speaker
-from strandline.producers.context import MemoryContext
+from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.shown_text import counted, shown_lines
 

@@ -15,7 +15,7 @@ from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.models.factory import build_query_embedder
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.vectors.stage import vector_text
-from strandline.producers.search_statement import Query, Target, Vectors, ranked
+from strandline.producers.search.ranking import Query, Target, Vectors, ranked
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings

@@ -20,8 +20,8 @@ from strandline.cli.terminal import print_json, print_schema, print_table, say
 from strandline.pipelines.hits import HitKind
 from strandline.pipelines.inspect.rows import excerpt
 from strandline.pipelines.transcript import speaker
-from strandline.producers.facts_search import FoundFact
-from strandline.producers.searching import Found
+from strandline.producers.memory_search import Found
+from strandline.producers.search.facts import FoundFact
 from strandline.schemas.settings import Settings
 
 Scope = Literal["session", "owner"]

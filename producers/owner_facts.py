@@ -8,8 +8,8 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from strandline.producers.carrying import Carrier
-from strandline.producers.facts_editing import (
+from strandline.producers.execution import Carrier
+from strandline.producers.facts.edit import (
     Wording,
     add_fact,
     checked_feedback,
@@ -19,7 +19,7 @@ from strandline.producers.facts_editing import (
     judge_fact,
     replace_fact,
 )
-from strandline.producers.facts_reading import (
+from strandline.producers.facts.listing import (
     Fact,
     FactFilter,
     FactPage,
@@ -30,8 +30,8 @@ from strandline.producers.facts_reading import (
     get_fact,
     list_facts,
 )
-from strandline.producers.facts_search import FoundFact, search_facts
 from strandline.producers.resources import Resources
+from strandline.producers.search.facts import FoundFact, search_facts
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner
 

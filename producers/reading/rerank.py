@@ -9,8 +9,8 @@ from functools import partial
 
 from strandline.pipelines.hits import Hit, Reranker
 from strandline.pipelines.vector_block import VectorMemoryBlock
-from strandline.producers.context import Omission
-from strandline.producers.time_limit import NoPlaceError, TimeLimitError, call_within
+from strandline.producers.reading.context import Omission
+from strandline.producers.reading.time_limit import NoPlaceError, TimeLimitError, call_within
 
 logger = logging.getLogger("strandline.producers")
 

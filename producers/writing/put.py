@@ -12,7 +12,7 @@ from uuid import UUID
 
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.producers.tokens import PART_TOKENS, count_message, is_loaded
-from strandline.producers.unregistered import unknown_pipelines
+from strandline.producers.writing.unregistered import unknown_pipelines
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
 from strandline.schemas.errors import (
     ConflictError,

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from strandline.pipelines.hits import MESSAGES_ALONE, Hit, HitKind, SearchScope, check_scope, checked_kinds
 from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.producers.facts_reading import Fact, FactFilter, PageRequest, list_facts
-from strandline.producers.facts_search import FoundFact
-from strandline.producers.reading import history_page
-from strandline.producers.recall import MAX_QUERY_CHARACTERS, EmbedQuery, prepare_query
-from strandline.producers.search_statement import (
+from strandline.producers.facts.listing import Fact, FactFilter, PageRequest, list_facts
+from strandline.producers.reading.block_search import MAX_QUERY_CHARACTERS, EmbedQuery, prepare_query
+from strandline.producers.reading.read import history_page
+from strandline.producers.search.facts import FoundFact
+from strandline.producers.search.ranking import (
     ALL_VISIBLE,
     NOTHING_VISIBLE,
     Query,
@@ -23,7 +23,7 @@ from strandline.producers.search_statement import (
     ranked,
     serving_vectors,
 )
-from strandline.producers.window_search import with_unsearched
+from strandline.producers.search.unindexed import with_unsearched
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.identity import SessionIdentity

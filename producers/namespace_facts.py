@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from strandline.producers.carrying import Carrier
-from strandline.producers.facts_editing import clear_facts, edit_facts
+from strandline.producers.execution import Carrier
+from strandline.producers.facts.edit import clear_facts, edit_facts
 from strandline.producers.resources import Resources
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.identity import check_name

@@ -22,14 +22,10 @@ from strandline.pipelines.declaring import max_facts_of, pipelines_of
 from strandline.pipelines.hits import Hit
 from strandline.pipelines.rendering import Renderer, render_memory
 from strandline.pipelines.vector_block import VectorMemoryBlock
-from strandline.producers.appending import INLINE_CHARACTERS, check_owner
-from strandline.producers.block_code import attempt, is_foreign
-from strandline.producers.budget import Contribution, Fitted, Measure, fit, reserved_tail
-from strandline.producers.context import MemoryContext, Omission
-from strandline.producers.insertion import assembled
-from strandline.producers.narrowing import readable_blocks, shorter_window
-from strandline.producers.read_arguments import check_page_size, check_seq
-from strandline.producers.recall import (
+from strandline.producers.reading.applicable_blocks import readable_blocks, shorter_window
+from strandline.producers.reading.arguments import check_page_size, check_seq
+from strandline.producers.reading.block_code import attempt, is_foreign
+from strandline.producers.reading.block_search import (
     EmbedQuery,
     Shown,
     prepare_query,
@@ -38,10 +34,14 @@ from strandline.producers.recall import (
     sources_of,
     without_shown,
 )
-from strandline.producers.search_statement import Query
-from strandline.producers.snapshot import Snapshot, read_snapshot
+from strandline.producers.reading.budget import Contribution, Fitted, Measure, fit, reserved_tail
+from strandline.producers.reading.context import MemoryContext, Omission
+from strandline.producers.reading.insertion import assembled
+from strandline.producers.reading.snapshot import Snapshot, read_snapshot
+from strandline.producers.reading.window_cache import NOTHING_KNOWN, WindowCache
+from strandline.producers.search.ranking import Query
 from strandline.producers.tokens import PART_TOKENS, is_loaded
-from strandline.producers.window_cache import NOTHING_KNOWN, WindowCache
+from strandline.producers.writing.put import INLINE_CHARACTERS, check_owner
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Fetch, Operation, Pause, Row, Run
 from strandline.schemas.values.identity import SessionIdentity

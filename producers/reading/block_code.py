@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from strandline.pipelines.blocks import BaseMemoryBlock, Rendered
 from strandline.pipelines.custom.contract import CustomMemoryBlock
-from strandline.producers.context import Omission
-from strandline.producers.time_limit import NoPlaceError, TimeLimitError, call_within
+from strandline.producers.reading.context import Omission
+from strandline.producers.reading.time_limit import NoPlaceError, TimeLimitError, call_within
 
 logger = logging.getLogger("strandline.producers")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from strandline.producers.budget import Tail
-from strandline.producers.window_cache import NOTHING_KNOWN, KnownWindow
+from strandline.producers.reading.budget import Tail
+from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.values.message import Message, read_rows
 

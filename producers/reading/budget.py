@@ -16,10 +16,10 @@ from typing import Any
 
 from strandline.pipelines.blocks import BaseMemoryBlock, CountText
 from strandline.pipelines.rendering import Renderer, Section, render_memory
-from strandline.producers.block_code import attempt
-from strandline.producers.context import Omission
-from strandline.producers.parted_calls import parted_calls
-from strandline.producers.recent_counts import recent_counts
+from strandline.producers.reading.block_code import attempt
+from strandline.producers.reading.context import Omission
+from strandline.producers.reading.parted_calls import parted_calls
+from strandline.producers.reading.recent_counts import recent_counts
 from strandline.producers.tokens import PART_TOKENS, count_parts
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message

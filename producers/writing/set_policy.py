@@ -7,8 +7,8 @@ import logging
 from dataclasses import dataclass
 
 from strandline.pipelines.flush.flush import Flushed, flush_over_mark
-from strandline.producers.appending import check_owner
-from strandline.producers.unregistered import unknown_pipelines
+from strandline.producers.writing.put import check_owner
+from strandline.producers.writing.unregistered import unknown_pipelines
 from strandline.schemas.errors import ConflictError, NotFoundError, StrandlineError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.identity import SessionIdentity

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from strandline.producers.hint_publisher import HintPublisher
-from strandline.producers.pacing import Pacer
+from strandline.producers.doorbell.pacing import Pacer
+from strandline.producers.doorbell.publisher import HintPublisher
 from strandline.schemas.forking import this_process
 from strandline.schemas.values.lanes import Lane
 

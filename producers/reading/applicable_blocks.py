@@ -9,9 +9,9 @@ from uuid import UUID
 from strandline.pipelines.blocks import BaseMemoryBlock
 from strandline.pipelines.custom.contract import CustomMemoryBlock
 from strandline.pipelines.vector_block import VectorMemoryBlock
-from strandline.producers.budget import Tail, newest_that_fit
-from strandline.producers.context import Omission
-from strandline.producers.snapshot import Snapshot
+from strandline.producers.reading.budget import Tail, newest_that_fit
+from strandline.producers.reading.context import Omission
+from strandline.producers.reading.snapshot import Snapshot
 from strandline.schemas.values.message import Message
 
 

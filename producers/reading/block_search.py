@@ -14,9 +14,10 @@ from uuid import UUID
 from strandline.pipelines.hits import Hit
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.vector_block import VectorMemoryBlock
-from strandline.producers.context import Omission
-from strandline.producers.postprocessing import CANDIDATES, postprocessed
-from strandline.producers.search_statement import (
+from strandline.producers.reading.context import Omission
+from strandline.producers.reading.rerank import CANDIDATES, postprocessed
+from strandline.producers.reading.snapshot import Snapshot
+from strandline.producers.search.ranking import (
     ALL_VISIBLE,
     Query,
     Target,
@@ -25,7 +26,6 @@ from strandline.producers.search_statement import (
     ranked,
     serving_vectors,
 )
-from strandline.producers.snapshot import Snapshot
 from strandline.schemas.errors import ConfigurationError, ProviderSetupError, StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import SessionIdentity

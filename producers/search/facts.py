@@ -11,7 +11,7 @@ from uuid import UUID
 
 from strandline.pipelines.hits import HitKind
 from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.producers.facts_reading import Fact, FactFilter, PageRequest, list_facts
+from strandline.producers.facts.listing import Fact, FactFilter, PageRequest, list_facts
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row, Run
 from strandline.schemas.values.identity import Owner

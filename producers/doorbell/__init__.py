@@ -1,0 +1,1 @@
+"""The doorbell: hints that wake workers, published beside the caller's thread."""

@@ -1,0 +1,1 @@
+"""Operations on an owner's facts."""

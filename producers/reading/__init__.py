@@ -1,0 +1,1 @@
+"""Reading: pinned head, memory, tail and window, within a token limit."""

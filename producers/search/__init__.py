@@ -1,0 +1,1 @@
+"""Search: ranked messages and facts."""
