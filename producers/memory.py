@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID, uuid4
 
-from strandline.pipelines.blocks import BaseMemoryBlock, InsertMethod
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
-from strandline.pipelines.rendering import Renderer, render_memory
+from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
+from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.memory_search import Searching
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.arguments import (

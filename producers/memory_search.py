@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import overload
 from uuid import UUID
 
-from strandline.pipelines.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
 from strandline.producers.execution import Carrier
 from strandline.producers.resources import Resources
 from strandline.producers.search.facts import FoundFact
+from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
 from strandline.producers.search.search import Search, SearchHit, search
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.foreign_values import plain_scalar

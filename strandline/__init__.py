@@ -5,19 +5,19 @@ The public face.  ``import strandline`` loads no queue, no model client and no s
 
 from strandline.facts import Facts
 from strandline.memory import Memory
-from strandline.pipelines.blocks import (
+from strandline.pipelines.custom.contract import CustomBlock
+from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
     InsertMethod,
     StaticMemoryBlock,
     SummaryMemoryBlock,
 )
-from strandline.pipelines.custom.contract import CustomBlock
-from strandline.pipelines.hits import Hit
-from strandline.pipelines.vector_block import VectorMemoryBlock
+from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.facts.listing import Fact
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.search.facts import FoundFact
+from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import SearchHit
 from strandline.schemas.errors import (
     ConfigurationError,

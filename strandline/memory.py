@@ -9,11 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from strandline.environment import settings_with
-from strandline.pipelines.blocks import BaseMemoryBlock, InsertMethod
 from strandline.pipelines.custom.contract import BlockDefinition
-from strandline.pipelines.declaring import BlockSource, declare_blocks, max_facts_of, pipelines_of
-from strandline.pipelines.rendering import Renderer, render_memory
-from strandline.pipelines.vector_block import VectorMemoryBlock
+from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
+from strandline.producers.blocks.render import Renderer, render_memory
+from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
+from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.producers.tokens import DEFAULT_ENCODING, Tokenizer
 from strandline.runtime import Consume, Pool, Runtime, runtime_for
@@ -277,7 +277,7 @@ def _template(source: str | None) -> Renderer:
         return render_memory
     if not isinstance(source, str):
         raise ConfigurationError(f"memory_template is {quote(source)}; it must be the text of a template.")
-    from strandline.pipelines.memory_template import compile_memory_template  # Jinja2, where it is needed
+    from strandline.producers.blocks.template import compile_memory_template  # Jinja2, where it is needed
 
     return compile_memory_template(plain_text(source))
 

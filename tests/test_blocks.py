@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.blocks import (
+from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
     InsertMethod,
@@ -19,9 +19,9 @@ from strandline.pipelines.blocks import (
     StaticMemoryBlock,
     SummaryMemoryBlock,
 )
-from strandline.pipelines.declaring import declare_blocks, default_blocks, pipelines_of
-from strandline.pipelines.hits import Hit
-from strandline.pipelines.vector_block import VectorMemoryBlock
+from strandline.producers.blocks.resolve import declare_blocks, default_blocks, pipelines_of
+from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.search.hits import Hit
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message
 

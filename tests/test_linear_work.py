@@ -18,9 +18,9 @@ from strandline.pipelines.models.answer_forms import object_in
 from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
 from strandline.pipelines.models.local.sentences import sentences, words
 from strandline.pipelines.models.local.text_model import LocalTextModel
-from strandline.pipelines.rendering import message_line
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes
 from strandline.pipelines.text.spoken_dates import spoken_date
+from strandline.producers.blocks.render import message_line
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.values.message import Message, speaker_name
 from strandline.schemas.values.normal_form import MAX_MARKS, folded, normal_form, stream_safe

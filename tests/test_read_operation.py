@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from strandline.pipelines.blocks import (
+from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
     InsertMethod,
     Material,
     StaticMemoryBlock,
 )
-from strandline.pipelines.declaring import default_blocks
-from strandline.pipelines.vector_block import VectorMemoryBlock
+from strandline.producers.blocks.resolve import default_blocks
+from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import LONGEST_PAUSE_SECONDS, ReadRequest, history_page, read
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.blocks import (
+from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
+from strandline.pipelines.models.local.extractive_facts import attributed
+from strandline.pipelines.models.prompts.render import render
+from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
     InsertMethod,
     Material,
     StaticMemoryBlock,
 )
-from strandline.pipelines.memory_template import compile_memory_template
-from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
-from strandline.pipelines.models.local.extractive_facts import attributed
-from strandline.pipelines.models.prompts.render import render
-from strandline.pipelines.rendering import Section, escaped, fact_line, message_line, render_memory
+from strandline.producers.blocks.render import Section, escaped, fact_line, message_line, render_memory
+from strandline.producers.blocks.template import compile_memory_template
 from strandline.producers.reading.insertion import assembled
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message, speaker_name

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Memory, OwnerError, VectorMemoryBlock
-from strandline.pipelines.hits import Hit
 from strandline.producers.reading import rerank as postprocessing
+from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import Search, SearchHit, search_messages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import statements

@@ -7,28 +7,22 @@ read.  The state is kept in Postgres; the object itself holds none.
 
 from __future__ import annotations
 
-import html
+import re
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, Protocol, get_args
 
-from strandline.pipelines.blocks import (
-    BaseMemoryBlock,
-    CountText,
-    Material,
-    Rendered,
-    check_block_name,
-    split_content,
-)
-from strandline.pipelines.rendering import escaped
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.lanes import PIPELINE_STAGES, STAGES, Scope
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.shown_text import quote
 
 MAX_VERSION_CHARACTERS = 64
+MAX_NAME_CHARACTERS = 64
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 # Names that queues of ours have already.
 _TAKEN = frozenset({*PIPELINE_STAGES, *STAGES, "default"})
@@ -97,29 +91,15 @@ class BlockDefinition:
         return cls(str(name), version, scope, getattr(code, "priority", 0), code)
 
 
-@dataclass(frozen=True, init=False)
-class CustomMemoryBlock(BaseMemoryBlock):
-    """The read side of a custom block: shows its state by its own ``render``."""
-
-    definition: BlockDefinition
-
-    _keywords: ClassVar[tuple[str, ...]] = ("definition",)
-
-    def __init__(self, definition: BlockDefinition) -> None:
-        super().__init__(name=definition.name, priority=definition.priority)
-        self._set(definition=definition)
-
-    def render(self, material: Material) -> str | Rendered | None:
-        code = self.definition.code
-        state = material.states.get(self.definition.name)
-        shown = code.render(code.initial() if state is None else state)
-        return None if shown is None else split_content(shown, f"render() of block {self.name!r}")
-
-    def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
-        """``content`` as the block's own ``truncate`` shortens it, which is given it unescaped."""
-        shorten = getattr(self.definition.code, "truncate", None)
-        shorter = None if shorten is None else shorten(html.unescape(content), tokens_to_cut)
-        return escaped(shorter) if shorter else None
+def check_block_name(name: object) -> str:
+    """Return ``name`` if it can be a tag in the prompt; raise ConfigurationError if not."""
+    text = plain_text(name) if isinstance(name, str) else ""
+    if len(text) > MAX_NAME_CHARACTERS or not _NAME.fullmatch(text):
+        raise ConfigurationError(
+            f"{quote(name)} cannot name a memory block: use at most {MAX_NAME_CHARACTERS} letters, digits,"
+            " '_', '-' or '.', beginning with a letter or '_'."
+        )
+    return text
 
 
 def place_in(error: BaseException) -> str:

@@ -19,15 +19,15 @@ from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from strandline.pipelines.blocks import (
+from strandline.producers.adapters.llamaindex_blocks import part_of
+from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
     StaticMemoryBlock,
     SummaryMemoryBlock,
 )
-from strandline.pipelines.hits import Hit, Reranker
-from strandline.pipelines.vector_block import VectorMemoryBlock
-from strandline.producers.adapters.llamaindex_blocks import part_of
+from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.search.hits import Hit, Reranker
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.shown_text import quote
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from strandline.pipelines.blocks import BaseMemoryBlock
-from strandline.pipelines.custom.contract import CustomMemoryBlock
-from strandline.pipelines.vector_block import VectorMemoryBlock
+from strandline.producers.blocks.base import BaseMemoryBlock
+from strandline.producers.blocks.custom import CustomMemoryBlock
+from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.budget import Tail, newest_that_fit
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.snapshot import Snapshot

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from strandline.pipelines.blocks import BaseMemoryBlock, Rendered
-from strandline.pipelines.custom.contract import CustomMemoryBlock
+from strandline.producers.blocks.base import BaseMemoryBlock, Rendered
+from strandline.producers.blocks.custom import CustomMemoryBlock
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.time_limit import NoPlaceError, TimeLimitError, call_within
 

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.hits import Hit
 from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.pipelines.vector_block import VectorMemoryBlock
+from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.rerank import CANDIDATES, postprocessed
 from strandline.producers.reading.snapshot import Snapshot
+from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
     Query,

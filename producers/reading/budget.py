@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from strandline.pipelines.blocks import BaseMemoryBlock, CountText
-from strandline.pipelines.rendering import Renderer, Section, render_memory
+from strandline.producers.blocks.base import BaseMemoryBlock, CountText
+from strandline.producers.blocks.render import Renderer, Section, render_memory
 from strandline.producers.reading.block_code import attempt
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.parted_calls import parted_calls

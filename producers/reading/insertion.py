@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from strandline.pipelines.blocks import InsertMethod
+from strandline.producers.blocks.base import InsertMethod
 from strandline.producers.reading.budget import SEPARATOR
 from strandline.schemas.values.message import HEAD_ROLES, Content, Message
 

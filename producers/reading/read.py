@@ -12,16 +12,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import UUID
 
-from strandline.pipelines.blocks import (
+from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     InsertMethod,
     Material,
     Rendered,
 )
-from strandline.pipelines.declaring import max_facts_of, pipelines_of
-from strandline.pipelines.hits import Hit
-from strandline.pipelines.rendering import Renderer, render_memory
-from strandline.pipelines.vector_block import VectorMemoryBlock
+from strandline.producers.blocks.render import Renderer, render_memory
+from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
+from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.applicable_blocks import readable_blocks, shorter_window
 from strandline.producers.reading.arguments import check_page_size, check_seq
 from strandline.producers.reading.block_code import attempt, is_foreign
@@ -39,6 +38,7 @@ from strandline.producers.reading.context import MemoryContext, Omission
 from strandline.producers.reading.insertion import assembled
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
 from strandline.producers.reading.window_cache import NOTHING_KNOWN, WindowCache
+from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import Query
 from strandline.producers.tokens import PART_TOKENS, is_loaded
 from strandline.producers.writing.put import INLINE_CHARACTERS, check_owner

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from strandline.pipelines.hits import Hit, Reranker
-from strandline.pipelines.vector_block import VectorMemoryBlock
+from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.time_limit import NoPlaceError, TimeLimitError, call_within
+from strandline.producers.search.hits import Hit, Reranker
 
 logger = logging.getLogger("strandline.producers")
 

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
-from strandline.pipelines.hits import HitKind
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.facts.listing import Fact, FactFilter, PageRequest, list_facts
+from strandline.producers.search.hits import HitKind
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row, Run
 from strandline.schemas.values.identity import Owner

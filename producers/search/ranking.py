@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.hits import Hit, HitFact, HitKind, SearchScope
+from strandline.producers.search.hits import Hit, HitFact, HitKind, SearchScope
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.identity import SessionIdentity

@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from strandline.pipelines.hits import MESSAGES_ALONE, Hit, HitKind, SearchScope, check_scope, checked_kinds
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.facts.listing import Fact, FactFilter, PageRequest, list_facts
 from strandline.producers.reading.block_search import MAX_QUERY_CHARACTERS, EmbedQuery, prepare_query
 from strandline.producers.reading.read import history_page
 from strandline.producers.search.facts import FoundFact
+from strandline.producers.search.hits import (
+    MESSAGES_ALONE,
+    Hit,
+    HitKind,
+    SearchScope,
+    check_scope,
+    checked_kinds,
+)
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
     NOTHING_VISIBLE,

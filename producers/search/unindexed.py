@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.hits import Hit
 from strandline.pipelines.text.lexemes import length_of, lexemes
 from strandline.pipelines.vectors.chunks import chunks
+from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import ALL_VISIBLE, Query, Target
 from strandline.schemas.postgres.operations import Fetch, Operation, Row, Run
 from strandline.schemas.values.message import Message, read_rows

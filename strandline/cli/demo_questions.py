@@ -8,8 +8,8 @@ from strandline.cli.demo_file import Question
 from strandline.cli.demo_play import Samples, timed_get
 from strandline.cli.reports import AnswerReport, GivenFact, GivenMessage
 from strandline.memory import Memory
-from strandline.pipelines.rendering import fact_line, message_line
 from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.producers.blocks.render import fact_line, message_line
 from strandline.producers.facts.listing import Fact
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.message import Message

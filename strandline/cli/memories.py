@@ -11,10 +11,10 @@ import click
 from strandline.cli.targets import opened, servers_to_look_at
 from strandline.facts import Facts
 from strandline.memory import Memory
-from strandline.pipelines.blocks import FactExtractionMemoryBlock
-from strandline.pipelines.declaring import BlockSource, default_blocks
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.sessions import SessionState, session_state
+from strandline.producers.blocks.base import FactExtractionMemoryBlock
+from strandline.producers.blocks.resolve import BlockSource, default_blocks
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS

@@ -10,11 +10,11 @@ from typing import Any
 
 from strandline.pipelines.generations.registry import Generation, serving
 from strandline.pipelines.generations.stages import recorded_settings
-from strandline.pipelines.hits import Hit
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.models.factory import build_query_embedder
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.vectors.stage import vector_text
+from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import Query, Target, Vectors, ranked
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database

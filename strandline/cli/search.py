@@ -17,11 +17,11 @@ from strandline.cli.options import (
     target_options,
 )
 from strandline.cli.terminal import print_json, print_schema, print_table, say
-from strandline.pipelines.hits import HitKind
 from strandline.pipelines.inspect.rows import excerpt
 from strandline.pipelines.transcript import speaker
 from strandline.producers.memory_search import Found
 from strandline.producers.search.facts import FoundFact
+from strandline.producers.search.hits import HitKind
 from strandline.schemas.settings import Settings
 
 Scope = Literal["session", "owner"]

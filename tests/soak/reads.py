@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from strandline import Memory, VectorMemoryBlock
-from strandline.pipelines.hits import Hit
+from strandline.producers.search.hits import Hit
 from strandline.schemas.settings import load_settings
 from tests.draining import drain_everything
 from tests.soak.ground import Ground

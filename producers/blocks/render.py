@@ -1,7 +1,7 @@
 """How long-term memory looks in a prompt: escaped text in named sections inside ``<memory>``.
 
 The form that ships is three lines of Python, so it costs no import; a template of the caller's own is
-compiled by ``pipelines.memory_template``, which is imported only where one is given (Jinja takes 60 ms).
+compiled by ``producers.blocks.template``, which is imported only where one is given (Jinja takes 60 ms).
 Whatever stands inside a section was escaped when its block rendered it, so that nothing that was once
 said in a conversation can close a section or open another.
 """

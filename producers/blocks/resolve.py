@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from strandline.pipelines.blocks import (
+from strandline.pipelines.custom.contract import BlockDefinition, CustomBlock
+from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
     SummaryMemoryBlock,
 )
-from strandline.pipelines.custom.contract import BlockDefinition, CustomBlock, CustomMemoryBlock
-from strandline.pipelines.vector_block import VectorMemoryBlock
+from strandline.producers.blocks.custom import CustomMemoryBlock
+from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.schemas.values.shown_text import quote

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.pipelines.blocks import BaseMemoryBlock, CountText, Material, checked_count, pieces_to_cut
-from strandline.pipelines.hits import (
+from strandline.producers.blocks.base import (
+    BaseMemoryBlock,
+    CountText,
+    Material,
+    checked_count,
+    pieces_to_cut,
+)
+from strandline.producers.blocks.render import fact_line, message_line
+from strandline.producers.search.hits import (
     MESSAGES_ALONE,
     Hit,
     HitKind,
@@ -17,7 +24,6 @@ from strandline.pipelines.hits import (
     check_scope,
     checked_kinds,
 )
-from strandline.pipelines.rendering import fact_line, message_line
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_list, plain_number, plain_scalar
 from strandline.schemas.values.lanes import VECTORS

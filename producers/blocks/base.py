@@ -15,10 +15,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from strandline.pipelines.hits import Hit
-from strandline.pipelines.rendering import escaped, fact_line
+from strandline.pipelines.custom.contract import check_block_name
+from strandline.producers.blocks.render import escaped, fact_line
+from strandline.producers.search.hits import Hit
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError, StrandlineError
-from strandline.schemas.values.foreign_values import plain_int, plain_text
+from strandline.schemas.values.foreign_values import plain_int
 from strandline.schemas.values.lanes import FACTS, SUMMARY
 from strandline.schemas.values.nesting import check_nesting
 from strandline.schemas.values.shown_text import quote
@@ -26,8 +27,6 @@ from strandline.schemas.values.stored_text import check_texts_within
 
 CountText = Callable[[str], int]
 
-MAX_NAME_CHARACTERS = 64
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 # Escaped text holds no "<", so this mark is found between pieces and never inside one.
 _BETWEEN_FACTS = re.compile(r"\n(?=<fact>)")
 
@@ -214,17 +213,6 @@ def split_content(content: object, what: str) -> str | Rendered | None:
     text = escaped("\n".join(part["text"] for part in checked if part["type"] == "text"))
     others = tuple(part for part in checked if part["type"] != "text")
     return Rendered(text, others) if others else text or None
-
-
-def check_block_name(name: object) -> str:
-    """Return ``name`` if it can be a tag in the prompt; raise ConfigurationError if not."""
-    text = plain_text(name) if isinstance(name, str) else ""
-    if len(text) > MAX_NAME_CHARACTERS or not _NAME.fullmatch(text):
-        raise ConfigurationError(
-            f"{quote(name)} cannot name a memory block: use at most {MAX_NAME_CHARACTERS} letters, digits,"
-            " '_', '-' or '.', beginning with a letter or '_'."
-        )
-    return text
 
 
 def pieces_to_cut(pieces: Sequence[str], tokens_to_cut: int, count: CountText) -> int:

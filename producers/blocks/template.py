@@ -14,7 +14,7 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markupsafe import Markup
 
-from strandline.pipelines.rendering import Renderer, Section
+from strandline.producers.blocks.render import Renderer, Section
 from strandline.schemas.errors import ConfigurationError
 
 _ENVIRONMENT = ImmutableSandboxedEnvironment(

@@ -1,0 +1,1 @@
+"""Memory blocks: what each contributes to the prompt, and how it looks there."""
