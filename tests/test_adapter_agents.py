@@ -18,7 +18,7 @@ from agents.testing import ModelStep, ScriptedModel, assistant_message, function
 
 from strandline import DeliveredError, FactExtractionMemoryBlock, Message, StaticMemoryBlock
 from strandline.adapters.agents import StrandlineSession
-from strandline.producers.adapters.agents_items import items_of, message_of
+from strandline.adapters.agents.items import items_of, message_of
 from strandline.producers.tokens import count_default, count_message
 from tests.conftest import StartWorker, rows_of, wait_until
 from tests.model_server import ModelServer

@@ -30,7 +30,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from strandline import InvalidMessageError, Message, StaticMemoryBlock
 from strandline.adapters.langchain import StrandlineHistory
-from strandline.producers.adapters.langchain_messages import NO_ID, langchain_message_of, message_of
+from strandline.adapters.langchain.messages import NO_ID, langchain_message_of, message_of
 from tests.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 
 PARTS = TEXTS | st.one_of(

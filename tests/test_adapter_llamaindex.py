@@ -39,7 +39,7 @@ from strandline import (
     VectorMemoryBlock,
 )
 from strandline.adapters.llamaindex import StrandlineMemory
-from strandline.producers.adapters.llamaindex_declarations import own_block
+from strandline.adapters.llamaindex.declarations import own_block
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import StartWorker, rows_of, wait_until

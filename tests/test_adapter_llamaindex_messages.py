@@ -30,8 +30,8 @@ from llama_index.core.base.llms.types import (
 )
 
 from strandline import InvalidMessageError, Message
-from strandline.producers.adapters.llamaindex_blocks import block_of, part_of
-from strandline.producers.adapters.llamaindex_messages import NO_ID, chat_message_of, message_of
+from strandline.adapters.llamaindex.content_blocks import block_of, part_of
+from strandline.adapters.llamaindex.messages import NO_ID, chat_message_of, message_of
 from strandline.producers.tokens import count_default, count_message
 from tests.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 

@@ -11,13 +11,13 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 
-from strandline.memory import Memory
-from strandline.producers.adapters.llamaindex import ChatMemory
-from strandline.producers.adapters.llamaindex_declarations import (
+from strandline.adapters.llamaindex.declarations import (
     carried_blocks,
     own_block,
     restored_blocks,
 )
+from strandline.adapters.llamaindex.memory import ChatMemory
+from strandline.memory import Memory
 from strandline.producers.memory import new_session_id
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE

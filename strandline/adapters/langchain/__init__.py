@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from strandline.adapters.langchain.history import MemoryHistory
 from strandline.memory import Memory
-from strandline.producers.adapters.langchain import MemoryHistory
 
 __all__ = ["StrandlineHistory"]
 

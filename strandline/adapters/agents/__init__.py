@@ -9,8 +9,8 @@ from typing import Any
 
 from agents import SessionSettings
 
+from strandline.adapters.agents.session import ItemSession
 from strandline.memory import Memory
-from strandline.producers.adapters.agents import ItemSession
 
 __all__ = ["StrandlineSession"]
 

@@ -23,7 +23,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import message_chunk_to_message
 
-from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
+from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.message import Content, Message, Role
 from strandline.schemas.values.nesting import check_nesting

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
+from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
 from strandline.schemas.values.message import Content, Message, Role
 from strandline.schemas.values.nesting import check_nesting
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 
-from strandline.producers.adapters.langchain_messages import langchain_message_of, message_of
+from strandline.adapters.langchain.messages import langchain_message_of, message_of
 from strandline.producers.memory import SessionMemory
 
 

@@ -21,8 +21,8 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 
-from strandline.producers.adapters.leftovers import as_said, with_leftovers, without_leftovers
-from strandline.producers.adapters.llamaindex_blocks import block_of, part_of
+from strandline.adapters.llamaindex.content_blocks import block_of, part_of
+from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
 from strandline.schemas.values.message import Content, Message, Role
 from strandline.schemas.values.nesting import check_nesting
 

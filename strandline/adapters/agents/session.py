@@ -7,7 +7,7 @@ from typing import cast
 
 from agents import SessionSettings, TResponseInputItem
 
-from strandline.producers.adapters.agents_items import Item, items_of, message_of
+from strandline.adapters.agents.items import Item, items_of, message_of
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.values.message import HEAD_ROLES
 

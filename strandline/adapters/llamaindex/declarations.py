@@ -19,7 +19,7 @@ from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from strandline.producers.adapters.llamaindex_blocks import part_of
+from strandline.adapters.llamaindex.content_blocks import part_of
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
