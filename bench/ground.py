@@ -21,13 +21,13 @@ from uuid import uuid4
 import psycopg
 
 from strandline import BaseMemoryBlock, Memory
-from strandline.assembly import prepare_stages
-from strandline.deploy.stack import EmbeddedStack, start_stack
+from strandline.deploy.embedded.stack import EmbeddedStack, start_stack
 from strandline.producers.tokens import count_default
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import load_settings
+from strandline.wiring.assembly import prepare_stages
 
 Given = dict[str, Any]
 

@@ -24,8 +24,8 @@ from strandline.pipelines.models.contract import (
 )
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import STAGES, queue_name
-from strandline.serving import run_worker
-from strandline.workers.app import make_app
+from strandline.wiring.worker_process import run_worker
+from strandline.workers.celery_app.app import make_app
 
 DIMENSIONS = 256
 MODEL = "wordllama-l2-supercat-256"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from strandline.environment import settings_with
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.producers.owner_facts import OwnerFacts
-from strandline.runtime import Pool, runtime_for
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
+from strandline.wiring.environment import settings_with
+from strandline.wiring.runtime import Pool, runtime_for
 
 
 class Facts(OwnerFacts):

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from strandline.environment import settings_with
 from strandline.pipelines.custom.contract import BlockDefinition
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
@@ -16,7 +15,6 @@ from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.producers.tokens import DEFAULT_ENCODING, Tokenizer
-from strandline.runtime import Consume, Pool, Runtime, runtime_for
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import (
@@ -38,6 +36,8 @@ from strandline.schemas.values.policy import (
     make_policy,
 )
 from strandline.schemas.values.shown_text import quote
+from strandline.wiring.environment import settings_with
+from strandline.wiring.runtime import Consume, Pool, Runtime, runtime_for
 
 # Arguments of other memory classes, and what takes their place here.
 _ELSEWHERE = {

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.deploy.stack import EmbeddedStack, start_stack
+from strandline.deploy.embedded.stack import EmbeddedStack, start_stack
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings

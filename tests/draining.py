@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.assembly import prepare_stages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, Lane
-from strandline.workers.consumer import Consumer
+from strandline.wiring.assembly import prepare_stages
+from strandline.workers.worker import Consumer
 from tests.conftest import rows_of
 
 

@@ -33,8 +33,7 @@ from uuid import UUID
 import psycopg
 
 from strandline import DeliveredError, Facts, Memory
-from strandline.assembly import prepare_stages
-from strandline.deploy.stack import start_stack
+from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.generations.registry import Generation, kept
 from strandline.pipelines.inspect.verify import verify
@@ -49,6 +48,7 @@ from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, STAGES, SUMMARY, VECTORS, Lane
+from strandline.wiring.assembly import prepare_stages
 from tests.consuming import HandWorker
 from tests.draining import due_lanes
 from tests.scripted_stages import ScriptedStages

@@ -27,14 +27,14 @@ from uuid import uuid4
 import psycopg
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
-from strandline.deploy.stack import start_stack
+from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import Settings, load_settings
+from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.draining import drain_everything
 from tests.model_server import ModelServer, RecordedRequest, answer_to

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from strandline import Memory
-from strandline.cli.doctor_servers import check_broker
+from strandline.cli.doctor.servers import check_broker
 from strandline.cli.targets import Servers
 from strandline.producers.doorbell import doorbell
 from strandline.producers.doorbell import publisher as hint_publisher

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from strandline import Memory
-from strandline.deploy.stack import EmbeddedStack
+from strandline.deploy.embedded.stack import EmbeddedStack
 from tests.conftest import MakeMemory, rows_of
 from tests.databases import temporary_database
 

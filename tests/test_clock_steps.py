@@ -14,8 +14,8 @@ from strandline.cli.status import read_status
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, Lane
-from strandline.workers.consumer import Consumer
 from strandline.workers.sweep import Sweep
+from strandline.workers.worker import Consumer
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.consuming import TERMS, CountingStage, FixedStages, HandWorker
 from tests.draining import due_lanes

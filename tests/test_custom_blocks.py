@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from strandline import ConfigurationError, MemoryContext, UnknownPipelineError
-from strandline.assembly import prepare_stages
 from strandline.pipelines.custom.contract import BlockDefinition
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.custom.stage import CustomStage
@@ -26,7 +25,8 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.derivation import begin_generation, derive_generation
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
-from strandline.workers.background import BackgroundRunner
+from strandline.wiring.assembly import prepare_stages
+from strandline.workers.in_process import BackgroundRunner
 from tests import sample_blocks
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.consuming import TERMS, FixedStages, HandWorker, say

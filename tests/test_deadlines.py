@@ -21,7 +21,7 @@ from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.deadlines import BoundedConnection
 from strandline.schemas.settings import Settings
-from strandline.workers.consumer import Consumer
+from strandline.workers.worker import Consumer
 from tests.conftest import rows_of, wait_until
 from tests.consuming import CountingStage, HandWorker, counting, folded, say, summary_lane
 from tests.stalling_proxy import Direction, StallingProxy

@@ -19,10 +19,10 @@ from typing import IO
 import pytest
 from rich.console import Console
 
-from strandline.cli.demo_file import Question
-from strandline.cli.demo_play import Samples, percentile
-from strandline.cli.demo_questions import ask
-from strandline.cli.demo_story import Story
+from strandline.cli.demo.file import Question
+from strandline.cli.demo.play import Samples, percentile
+from strandline.cli.demo.questions import ask
+from strandline.cli.demo.story import Story
 from tests.conftest import MakeMemory, wait_until
 
 DIGRESSIONS = ("the harbour", "the old bridge", "the bakery", "the night train", "the botanical garden")

@@ -17,7 +17,7 @@ import yaml
 from strandline.schemas.settings import Settings
 from strandline.schemas.tables.work import due
 from strandline.schemas.values.lanes import STAGES, queue_name
-from strandline.workers.shutdown import HAND_BACK_SECONDS
+from strandline.workers.celery_app.shutdown import HAND_BACK_SECONDS
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 ROOT = DEPLOY.parent

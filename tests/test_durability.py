@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import DatabaseUnavailableError
@@ -21,6 +20,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import Settings, load_settings
+from strandline.wiring.assembly import prepare_stages
 from tests.chaos.servers import PostgresServer
 from tests.conftest import rows_of
 from tests.consuming import CountingStage, HandWorker, counting, folded, say, summary_lane

@@ -19,10 +19,10 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.deploy.embedded_broker import EmbeddedBroker, recorded_broker
-from strandline.deploy.embedded_postgres import EmbeddedPostgres
-from strandline.deploy.processes import is_running, wait_gone, works_in
-from strandline.deploy.stack import STATE_FILE, running_stack, start_stack
+from strandline.deploy.embedded.broker import EmbeddedBroker, recorded_broker
+from strandline.deploy.embedded.postgres import EmbeddedPostgres
+from strandline.deploy.embedded.processes import is_running, wait_gone, works_in
+from strandline.deploy.embedded.stack import STATE_FILE, running_stack, start_stack
 from strandline.deploy.supervisor import ChildCommand, RestartPolicy, Supervisor
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 

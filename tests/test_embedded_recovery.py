@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.deploy.processes import wait_gone
-from strandline.deploy.stack import STATE_FILE
+from strandline.deploy.embedded.processes import wait_gone
+from strandline.deploy.embedded.stack import STATE_FILE
 from tests.script_process import run_script
 
 COMMON = """

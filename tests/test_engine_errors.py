@@ -14,7 +14,6 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.generations.stages import GenerationStages
@@ -23,6 +22,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
+from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import (
     TERMS,

@@ -25,8 +25,8 @@ from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
-from strandline.workers.background import BackgroundRunner
-from strandline.workers.consumer import Consumer
+from strandline.workers.in_process import BackgroundRunner
+from strandline.workers.worker import Consumer
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import (
     TERMS,

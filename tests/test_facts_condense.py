@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from strandline import FactExtractionMemoryBlock, Facts, Memory
-from strandline.assembly import prepare_stages
 from strandline.pipelines.facts.condense import MAX_SHOWN
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of
 from tests.consuming import HandWorker, say
 from tests.draining import drain_everything

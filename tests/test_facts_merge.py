@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
 from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of
 from tests.consuming import HandWorker, say
 from tests.draining import drain_everything, due_lanes

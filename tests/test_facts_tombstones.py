@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import Facts, Memory
-from strandline.assembly import prepare_stages
 from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.facts.similarity import are_alike, fingerprint, telling_lexemes
 from strandline.pipelines.facts.tombstones import Said, Tombstone, Trace, read_traces, trace_of, write_traces
@@ -27,6 +26,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import HandWorker, say
 from tests.draining import drain_everything, due_lanes

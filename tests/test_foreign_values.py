@@ -21,7 +21,7 @@ from strandline import (
     StrandlineError,
     VectorMemoryBlock,
 )
-from strandline.deploy.stack import EmbeddedStack
+from strandline.deploy.embedded.stack import EmbeddedStack
 from tests.databases import temporary_database
 
 HELLO = {"role": "user", "content": "hello"}

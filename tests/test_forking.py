@@ -21,8 +21,8 @@ from urllib.request import urlopen
 import pytest
 
 from strandline import Memory
-from strandline.deploy.processes import wait_gone
-from strandline.deploy.stack import STATE_FILE
+from strandline.deploy.embedded.processes import wait_gone
+from strandline.deploy.embedded.stack import STATE_FILE
 from tests.conftest import wait_until
 from tests.forking_application import USERS
 from tests.script_process import ROOT, run_script
@@ -350,7 +350,7 @@ def test_a_child_that_stays_keeps_the_embedded_server_and_ends_it_as_its_last_us
 HELD_MUTEX = """
     import json, os, sys
     from pathlib import Path
-    from strandline.deploy.shared_use import SharedUse
+    from strandline.deploy.embedded.shared_use import SharedUse
 
     use = SharedUse(Path(os.environ["STRANDLINE_HOME"]))
     use.join()

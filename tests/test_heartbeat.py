@@ -16,7 +16,7 @@ from strandline.schemas.errors import BudgetError, DatabaseTimeoutError, Strandl
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.workers.consumer import Consumer
+from strandline.workers.worker import Consumer
 from tests.conftest import rows_of, wait_until
 from tests.consuming import TERMS, counting, say, summary_lane
 

@@ -33,8 +33,8 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
-from strandline.workers.consumer import Consumer
 from strandline.workers.sweep import Sweep
+from strandline.workers.worker import Consumer
 from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.consuming import TERMS, HandWorker, counting, summary_lane
 from tests.test_turns import Backlog, serve, stage_of, workers

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import load_settings
+from strandline.wiring.assembly import prepare_stages
 from tests.broker_proxy import BrokerProxy
 from tests.chaos.servers import PostgresServer
 from tests.conftest import rows_of, wait_until

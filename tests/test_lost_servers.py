@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from strandline.deploy.stack import STATE_FILE
+from strandline.deploy.embedded.stack import STATE_FILE
 from tests.broker_proxy import BrokerProxy
 from tests.conftest import MakeMemory, StartWorker, nothing_due, wait_until
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from strandline import Memory
-from strandline.cli.doctor_checks import check_models
-from strandline.cli.doctor_servers import check_database
+from strandline.cli.doctor.checks import check_models
+from strandline.cli.doctor.servers import check_database
 from strandline.cli.status import read_status
 from strandline.cli.targets import Servers
 from strandline.pipelines.engine.troubles import KEPT_SECONDS, Troubles

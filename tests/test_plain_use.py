@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from strandline.deploy.processes import is_running
+from strandline.deploy.embedded.processes import is_running
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.deploy.stack import EmbeddedStack
+from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.postgres.statements import compiled, statements
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import STAGES

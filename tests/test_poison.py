@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.flush.plan import EVENT_BOUND
 from strandline.pipelines.inspect.explain_message import explain
@@ -22,6 +21,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.schemas.values.message import Message
+from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import CountingStage, HandWorker, counting, say, summary_lane
 

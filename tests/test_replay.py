@@ -13,7 +13,6 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
 from strandline.pipelines.generations.registry import find, serving
 from strandline.pipelines.inspect.verify import verify
@@ -28,7 +27,8 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
-from strandline.workers.background import BackgroundRunner
+from strandline.wiring.assembly import prepare_stages
+from strandline.workers.in_process import BackgroundRunner
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.consuming import say
 from tests.draining import drain_everything

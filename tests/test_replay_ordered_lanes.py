@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
 from strandline.pipelines.generations.registry import find, recipe_params, serving
 from strandline.pipelines.inspect.verify import verify
@@ -22,6 +21,7 @@ from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
+from strandline.wiring.assembly import prepare_stages
 from tests import sample_blocks
 from tests.conftest import MakeMemory, rows_of
 from tests.consuming import say

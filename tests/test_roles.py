@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.deploy.embedded_postgres import EmbeddedPostgres
-from strandline.deploy.wheel_binaries import postgres_programs
+from strandline.deploy.embedded.postgres import EmbeddedPostgres
+from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.schemas.postgres.migrate import migrate
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.worker_processes import launch_worker

@@ -14,7 +14,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from strandline.deploy.stack import EmbeddedStack
+from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.postgres.statements import function_source
 from tests.databases import TEMPLATE
 from tests.filled_scope import Filled, Floats, exact, fill, made_up, search

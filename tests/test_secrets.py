@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import settings as running
 
 from strandline import Memory
-from strandline.cli.doctor_servers import check_broker, check_database
+from strandline.cli.doctor.servers import check_broker, check_database
 from strandline.cli.targets import Servers
 from strandline.pipelines.models.factory import build_embedder
 from strandline.producers.doorbell.doorbell import Doorbell

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from strandline.deploy.stack import EmbeddedStack
+from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.errors import BrokerUnavailableError, DatabaseUnavailableError
 from strandline.schemas.settings import load_settings
-from strandline.workers.app import make_app
+from strandline.workers.celery_app.app import make_app
 from strandline.workers.startup import Patience
 from tests.broker_proxy import BrokerProxy
 from tests.conftest import rows_of, wait_until

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
 from strandline.pipelines.custom import stage as custom
 from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.pipelines.custom.stage import block_calls
 from strandline.pipelines.engine.dead_letters import list_dead_letters
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
+from strandline.wiring.assembly import prepare_stages
 from tests import sample_blocks
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.consuming import HandWorker

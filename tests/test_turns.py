@@ -24,7 +24,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane, Ring
-from strandline.workers.consumer import Consumer
+from strandline.workers.worker import Consumer
 from tests.conftest import rows_of
 from tests.consuming import TERMS, CountingStage, counting
 

@@ -17,14 +17,14 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from strandline import Memory
-from strandline.assembly import prepare_stages
-from strandline.deploy.stack import EmbeddedStack
+from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.inspect.verify import CHECKS, SENTENCES, Report, verify
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
-from strandline.workers.background import BackgroundRunner
+from strandline.wiring.assembly import prepare_stages
+from strandline.workers.in_process import BackgroundRunner
 from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.databases import TEMPLATE
 from tests.draining import drain_everything

@@ -15,8 +15,8 @@ from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings
-from strandline.workers.consumer import CLAIM_SECONDS, Consumer
 from strandline.workers.periodic import Periodic
+from strandline.workers.worker import CLAIM_SECONDS, Consumer
 from tests.conftest import MakeMemory
 from tests.consuming import CountingStage, HandWorker, counting, say, summary_lane
 

@@ -11,10 +11,10 @@ import pytest
 
 from strandline import ConfigurationError, Memory
 from strandline.cli import entry
-from strandline.cli.doctor_checks import check_models
-from strandline.cli.doctor_servers import check_broker
+from strandline.cli.doctor.checks import check_models
+from strandline.cli.doctor.servers import check_broker
 from strandline.cli.targets import Servers
-from strandline.deploy.stack import start_stack
+from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.models.factory import build_query_embedder
 from strandline.producers.reading.block_search import prepare_query
 from strandline.producers.search.ranking import Vectors

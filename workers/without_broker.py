@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from strandline.schemas.values.lanes import Lane, Ring
-from strandline.workers.consumer import Consumer
-from strandline.workers.takeover import TakeOver
+from strandline.workers.orphaned_lanes import TakeOver
+from strandline.workers.worker import Consumer
 
 
 class WithoutBroker:

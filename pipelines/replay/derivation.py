@@ -2,7 +2,7 @@
 
 Begun, it is fed by every flush that sees its row.  When all transactions from before have ended, no flush
 passes it by, and the log is gone through: owner by owner, what it has not seen is made due.  Workers derive
-it (``workers.replaying``); an owner who is covered is switched, and when all are, everybody is.  Each step
+it (``workers.replay_slots``); an owner who is covered is switched, and when all are, everybody is.  Each step
 can be repeated, so a replay may be stopped anywhere and gone on with.
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from strandline.chat_import import ChatImport, Progress, Whose
+from strandline.chat_import.chat_import import ChatImport, Progress, Whose
 from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import ImportReport

@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import SecretStr
 
-from strandline.deploy.embedded_broker import EmbeddedBroker
-from strandline.deploy.stack import EmbeddedStack, mend_broker, running_stack, start_stack
+from strandline.deploy.embedded.broker import EmbeddedBroker
+from strandline.deploy.embedded.stack import EmbeddedStack, mend_broker, running_stack, start_stack
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database

@@ -9,7 +9,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from strandline.assembly import ensure_tables, prepare_stages
 from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.logs import log_to_stderr
 from strandline.cli.models_used import models_used
@@ -17,12 +16,13 @@ from strandline.cli.options import settings_from, target_options
 from strandline.cli.targets import Servers, opened, started_servers
 from strandline.cli.terminal import console, masked, program, styled
 from strandline.cli.worker_process import await_worker, worker_command
-from strandline.deploy.mending import Mending
-from strandline.deploy.stack import runs_in
+from strandline.deploy.embedded.mending import Mending
+from strandline.deploy.embedded.stack import runs_in
 from strandline.deploy.supervisor import Supervisor
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.wiring.assembly import ensure_tables, prepare_stages
 
 WORKER_START_SECONDS = 120.0
 # Beyond the grace time that a worker gives its batches.

@@ -10,7 +10,6 @@ from contextlib import suppress
 import click
 from celery.signals import worker_ready
 
-from strandline.assembly import stage_names
 from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.logs import log_to_stderr
 from strandline.cli.options import settings_from, target_options
@@ -20,7 +19,8 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, queue_name
-from strandline.serving import run_worker
+from strandline.wiring.assembly import stage_names
+from strandline.wiring.worker_process import run_worker
 
 logger = logging.getLogger("strandline.workers")
 

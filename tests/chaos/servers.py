@@ -17,10 +17,10 @@ from typing import Protocol
 
 import redis
 
-from strandline.deploy.embedded_postgres import EmbeddedPostgres
-from strandline.deploy.private_file import write_private
-from strandline.deploy.processes import wait_gone
-from strandline.deploy.wheel_binaries import broker_server
+from strandline.deploy.embedded.postgres import EmbeddedPostgres
+from strandline.deploy.embedded.private_file import write_private
+from strandline.deploy.embedded.processes import wait_gone
+from strandline.deploy.embedded.wheel_binaries import broker_server
 
 READY_SECONDS = 300.0
 

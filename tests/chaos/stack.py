@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from strandline.assembly import prepare_stages
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import load_settings
+from strandline.wiring.assembly import prepare_stages
 from tests.chaos.children import Child
 from tests.chaos.line import PostgresLine
 from tests.chaos.owners_book import OwnersBook

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from strandline.workers.shutdown import HAND_BACK_SECONDS
+from strandline.workers.celery_app.shutdown import HAND_BACK_SECONDS
 from tests.broker_proxy import BrokerProxy
 from tests.conftest import wait_until
 from tests.soak.ground import ROOT, Ground

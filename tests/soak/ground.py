@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from strandline import Memory
-from strandline.deploy.stack import start_stack
+from strandline.deploy.embedded.stack import start_stack
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings

@@ -19,8 +19,8 @@ from functools import partial
 from celery.worker import state as celery_state
 
 from strandline.schemas.values.shown_text import counted
-from strandline.workers.consumer import Consumer
 from strandline.workers.signal_pipe import SignalPipe
+from strandline.workers.worker import Consumer
 
 logger = logging.getLogger("strandline.workers")
 

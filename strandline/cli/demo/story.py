@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 
-from strandline.cli.demo_file import Conversation
-from strandline.cli.demo_observer import Look
+from strandline.cli.demo.file import Conversation
+from strandline.cli.demo.observer import Look
 from strandline.cli.models_used import ModelsUsed
 from strandline.cli.reports import AnswerReport, DemoCheck, DemoFigures
 from strandline.cli.terminal import styled

@@ -31,10 +31,10 @@ from strandline.schemas.values.lanes import Lane, Ring
 from strandline.schemas.version import VERSION
 from strandline.workers.condition import Condition
 from strandline.workers.following import Following
+from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
-from strandline.workers.replaying import ReplaySlots
+from strandline.workers.replay_slots import ReplaySlots
 from strandline.workers.sweep import Sweep
-from strandline.workers.takeover import TakeOver
 
 logger = logging.getLogger("strandline.workers")
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from strandline.cli.demo_observer import Look
+from strandline.cli.demo.observer import Look
 from strandline.memory import Memory
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.message import Message

@@ -11,9 +11,9 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from strandline.cli.doctor_checks import check_host, check_models
-from strandline.cli.doctor_servers import check_broker, check_database
-from strandline.cli.doctor_settings import check_settings
+from strandline.cli.doctor.checks import check_host, check_models
+from strandline.cli.doctor.servers import check_broker, check_database
+from strandline.cli.doctor.settings import check_settings
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import CheckReport, DoctorReport
 from strandline.cli.targets import running_servers

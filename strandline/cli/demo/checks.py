@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from uuid import UUID
 
-from strandline.cli.demo_observer import Look
-from strandline.cli.demo_play import Played, percentile
+from strandline.cli.demo.observer import Look
+from strandline.cli.demo.play import Played, percentile
 from strandline.cli.models_used import ModelsUsed
 from strandline.cli.reports import DemoCheck, DemoFigures
 from strandline.producers.facts.listing import Fact

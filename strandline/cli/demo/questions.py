@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.cli.demo_file import Question
-from strandline.cli.demo_play import Samples, timed_get
+from strandline.cli.demo.file import Question
+from strandline.cli.demo.play import Samples, timed_get
 from strandline.cli.reports import AnswerReport, GivenFact, GivenMessage
 from strandline.memory import Memory
 from strandline.pipelines.text.lexemes import query_lexemes

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from strandline.cli.demo_observer import Look, SeenEvent
+from strandline.cli.demo.observer import Look, SeenEvent
 from strandline.cli.terminal import styled
 from strandline.schemas.values.shown_text import counted
 

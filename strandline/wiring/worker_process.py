@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 
 from celery.platforms import SecurityWarning
 
-from strandline.assembly import prepare_stages, stop_points
 from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import queue_name
-from strandline.workers.app import make_app, serve
-from strandline.workers.consumer import Consumer
-from strandline.workers.shutdown import Shutdown
+from strandline.wiring.assembly import prepare_stages, stop_points
+from strandline.workers.celery_app.app import make_app, serve
+from strandline.workers.celery_app.shutdown import Shutdown
 from strandline.workers.startup import Patience
 from strandline.workers.without_broker import WithoutBroker
+from strandline.workers.worker import Consumer
 
 
 def run_worker(

@@ -21,7 +21,7 @@ from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.revision import HEAD_REVISION
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, pipeline_of
-from strandline.workers.background import BackgroundRunner
+from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.stop_points import stop_at
 
 logger = logging.getLogger("strandline.generations")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from strandline.deploy.postgres_cluster import (
+from strandline.deploy.embedded.postgres_cluster import (
     PORT,
     SUPERUSER,
     configure,
@@ -26,11 +26,11 @@ from strandline.deploy.postgres_cluster import (
     server_environment,
     socket_directory,
 )
-from strandline.deploy.processes import command_name, is_running, wait_gone, works_in
-from strandline.deploy.program_copy import reachable_programs
-from strandline.deploy.server_account import WORKING_DIRECTORY, server_account
-from strandline.deploy.shared_use import SharedUse
-from strandline.deploy.wheel_binaries import postgres_programs
+from strandline.deploy.embedded.processes import command_name, is_running, wait_gone, works_in
+from strandline.deploy.embedded.program_copy import reachable_programs
+from strandline.deploy.embedded.server_account import WORKING_DIRECTORY, server_account
+from strandline.deploy.embedded.shared_use import SharedUse
+from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.schemas.errors import DatabaseUnavailableError
 
 Readiness = Literal["accepting", "rejecting", "silent"]

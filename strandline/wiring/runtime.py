@@ -12,8 +12,6 @@ from typing import Any, get_args
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from strandline.given_pool import GivenPool, Pool
-from strandline.process_resources import Consume, ProcessResources
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
@@ -23,6 +21,8 @@ from strandline.schemas.postgres.pools.engine_pool import is_async_engine, is_en
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
 from strandline.schemas.values.shown_text import quote
+from strandline.wiring.given_pool import GivenPool, Pool
+from strandline.wiring.process_resources import Consume, ProcessResources
 
 __all__ = ["Consume", "Pool", "Runtime", "runtime_for"]
 

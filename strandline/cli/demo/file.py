@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from strandline.chat_line import object_in
+from strandline.chat_import.chat_line import object_in
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.settings import Settings

@@ -16,9 +16,9 @@ from kombu import Queue
 from strandline.schemas.broker.settings import celery_settings, queue_arguments
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane, queue_name
-from strandline.workers.broker_connection import BrokerConnection
+from strandline.workers.celery_app.broker_connection import BrokerConnection
 from strandline.workers.condition import Condition
-from strandline.workers.consumer import Consumer
+from strandline.workers.worker import Consumer
 
 
 class WorkerApp(Celery):  # type: ignore[misc]  # Celery carries no types
@@ -42,7 +42,7 @@ def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Work
     app.conf.task_queues = [
         Queue(name, routing_key=name, queue_arguments=arguments) for name in map(queue_name, stages)
     ]
-    app.conf.worker_consumer = "strandline.workers.broker_consumer:BrokerConsumer"
+    app.conf.worker_consumer = "strandline.workers.celery_app.broker_consumer:BrokerConsumer"
     app.conf.worker_concurrency = settings.worker_concurrency
     # Threads, since the work is waiting for models: hundreds of calls in flight cost little memory.
     app.conf.worker_pool = "threads"

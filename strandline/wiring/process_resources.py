@@ -15,7 +15,6 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from strandline.given_pool import GivenPool
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.forking import this_process, undivided
@@ -24,12 +23,13 @@ from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
+from strandline.wiring.given_pool import GivenPool
 
 if TYPE_CHECKING:
-    from strandline.deploy.stack import EmbeddedStack
+    from strandline.deploy.embedded.stack import EmbeddedStack
     from strandline.pipelines.models.contract import Embedder
     from strandline.producers.doorbell.doorbell import Doorbell
-    from strandline.workers.background import BackgroundRunner
+    from strandline.workers.in_process import BackgroundRunner
 
 Consume = Literal["background"]
 EXIT_SECONDS = 5.0
@@ -174,7 +174,7 @@ class ProcessResources:
     def _start_embedded(self) -> None:
         """The embedded Postgres; beside a running ``strandline up`` its worker, else a runner of our own."""
         stack = _embedded_stack(self.settings)
-        assembly = _load("strandline.assembly")
+        assembly = _load("strandline.wiring.assembly")
         self._stack = stack
         self._find_url = stack.find_database
         database = self._connect(stack.database_url)
@@ -190,7 +190,7 @@ class ProcessResources:
                 "consume='background' works in threads, which an AsyncConnectionPool does not serve; pass"
                 " database_url=, or a psycopg_pool.ConnectionPool as pool="
             )
-        assembly = _load("strandline.assembly")
+        assembly = _load("strandline.wiring.assembly")
         runner: BackgroundRunner = assembly.background_runner(database, self.settings)
         runner.start()
         self._runner = runner
@@ -239,7 +239,7 @@ class ProcessResources:
 
 def _embedded_stack(settings: Settings) -> EmbeddedStack:
     try:
-        stacks = _load("strandline.deploy.stack")
+        stacks = _load("strandline.deploy.embedded.stack")
     except ImportError as error:
         raise EmbeddedUnavailableError(
             "No database is configured, and the embedded one is not installed: set STRANDLINE_DATABASE_URL,"

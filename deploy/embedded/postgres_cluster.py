@@ -9,9 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from strandline.deploy.private_file import write_private
-from strandline.deploy.server_account import ServerAccount
-from strandline.deploy.wheel_binaries import POSTGRES_MAJOR
+from strandline.deploy.embedded.private_file import write_private
+from strandline.deploy.embedded.server_account import ServerAccount
+from strandline.deploy.embedded.wheel_binaries import POSTGRES_MAJOR
 from strandline.schemas.errors import ConfigurationError, DatabaseUnavailableError
 
 SUPERUSER = "postgres"

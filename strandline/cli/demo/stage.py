@@ -13,16 +13,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from strandline.assembly import ensure_tables
-from strandline.cli.demo_worker import RestartingWorker, SingleWorker, WorkerKeeper
+from strandline.cli.demo.worker import RestartingWorker, SingleWorker, WorkerKeeper
 from strandline.cli.targets import Servers, opened
 from strandline.cli.terminal import program
 from strandline.cli.worker_process import await_worker, worker_command
-from strandline.deploy.processes import wait_gone
-from strandline.deploy.stack import start_stack
+from strandline.deploy.embedded.processes import wait_gone
+from strandline.deploy.embedded.stack import start_stack
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.wiring.assembly import ensure_tables
 
 _WORKER_START_SECONDS = 60.0
 _ATTACHED_END_SECONDS = 15.0

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from strandline.chat_line import object_in
+from strandline.chat_import.chat_line import object_in
 from strandline.memory import Memory
 from strandline.schemas.errors import (
     ConfigurationError,

@@ -10,8 +10,8 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from strandline.deploy.server_account import ServerAccount
-from strandline.deploy.shared_use import SharedUse
+from strandline.deploy.embedded.server_account import ServerAccount
+from strandline.deploy.embedded.shared_use import SharedUse
 from strandline.schemas.errors import EmbeddedUnavailableError
 
 COPIES = Path("/var/lib/strandline")

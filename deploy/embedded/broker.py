@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 
 import redis
 
-from strandline.deploy import broker_keeper
-from strandline.deploy.private_file import write_private
-from strandline.deploy.processes import is_running
-from strandline.deploy.shared_use import SharedUse
-from strandline.deploy.wheel_binaries import broker_server
+from strandline.deploy.embedded import broker_keeper
+from strandline.deploy.embedded.private_file import write_private
+from strandline.deploy.embedded.processes import is_running
+from strandline.deploy.embedded.shared_use import SharedUse
+from strandline.deploy.embedded.wheel_binaries import broker_server
 from strandline.schemas.errors import EmbeddedUnavailableError
 
 _RECORD_FILE = "broker.json"

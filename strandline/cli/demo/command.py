@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from strandline.cli.demo_checks import Outcome, checks, figures
-from strandline.cli.demo_file import Conversation, read_conversation, spread
-from strandline.cli.demo_observer import Look, Observer, look_at
-from strandline.cli.demo_play import Played, await_consumed, play
-from strandline.cli.demo_questions import ask
-from strandline.cli.demo_stage import Stage, stage
-from strandline.cli.demo_story import Story
-from strandline.cli.demo_view import LiveView, PlainView, View
+from strandline.cli.demo.checks import Outcome, checks, figures
+from strandline.cli.demo.file import Conversation, read_conversation, spread
+from strandline.cli.demo.observer import Look, Observer, look_at
+from strandline.cli.demo.play import Played, await_consumed, play
+from strandline.cli.demo.questions import ask
+from strandline.cli.demo.stage import Stage, stage
+from strandline.cli.demo.story import Story
+from strandline.cli.demo.view import LiveView, PlainView, View
 from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.logs import log_to_stderr
 from strandline.cli.models_used import ModelsUsed, models_used
@@ -26,11 +26,11 @@ from strandline.memory import Memory
 from strandline.pipelines.generations.registry import serving
 from strandline.producers.facts.listing import Fact
 from strandline.producers.tokens import count_default
-from strandline.runtime import runtime_for
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message
+from strandline.wiring.runtime import runtime_for
 
 USER_ID = "demo"
 HISTORY_RATIO = 0.5

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from strandline.deploy.embedded_broker import EmbeddedBroker, recorded_broker
-from strandline.deploy.embedded_postgres import EmbeddedPostgres
-from strandline.deploy.private_file import write_private
-from strandline.deploy.shared_use import SharedUse
+from strandline.deploy.embedded.broker import EmbeddedBroker, recorded_broker
+from strandline.deploy.embedded.postgres import EmbeddedPostgres
+from strandline.deploy.embedded.private_file import write_private
+from strandline.deploy.embedded.shared_use import SharedUse
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError, StrandlineError
 
 logger = logging.getLogger("strandline.embedded")

@@ -1,0 +1,1 @@
+"""The embedded servers: Postgres and a broker from wheels, in one home directory."""

@@ -1,0 +1,1 @@
+"""Importing chats from JSONL."""

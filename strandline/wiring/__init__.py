@@ -1,0 +1,1 @@
+"""Wiring: the one place where the parts are put together; imports lazily."""

@@ -1,0 +1,1 @@
+"""The Celery application: how hints arrive, and how a worker process ends."""
