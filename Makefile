@@ -46,7 +46,7 @@ bench-recall: $(VENV)/.demo-ready ## set up, then measure what searches find
 	@$(BIN)/python -m bench.recall $(ARGS)
 
 bench-weighting: $(VENV)/.demo-ready ## set up, then try other weightings of a search
-	@$(BIN)/python -m bench.weighting $(ARGS)
+	@$(BIN)/python -m bench.recall.weighting $(ARGS)
 
 chaos: $(VENV)/.test-ready ## set up, then disturb the real stack with 100 faults, about 9 minutes (ARGS='--seed 7')
 	@$(BIN)/python -m tests.chaos $(ARGS)

@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.environment import prepared_ground
 from bench.figures import as_json, as_table
-from bench.ground import prepared_ground
 from bench.size import FULL, QUICK, USUAL, Size
 from bench.suite import CASES, Case, measure, say
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx2
 
-from bench.ground import Ground, NotMeasuredError
+from bench.environment import Ground, NotMeasuredError
 
 ROOT = Path(__file__).resolve().parent.parent
 STOP_SECONDS = 30.0
@@ -41,7 +41,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ModelProcess:
-    """The stand-in for a model server (``tests/model_server.py``), in a process of its own."""
+    """The stand-in for a model server (``tests/support/servers/model_server.py``) in its own process."""
 
     base_url: str
 
@@ -73,7 +73,7 @@ LOCAL = {"STRANDLINE_TEXT_BACKEND": "local", "STRANDLINE_EMBEDDING_BACKEND": "lo
 @contextmanager
 def model_server(latency_seconds: float) -> Iterator[ModelProcess]:
     """Start the stand-in; each answer takes ``latency_seconds``."""
-    command = ["-m", "tests.model_server", "--latency", str(latency_seconds), "--keep", "1"]
+    command = ["-m", "tests.support.servers.model_server", "--latency", str(latency_seconds), "--keep", "1"]
     with _running(command, {}, output=subprocess.PIPE) as process:
         assert process.stdout is not None
         yield ModelProcess(process.stdout.readline().strip())

@@ -7,17 +7,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from bench.calls import measure_calls, measure_delay
-from bench.consuming import measure_applications
-from bench.crossing import measure_crossing
+from bench.cases.calls import measure_calls, measure_delay
+from bench.cases.consuming import measure_applications
+from bench.cases.crossing import measure_crossing
+from bench.cases.flat import measure_flat
+from bench.cases.reads import measure_get
+from bench.cases.resident import measure_memory
+from bench.cases.writes import measure_concurrent, measure_put
+from bench.environment import Ground, NotMeasuredError
 from bench.figures import Figure
-from bench.flat import measure_flat
-from bench.ground import Ground, NotMeasuredError
-from bench.peers import measure_peers
-from bench.reads import measure_get
-from bench.resident import measure_memory
+from bench.peers.peers import measure_peers
 from bench.size import Size
-from bench.writes import measure_concurrent, measure_put
 
 Measure = Callable[[Ground, Size], Iterator[Figure]]
 

@@ -19,9 +19,9 @@ from strandline.deploy.embedded.stack import EmbeddedStack, start_stack
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
-from tests.databases import make_template, temporary_database
-from tests.model_server import ModelServer
-from tests.worker_processes import WorkerProcess, launch_worker
+from tests.support.servers.databases import make_template, temporary_database
+from tests.support.servers.model_server import ModelServer
+from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
 _broker_databases = count()
 

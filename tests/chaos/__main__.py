@@ -7,10 +7,10 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.chaos.brokers import BROKERS
 from tests.chaos.campaign import Campaign
+from tests.chaos.faults.brokers import BROKERS
+from tests.chaos.judging.report import as_json, as_text
 from tests.chaos.plan import DoesNotFitError, Shape, make_plan, most_at_once
-from tests.chaos.report import as_json, as_text
 from tests.chaos.servers import BrokerMissingError
 
 MOST_MINUTES = 40.0

@@ -15,17 +15,17 @@ from typing import Any
 
 import psycopg
 
-from tests.chaos import judge
 from tests.chaos.children import StoppedTooLateError
-from tests.chaos.faults import FROZEN_WORKER, WELL, Harm
-from tests.chaos.findings import fill_away, fill_puts, fill_recoveries
-from tests.chaos.meanwhile import FAULTS
-from tests.chaos.observer import Observer
+from tests.chaos.faults.faults import FROZEN_WORKER, WELL, Harm
+from tests.chaos.faults.meanwhile import FAULTS
+from tests.chaos.judging import judge
+from tests.chaos.judging.findings import fill_away, fill_puts, fill_recoveries
+from tests.chaos.judging.observer import Observer
+from tests.chaos.judging.report import Report, machine
+from tests.chaos.judging.timeline import Interval
 from tests.chaos.plan import PlannedFault, Shape, make_plan, most_at_once
-from tests.chaos.report import Report, machine
 from tests.chaos.running import running_stack
 from tests.chaos.stack import READY_SECONDS, Stack, start_model
-from tests.chaos.timeline import Interval
 
 SETTLE_SECONDS = 180.0
 COMMAND_SECONDS = 120.0

@@ -21,7 +21,7 @@ from strandline import Memory, MemoryContext
 from strandline.schemas.errors import DatabaseUnavailableError, StrandlineError
 from strandline.schemas.values.message import Message
 from tests.chaos.conversation import Speaker, digest_of, message_of, speakers_of
-from tests.chaos.journal import Ack, Complaint, Intent, Journal, JournalReader, Read
+from tests.chaos.judging.journal import Ack, Complaint, Intent, Journal, JournalReader, Read
 
 LANES = 4
 PAUSE_AFTER_FAILURE_SECONDS = 0.1

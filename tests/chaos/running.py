@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.brokers import BROKERS
-from tests.chaos.line import PostgresLine
+from tests.chaos.faults.brokers import BROKERS
+from tests.chaos.faults.line import PostgresLine
 from tests.chaos.plan import Shape
 from tests.chaos.servers import BrokerMissingError, PostgresServer
 from tests.chaos.stack import Stack, build

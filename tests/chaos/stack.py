@@ -20,11 +20,11 @@ from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.children import Child
-from tests.chaos.line import PostgresLine
-from tests.chaos.owners_book import OwnersBook
+from tests.chaos.faults.line import PostgresLine
+from tests.chaos.judging.owners_book import OwnersBook
+from tests.chaos.judging.timeline import Timeline
 from tests.chaos.plan import Shape
 from tests.chaos.servers import BrokerServer, PostgresServer
-from tests.chaos.timeline import Timeline
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 READY_SECONDS = 300.0
@@ -125,7 +125,7 @@ def build(
         broker,
         environment,
         at_work,
-        model=child("model", "tests.model_server", "--port", str(port), "--keep", "0"),
+        model=child("model", "tests.support.servers.model_server", "--port", str(port), "--keep", "0"),
         model_url=model_url,
         workers=[
             child(f"worker {slot}", "strandline", "worker", env=at_work) for slot in range(shape.workers)

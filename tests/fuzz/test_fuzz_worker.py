@@ -33,7 +33,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import STAGES, Lane
 from tests.fuzz.running import fuzzed
 from tests.fuzz.values import json_like, numbers, scalars, texts
-from tests.model_server import ModelServer, Raw
+from tests.support.servers.model_server import ModelServer, Raw
 
 DIMENSIONS = 4
 TASK = ExtractTask(

@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.text.lexemes import lexemes, to_tsvector_text
-from tests.big_scope import fill_scope
-from tests.many_sessions import fill
 from tests.soak.ground import ROOT, Ground
 from tests.soak.readings import Reading
 from tests.soak.timing import seconds_of
+from tests.support.big_scope import fill_scope
+from tests.support.many_sessions import fill
 
 NEEDED = "import psycopg, psycopg_pool, pydantic_settings, tiktoken"
 TIMED = "import time; began = time.perf_counter(); {}; print(time.perf_counter() - began)"

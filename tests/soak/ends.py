@@ -12,13 +12,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from strandline.workers.celery_app.shutdown import HAND_BACK_SECONDS
-from tests.broker_proxy import BrokerProxy
 from tests.conftest import wait_until
 from tests.soak.ground import ROOT, Ground
 from tests.soak.readings import Reading
 from tests.soak.timing import seconds_of
-from tests.worker_processes import WorkerProcess
-from tests.working import environment
+from tests.support.servers.broker_proxy import BrokerProxy
+from tests.support.workers.busy_workers import environment
+from tests.support.workers.worker_processes import WorkerProcess
 
 # What Celery's loop, which looks about once a second whether it is to stop, and a busy machine may add.
 SLACK_SECONDS = 6.0

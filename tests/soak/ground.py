@@ -16,9 +16,9 @@ from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.conftest import nothing_due, rows_of, wait_until
-from tests.databases import make_template, temporary_database
-from tests.model_server import ModelServer
-from tests.worker_processes import WorkerProcess, launch_worker
+from tests.support.servers.databases import make_template, temporary_database
+from tests.support.servers.model_server import ModelServer
+from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REGISTER_SECONDS = 60.0

@@ -16,7 +16,7 @@ from tests.conftest import wait_until
 from tests.soak.ground import Ground
 from tests.soak.readings import Reading
 from tests.soak.timing import percentile, seconds_of
-from tests.working import environment
+from tests.support.workers.busy_workers import environment
 
 LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 60}
 NOBODY = "redis://127.0.0.1:1/0"

@@ -9,10 +9,10 @@ from functools import partial
 from strandline import Memory, VectorMemoryBlock
 from strandline.producers.search.hits import Hit
 from strandline.schemas.settings import load_settings
-from tests.draining import drain_everything
 from tests.soak.ground import Ground
 from tests.soak.readings import Reading
 from tests.soak.timing import seconds_of
+from tests.support.workers.draining import drain_everything
 
 CONFIG = '{"embedder": "text-embedding-3-small", "dimensions": 256}'
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from strandline.schemas.settings import Settings
 from tests.conftest import wait_until
-from tests.model_server import ModelServer, RecordedRequest
 from tests.soak.ground import Ground
 from tests.soak.readings import Reading
+from tests.support.servers.model_server import ModelServer, RecordedRequest
 
 DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
 

@@ -6,7 +6,7 @@
 -- one (of a small scope all are read), all of these are counted, and what says most by itself is spread to the
 -- messages beside it.  Of each kind there are as many as `scope` says, so a scope that holds no more is searched
 -- exactly; what is lost in larger ones is measured by `make bench` (recall) and bounded by
--- tests/test_search_scopes.py.
+-- tests/producers/search/test_search_scopes.py.
 --
 -- Words: BM25 (k1 = 1.2, b = 0.75) against a length of 40 lexemes, whatever the scope holds, so that long
 -- answers do not swamp short turns.  A word counts in part for the messages beside the one that it stands in;

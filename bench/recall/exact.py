@@ -1,0 +1,68 @@
+"""Of what an exact scan finds nearest, the share that the search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from bench.environment import Ground
+from strandline import Memory
+from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
+from strandline.pipelines.vectors.stage import vector_text
+from strandline.producers.search.ranking import NOTHING_VISIBLE
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import load_settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
+
+LIMIT = 10
+SERVING_IN = """
+SELECT g.generation_id, s.shard_key FROM strandline.session s, strandline.generation g
+WHERE s.session_key = %s AND g.pipeline = %s AND g.state = 'serving'
+"""
+# As in the statement: what the first pieces of a scope have in common counts less where they are few.
+COMMON_PIECES, DAMPING = 300, 10
+
+
+Find = Callable[[Sequence[float]], set[int]]
+
+
+@contextmanager
+def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
+    """The search of the session by a vector alone, without words: the seqs of the nearest ten messages."""
+    session_key = identify_session(DEFAULT_NAMESPACE, memory.session_id, None).session_key
+    ((generation_id, shard_key),) = ground.rows(SERVING_IN, session_key, "vectors")
+    database = Database.connect(ConnectionOptions.from_settings(ground.url, load_settings()))
+    asked = {
+        "shard_key": shard_key,
+        "generation_id": generation_id,
+        "lexemes": [],
+        "session_key": session_key,
+        "scope_key": session_key,
+        "similarity_cutoff": 0.0,
+        "top_k": LIMIT,
+        "visible_from": NOTHING_VISIBLE,
+        "messages": True,
+        "facts_generation_id": None,
+        "facts_shown": [],
+        "beside": 0,
+    }
+    try:
+        yield lambda vector: {
+            row[3] for row in database.fetch("search_chunks", asked | {"embedding": vector_text(vector)})
+        }
+    finally:
+        database.close()
+
+
+def recall(find: Find, vectors: Sequence[Sequence[float]], questions: Sequence[str]) -> Iterator[float]:
+    """For each question by meaning alone: the share of the ten nearest chunks that is found."""
+    stored = np.asarray(vectors, dtype=np.float16).astype(np.float32)
+    first = stored[:COMMON_PIECES]
+    common = first.mean(axis=0) * len(first) / (len(first) + DAMPING)
+    for vector in WordLlamaEmbedder().embed(questions).vectors:
+        nearness = stored @ (np.asarray(vector, dtype=np.float32) - common)
+        nearest = {int(at) + 1 for at in np.argsort(-nearness)[:LIMIT]}
+        yield len(nearest & find(vector)) / LIMIT

@@ -1,0 +1,190 @@
+"""The ranking of ``search_v1`` with its constants left open, over conversations held in memory.
+
+What the statement does in Postgres is done here in arrays, many questions at once, so that hundreds of
+weightings can be tried.  ``bench.recall.weighting`` prints what the constants of the statement find here, to
+be held against what ``bench.recall.measure`` measures through the real search.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.recall.data import Conversation
+from strandline.pipelines.models.contract import Embedder
+from strandline.pipelines.text.lexemes import length_of, lexemes, query_lexemes
+from strandline.pipelines.vectors.chunks import Chunk, chunks
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.message import Message
+
+Floats = NDArray[np.float64]
+
+FIRST = 10
+# As many pieces make up what a scope has in common.
+SAMPLE = 300
+# No word reaches farther than this, so that many empty places part one session from the next.
+REACH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TextWeighting:
+    """How words count.
+
+    Attributes:
+        k1, b: of BM25.
+        length: lexemes of a message that is neither short nor long.
+        beside: what a word counts for the messages one, two and three places off.
+    """
+
+    k1: float
+    b: float
+    length: float
+    beside: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorWeighting:
+    """How vectors count.
+
+    Attributes:
+        share: of the score, beside words.
+        few: of so many pieces, half of what they have in common is taken out; 0: always all of it.
+    """
+
+    share: float
+    few: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A conversation as arrays: a row per place, messages in order and empty places between sessions.
+
+    Attributes:
+        counts: how often each word of the questions stands in each message.
+        lengths: in lexemes; 0 where nothing can be found.
+        asked: per word, how rare it is for the questions that name it, else 0.
+        pieces: the vectors of all pieces; ``piece_places`` says where each belongs.
+        common: what the first pieces have in common, and ``sampled`` how many these are.
+        queries: a vector per question.
+        evidence: per question, the places of the messages that hold the answer, and how many are named.
+    """
+
+    name: str
+    collection: str
+    counts: Floats
+    lengths: Floats
+    asked: Floats
+    pieces: Floats
+    piece_places: NDArray[np.int64]
+    common: Floats
+    sampled: int
+    queries: Floats
+    evidence: Sequence[tuple[frozenset[int], int]]
+
+
+def prepare(conversation: Conversation, embedder: Embedder) -> Prepared:
+    """Cut, count and embed a conversation as the pipeline does."""
+    places, found, size = _placed(conversation)
+    words = [query_lexemes(question.text) for question in conversation.questions]
+    columns = {word: at for at, word in enumerate(sorted({word for asked in words for word in asked}))}
+    counts = np.zeros((size, len(columns)))
+    lengths = np.zeros(size)
+    for place, _, chunk in found:
+        said = lexemes(chunk.text)
+        counted = Counter(lexeme for lexeme, _ in said)
+        lengths[place] += max(1, length_of(said))
+        for word in counted.keys() & columns.keys():
+            counts[place, columns[word]] += counted[word]
+    pieces = _vectors(embedder, [chunk.text for _, _, chunk in found])
+    order = sorted(range(len(found)), key=lambda at: (found[at][1], found[at][0], found[at][2].piece))
+    sample = pieces[order[:SAMPLE]]
+    return Prepared(
+        name=conversation.name,
+        collection=conversation.collection,
+        counts=counts,
+        lengths=lengths,
+        asked=_asked(words, columns, counts, int(np.count_nonzero(lengths))),
+        pieces=pieces,
+        piece_places=np.array([place for place, _, _ in found]),
+        common=sample.mean(axis=0),
+        sampled=len(sample),
+        queries=_vectors(embedder, [question.text for question in conversation.questions]),
+        evidence=[
+            (frozenset(places[one] for one in question.evidence if one in places), len(question.evidence))
+            for question in conversation.questions
+        ],
+    )
+
+
+def text_scores(one: Prepared, weighting: TextWeighting) -> Floats:
+    """A row per place, a column per question, the best of each at 1."""
+    norm = 1 - weighting.b + weighting.b * np.maximum(one.lengths, 1) / weighting.length
+    times = one.counts / norm[:, None]
+    near = times.copy()
+    for distance, share in enumerate(weighting.beside, start=1):
+        near[distance:] += share * times[:-distance]
+        near[:-distance] += share * times[distance:]
+    near[one.lengths == 0] = 0
+    scores = (near / (near + weighting.k1)) @ one.asked
+    scores /= np.maximum(scores.max(axis=0), 1e-9)
+    return scores
+
+
+def contrasts(one: Prepared, few: float) -> Floats:
+    """The cosines of the questions without what the scope has in common; a row per place, at least 0."""
+    share = one.sampled / (one.sampled + few)
+    length = np.sqrt(
+        np.maximum(1e-6, 1 - 2 * share * (one.queries @ one.common) + share**2 * (one.common @ one.common))
+    )
+    by_piece = (one.pieces @ one.queries.T - share * (one.pieces @ one.common)[:, None]) / length
+    by_place = np.zeros((len(one.lengths), len(one.queries)))
+    np.maximum.at(by_place, one.piece_places, by_piece)
+    return by_place
+
+
+def recalled(one: Prepared, scores: Floats) -> Floats:
+    """Per question, the share of its evidence among the first ten places."""
+    first = np.argpartition(-scores, FIRST, axis=0)[:FIRST]
+    found = [
+        sum(place in places and scores[place, column] > 0 for place in first[:, column]) / named
+        for column, (places, named) in enumerate(one.evidence)
+    ]
+    return np.array(found)
+
+
+def _placed(conversation: Conversation) -> tuple[dict[str, int], list[tuple[int, Any, Chunk]], int]:
+    """Where each message id stands; each piece with its place and its session's key; how many places."""
+    places: dict[str, int] = {}
+    found = []
+    begin = 0
+    for number, session in enumerate(conversation.sessions, start=1):
+        key = identify_session("default", f"{conversation.name}-{number}", conversation.name).session_key
+        messages = [
+            Message(one["role"], one["content"], name=one.get("name"), seq=seq)
+            for seq, one in enumerate(session, start=1)
+        ]
+        places |= {str(one["id"]): begin + at for at, one in enumerate(session)}
+        found += [(begin + chunk.from_seq - 1, key, chunk) for chunk in chunks(messages)]
+        begin += len(session) + REACH
+    return places, found, begin
+
+
+def _asked(words: Sequence[Sequence[str]], columns: dict[str, int], counts: Floats, messages: int) -> Floats:
+    """A row per word, a column per question: the word's rarity where the question names it."""
+    having = np.count_nonzero(counts, axis=0)
+    rarity = np.log(1 + (messages - having + 0.5) / (having + 0.5))
+    asked = np.zeros((len(columns), len(words)))
+    for question, named in enumerate(words):
+        for word in named:
+            asked[columns[word], question] = rarity[columns[word]]
+    return asked
+
+
+def _vectors(embedder: Embedder, texts: Sequence[str]) -> Floats:
+    """As they are stored: at half precision."""
+    return np.array(embedder.embed(list(texts)).vectors).astype(np.float16).astype(np.float64)

@@ -1,0 +1,115 @@
+"""The roles of deploy/postgres/roles.sql: the application's is enough for all but migrations."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+
+from strandline import Memory
+from strandline.deploy.embedded.postgres import EmbeddedPostgres
+from strandline.deploy.embedded.wheel_binaries import postgres_programs
+from strandline.schemas.postgres.migrate import migrate
+from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.workers.worker_processes import launch_worker
+
+ROLES = Path(__file__).resolve().parent.parent.parent / "deploy/postgres/roles.sql"
+
+
+def as_role(url: str, role: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{role}@"))
+
+
+@pytest.fixture(scope="module")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of its own, since roles belong to all its databases, migrated by the owner."""
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("roles") / "postgres")
+    url = server.start()
+    passwords = {"OWNER_PASSWORD": "o'wner", "APP_PASSWORD": "a$pp"}
+    subprocess.run(
+        [postgres_programs() / "psql", "--no-psqlrc", "--quiet", "--file", ROLES, url],
+        env={**os.environ, **passwords},
+        check=True,
+    )
+    migrate(as_role(url, "strandline_owner"), "strandline")
+    yield url
+    server.stop()
+
+
+def run_command(url: str, *arguments: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "strandline", *arguments],
+        env={**os.environ, "STRANDLINE_DATABASE_URL": url, "STRANDLINE_EMBEDDED": "never"},
+        check=True,
+        timeout=120,
+    )
+
+
+def test_a_worker_and_a_producer_need_no_more_than_the_applications_role(
+    server_url: str, broker_url: str, tmp_path: Path
+) -> None:
+    url = as_role(server_url, "strandline_app")
+    worker = launch_worker(url, broker_url)
+    try:
+        wait_until(
+            lambda: rows_of(url, "SELECT 1 FROM strandline.worker"),
+            timeout=30,
+            what="the worker to register",
+        )
+        memory = Memory.from_defaults(
+            "chat", user_id="ana", token_limit=500, token_flush_size=60, database_url=url
+        )
+        for n in range(40):
+            memory.put(
+                {"role": "user", "content": f"My dog number {n} is called Bolt, and it lives in Porto."}
+            )
+        memory.flush()
+        wait_until(lambda: nothing_due(url), timeout=60, what="the work to be done")
+        assert memory.get("Which dog?").to_openai()
+        assert rows_of(url, "SELECT 1 FROM strandline.fact")
+        lines = tmp_path / "chat.jsonl"
+        lines.write_text("".join(f'{{"role": "user", "content": "Line {n}."}}\n' for n in range(20)))
+        run_command(url, "import", str(lines), "--session", "old", "--user", "ana")
+        run_command(url, "verify", "--deep")
+        run_command(url, "status")
+        memory.reset(derived=True)
+        memory.close()
+    finally:
+        worker.end()
+
+
+@pytest.mark.parametrize("role", ["strandline_app", "strandline_owner"])
+def test_no_role_of_strandlines_is_a_superuser(server_url: str, role: str) -> None:
+    with psycopg.connect(as_role(server_url, role)) as connection:
+        row = connection.execute(
+            "SELECT rolsuper OR rolcreaterole OR rolcreatedb FROM pg_roles WHERE rolname = current_user"
+        ).fetchone()
+    assert row == (False,)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE strandline.message",
+        "ALTER TABLE strandline.message ADD COLUMN extra integer",
+        "TRUNCATE strandline.message",
+        "CREATE TABLE strandline.other (n integer)",
+        "CREATE TABLE public.other (n integer)",
+        "CREATE SCHEMA other",
+        "CREATE ROLE other SUPERUSER",
+        "SELECT pg_read_file('postgresql.conf')",
+    ],
+)
+def test_the_applications_role_changes_no_table_and_reads_no_file(server_url: str, statement: str) -> None:
+    with (
+        psycopg.connect(as_role(server_url, "strandline_app")) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(statement.encode())

@@ -1,0 +1,333 @@
+"""What must hold whatever dies: real worker processes, killed or stopped exactly at a named point."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, get_args
+from uuid import uuid4
+
+import pytest
+import redis
+
+from strandline import Memory
+from strandline.pipelines.engine.engine import StopPoint
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.lanes import STAGES, Lane, queue_name
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.support.servers.model_server import ModelServer
+from tests.support.workers.busy_workers import environment
+from tests.support.workers.worker_processes import WorkerProcess
+
+MakeMemory = Callable[..., Memory]
+
+LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 60}
+
+
+def talk(memory: Memory, turns: int, *, begin: int = 0) -> None:
+    """Put turns with a fact each."""
+    for number in range(begin, begin + turns):
+        for role, text in (
+            ("user", f"I have visited harbour number {number} with my boat."),
+            ("assistant", f"Harbour {number} is noted."),
+        ):
+            memory.put({"role": role, "content": text})
+
+
+def stopped(worker: WorkerProcess) -> bool:
+    return "State:\tT" in Path(f"/proc/{worker.pid}/status").read_text()
+
+
+def check_applied_once(url: str) -> None:
+    """Each event has one receipt per stage, one effect per receipt, and no fact stands twice."""
+    events = rows_of(url, "SELECT count(*) FROM strandline.flush_event")[0][0]
+    receipts = rows_of(
+        url, "SELECT stage, count(*) FROM strandline.receipt WHERE outcome = 'applied' GROUP BY 1"
+    )
+    assert dict(receipts) == dict.fromkeys(STAGES, events)
+    assert rows_of(url, "SELECT text FROM strandline.fact WHERE live GROUP BY 1 HAVING count(*) > 1") == []
+    chunks = "SELECT from_seq, piece FROM strandline.chunk GROUP BY session_key, 1, 2 HAVING count(*) > 1"
+    assert rows_of(url, chunks) == []
+    # Messages that were flushed are in chunks without a gap.
+    covered = "SELECT sum(through_seq - from_seq + 1) FROM strandline.chunk WHERE piece = 0"
+    delivered = "SELECT sum(message_count) FROM strandline.flush_event"
+    assert rows_of(url, covered) == rows_of(url, delivered)
+    open_batches = "SELECT count(*) FROM strandline.batch WHERE state = 'open'"
+    assert rows_of(url, open_batches) == [(0,)]
+
+
+def text_calls(server: ModelServer) -> int:
+    return sum(request.path.endswith("/chat/completions") for request in server.requests)
+
+
+@pytest.mark.parametrize("point", get_args(StopPoint))
+def test_a_worker_killed_at_any_point_costs_nothing(
+    point: StopPoint,
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    settings = environment(model_server)
+    doomed = start_worker(**settings, STRANDLINE_STOP_AT=f"{point}:SIGKILL")
+    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+    talk(memory, 40)
+    wait_until(lambda: doomed.process.poll() is not None, timeout=20, what=f"the kill at {point}")
+    start_worker(**settings)
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="the other worker to finish")
+    check_applied_once(database_url)
+    # A call whose answer was stored is never made again; one whose answer was not, once more at most.
+    ledger = rows_of(database_url, "SELECT count(*) FROM strandline.model_call WHERE stage <> 'vectors'")[0][
+        0
+    ]
+    repeated = text_calls(model_server) - ledger
+    # Several lanes may have been between call and store when the process died.
+    assert 0 <= repeated <= (3 if point != "loaded" else 4)
+    twice = "SELECT batch_id, step FROM strandline.model_call GROUP BY 1, 2 HAVING count(*) > 1"
+    assert rows_of(database_url, twice) == []
+
+
+def test_redelivering_everything_changes_nothing(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """No model is asked again, and no row of any table is written again, not even as it was."""
+    worker = start_worker("--no-sweep", **environment(model_server))
+    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+    talk(memory, 30)
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="everything to be consumed")
+    lanes = [
+        Lane(*row)
+        for row in rows_of(
+            database_url, "SELECT shard_key, scope_key, generation_id, stage FROM strandline.lane"
+        )
+    ]
+    assert {lane.stage for lane in lanes} == set(STAGES)
+    before, calls = row_versions(database_url), len(model_server.requests)
+    worker.process.send_signal(signal.SIGSTOP)
+    for _time in range(3):
+        memory._resources.ring(lanes)
+    wait_until(lambda: hints_left(broker_url) >= len(STAGES) - 1, timeout=5, what="the hints to be there")
+    worker.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: hints_left(broker_url) == 0, timeout=20, what="every hint to be taken")
+    assert worker.stop() == 0, "which works off those in hand"
+    assert hints_left(broker_url) == 0, "and gave none back"
+    assert row_versions(database_url) == before
+    assert len(model_server.requests) == calls
+
+
+def row_versions(url: str) -> set[tuple[str, ...]]:
+    """Every row with its place and the transaction that wrote it; leases and heartbeats come and go."""
+    tables = rows_of(
+        url,
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'strandline'"
+        " AND table_name NOT IN ('lane', 'worker')",
+    )
+    assert len(tables) > 10
+    return {
+        (table, *row)
+        for (table,) in tables
+        for row in rows_of(url, f"SELECT xmin::text, ctid::text, t::text FROM strandline.{table} t")
+    }
+
+
+def hints_left(broker_url: str) -> int:
+    """Hints that nobody has taken."""
+    with redis.Redis.from_url(broker_url) as broker:
+        return sum(int(str(broker.llen(queue_name(stage)))) for stage in STAGES)
+
+
+def test_a_worker_stopped_inside_its_transaction_delays_no_put(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+    talk(memory, 45)
+    worker = start_worker(**environment(model_server), STRANDLINE_STOP_AT="applying:SIGSTOP")
+    wait_until(lambda: stopped(worker), timeout=20, what="the worker to stop inside its transaction")
+    in_transaction = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND state = 'idle in transaction'"
+    )
+    wait_until(
+        lambda: rows_of(database_url, in_transaction)[0][0] > 0, timeout=5, what="its open transaction"
+    )
+    # As a put that waited for it would, too long: this stays open until the server ends it.
+    for number in range(45, 55):
+        talk(memory, 1, begin=number)
+    assert stopped(worker)
+    assert rows_of(database_url, in_transaction)[0][0] > 0, "it must have been open all the time"
+    worker.process.kill()
+    start_worker(**environment(model_server))
+    wait_until(lambda: nothing_due(database_url), timeout=30, what="everything to be consumed")
+    check_applied_once(database_url)
+
+
+def test_puts_that_cross_the_mark_do_not_wait_for_a_slow_model(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """Not even for one that never answers."""
+    model_server.behave(hang=True)
+    start_worker(**environment(model_server, STRANDLINE_MODEL_TIMEOUT_SECONDS="3600"))
+    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+    talk(memory, 20)
+    wait_until(lambda: text_calls(model_server) >= 1, timeout=20, what="the model to be asked")
+    crossed = rows_of(database_url, "SELECT count(*) FROM strandline.flush_event")[0][0]
+    talk(memory, 85, begin=20)
+    events = rows_of(database_url, "SELECT count(*) FROM strandline.flush_event")[0][0]
+    assert events - crossed >= 20
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.receipt WHERE stage = 'extract'") == [(0,)]
+
+
+def test_what_the_broker_lost_is_found_by_the_sweep(
+    make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, database_url: str
+) -> None:
+    start_worker(**environment(model_server))
+    # Nobody listens there: every hint of this producer is lost.
+    memory = make_memory(broker_url="redis://127.0.0.1:1/0", user_id="sailor", **LIMITS)
+    talk(memory, 40)
+    wait_until(lambda: nothing_due(database_url), timeout=25, what="the sweep to find the work")
+    check_applied_once(database_url)
+
+
+def test_a_session_whose_producer_died_before_the_flush_is_flushed(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def die(*_: object, **__: object) -> None:
+        raise SystemExit("the producer dies here")
+
+    memory = make_memory(user_id="sailor", **LIMITS)
+    with monkeypatch.context() as patched:
+        # As near to a kill between the two transactions as one process can get to it.
+        patched.setattr("strandline.producers.writing.put.flush_at_put", die)
+        with pytest.raises(SystemExit):
+            talk(memory, 40)
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
+    start_worker(**environment(model_server))
+    flushed = "SELECT count(*) FROM strandline.flush_event WHERE cause = 'threshold'"
+    wait_until(lambda: rows_of(database_url, flushed)[0][0] > 0, timeout=15, what="the sweep to flush")
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="its work to be done")
+
+
+def test_an_idle_session_is_remembered_and_still_there(
+    make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, database_url: str
+) -> None:
+    start_worker(**environment(model_server))
+    memory = make_memory(user_id="sailor", idle_seconds=1)
+    talk(memory, 3)
+    idle = "SELECT count(*) FROM strandline.flush_event WHERE cause = 'idle'"
+    wait_until(
+        lambda: rows_of(database_url, idle)[0][0] == 1, timeout=15, what="the session to count as idle"
+    )
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="its messages to be consumed")
+    context = memory.get()
+    assert [m.text for m in context if m.role == "user"] == [
+        f"I have visited harbour number {number} with my boat." for number in range(3)
+    ]
+    assert "harbour number 1" in context[0].text, "and what was derived from them is there as well"
+    watches = "SELECT count(*) FROM strandline.watch"
+    wait_until(lambda: rows_of(database_url, watches) == [(0,)], timeout=5, what="the watch to end")
+    talk(memory, 1, begin=3)
+    wait_until(lambda: rows_of(database_url, idle)[0][0] == 2, timeout=15, what="the next idle time")
+    assert rows_of(database_url, "SELECT from_seq, through_seq FROM strandline.flush_event ORDER BY 1") == [
+        (1, 6),
+        (7, 8),
+    ]
+
+
+def test_two_sessions_of_one_user_make_one_fact(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """Sessions that say the same flush at the same moments, under three workers."""
+    settings = environment(model_server)
+    for _ in range(3):
+        start_worker(**settings)
+    user = uuid4().hex
+    memories = [make_memory(f"s{n}", broker_url=broker_url, user_id=user, **LIMITS) for n in range(6)]
+    barrier = threading.Barrier(len(memories))
+
+    def converse(memory: Memory) -> None:
+        for part in range(4):
+            talk(memory, 3, begin=part * 3)
+            barrier.wait(200)
+            memory.flush(all=True)
+
+    with ThreadPoolExecutor(len(memories)) as threads:
+        list(threads.map(converse, memories))
+    wait_until(lambda: nothing_due(database_url), timeout=30, what="the workers to finish")
+    check_applied_once(database_url)
+    facts = memories[0].facts.list(limit=1000)
+    assert len({fact.text for fact in facts}) == len(facts) == 12
+    sessions = rows_of(
+        database_url, "SELECT count(DISTINCT session_key) FROM strandline.fact_revision GROUP BY fact_id"
+    )
+    assert sessions == [(6,)] * 12, "each fact names every session that said it"
+    deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    assert rows_of(database_url, deadlocks) == [(0,)]
+
+
+def test_a_reset_voids_what_is_in_flight(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    model_server.behave(latency=1.5)
+    start_worker(**environment(model_server))
+    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+    talk(memory, 20)
+    wait_until(lambda: text_calls(model_server) > 0, timeout=15, what="a model call to be in flight")
+    memory.reset(derived=True)
+    model_server.behave(latency=0.0)
+    talk(memory, 1, begin=100)
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="the void work to be cleared away")
+    for table in ("fact", "fact_candidate", "block_state", "chunk"):
+        assert rows_of(database_url, f"SELECT count(*) FROM strandline.{table}") == [(0,)], table
+    assert [message.text for message in memory.get()] == [
+        "I have visited harbour number 100 with my boat.",
+        "Harbour 100 is noted.",
+    ]
+
+
+def test_a_worker_that_is_told_to_stop_leaves_nothing_behind(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    model_server.behave(latency=0.5)
+    worker = start_worker(**environment(model_server))
+    memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
+    talk(memory, 40)
+    wait_until(lambda: text_calls(model_server) > 0, timeout=15, what="work to be in flight")
+    assert worker.stop(timeout=150) == 0, "".join(worker.output)
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL") == [(0,)]
+    start_worker(**environment(model_server))
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="the next worker to go on")
+    check_applied_once(database_url)

@@ -1,5 +1,0 @@
-"""The application of ``forking_application`` as ``celery --app`` finds it."""
-
-from tests.forking_application import celery_application
-
-celery = celery_application()

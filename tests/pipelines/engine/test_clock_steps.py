@@ -1,0 +1,191 @@
+"""The database's clock steps back by an hour: nothing that was written before it stalls the work after it.
+
+No clock is turned: what such a step leaves is rows whose times lie an hour ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+
+from strandline import Memory
+from strandline.cli.status import read_status
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, Lane
+from strandline.workers.sweep import Sweep
+from strandline.workers.worker import Consumer
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.support.servers.model_server import ModelServer
+from tests.support.workers.busy_workers import check_done_once, converse, environment
+from tests.support.workers.draining import due_lanes
+from tests.support.workers.hand_worker import TERMS, CountingStage, FixedStages, HandWorker
+
+MakeMemory = Callable[..., Memory]
+
+STEP = "interval '1 hour'"
+AHEAD = (
+    f"UPDATE strandline.worker SET heartbeat_at = heartbeat_at + {STEP}, started_at = started_at + {STEP}",
+    f"UPDATE strandline.lane SET next_attempt_at = next_attempt_at + {STEP}, leased_at = leased_at + {STEP},"
+    f" postponed_at = postponed_at + {STEP}, deadline_at = deadline_at + {STEP}",
+    f"UPDATE strandline.due SET ring_at = ring_at + {STEP}, created_at = created_at + {STEP}",
+    f"UPDATE strandline.replay_budget SET filled_at = filled_at + {STEP}",
+    f"UPDATE strandline.scope_generation SET held_until = held_until + {STEP}",
+)
+HOLD = (
+    "INSERT INTO strandline.scope_generation (shard_key, pipeline, generation_id, held_until)"
+    " SELECT DISTINCT d.shard_key, g.pipeline, g.generation_id, clock_timestamp() + interval '10 seconds'"
+    " FROM strandline.due d JOIN strandline.generation g USING (generation_id)"
+)
+
+
+def step_back(url: str) -> None:
+    """Leave the rows as a step of the clock by an hour does."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in AHEAD:
+            connection.execute(statement.encode())
+
+
+def one_lane(make_memory: MakeMemory, url: str) -> Lane:
+    memory = make_memory("s", memory_blocks=None)
+    memory.put({"role": "user", "content": "the harbour is open"})
+    memory.flush(all=True)
+    (lane,) = due_lanes(url, [SUMMARY_STAGE])
+    return lane
+
+
+def hand_worker(database: Database) -> HandWorker:
+    return HandWorker(database, FixedStages({SUMMARY_STAGE: CountingStage()}))
+
+
+def test_work_of_before_the_step_is_done_after_it(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """A worker dies with lanes in hand, others wait after an error, hints are lost: then comes the step."""
+    model_server.behave(status=503)
+    doomed = start_worker(**environment(model_server))
+    converse(make_memory, 4, 1, broker_url=broker_url)
+    postponed = "SELECT count(*) FROM strandline.lane WHERE postponements > 0"
+    wait_until(lambda: rows_of(database_url, postponed) != [(0,)], timeout=60, what="lanes that wait")
+    model_server.behave(hang=True)
+    held = "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL"
+    wait_until(lambda: rows_of(database_url, held) != [(0,)], timeout=60, what="a lane in the worker's hand")
+    doomed.kill()
+    model_server.behave()
+    step_back(database_url)
+    start_worker(**environment(model_server))
+    wait_until(lambda: nothing_due(database_url), timeout=90, what="all of it to be done")
+    check_done_once(database, database_url, 4)
+
+
+def test_a_heartbeat_that_lies_ahead_is_none(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    lane = one_lane(make_memory, database_url)
+    gone, heir = hand_worker(database), hand_worker(database)
+    rows_of(
+        database_url,
+        "SELECT * FROM strandline.claim_lane_v1(%s, %s, %s, %s, %s, 5, 600)",
+        *lane.to_args(),
+        gone.worker_id,
+    )
+    assert heir.drain(lane) == "taken"
+    step_back(database_url)
+    heir.beat()
+    orphaned = {"stages": list(STAGES), "dead_after_seconds": TERMS.dead_after_seconds, "limit": 10}
+    assert [Lane(*row) for row in database.fetch("orphaned_lanes", orphaned)] == [lane]
+    assert [worker.worker_id for worker in read_status(database, settings).workers] == [str(heir.worker_id)]
+    assert heir.drain(lane) == "drained"
+
+
+def test_a_wait_that_begins_in_the_future_is_over(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    lane = one_lane(make_memory, database_url)
+    worker = hand_worker(database)
+    opened = "INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage, next_attempt_at)"
+    later = f"clock_timestamp() + {STEP}"
+    rows_of(database_url, f"{opened} VALUES (%s, %s, %s, %s, {later}) RETURNING 1", *lane.to_args())
+    assert worker.drain(lane) == "taken", "an hour is a wait like any other"
+    rows_of(database_url, f"UPDATE strandline.lane SET postponed_at = {later} RETURNING 1")
+    assert worker.drain(lane) == "drained"
+
+
+def test_work_is_rung_for_though_its_time_lies_ahead(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    lane = one_lane(make_memory, database_url)
+    rung: list[Lane] = []
+    sweep = Sweep(
+        database,
+        ring=rung.extend,
+        take_over=lambda _lanes: None,
+        stages=[SUMMARY_STAGE],
+        batch_size=10,
+        dead_after_seconds=5.0,
+    )
+    sweep.tick()
+    assert rung == [], "not before two seconds"
+    step_back(database_url)
+    sweep.tick()
+    assert rung == [lane]
+    waits = "SELECT ring_at BETWEEN clock_timestamp() AND clock_timestamp() + interval '11 seconds'"
+    assert rows_of(database_url, f"{waits} FROM strandline.due WHERE stage = 'summary'") == [(True,)]
+
+
+def test_what_a_replay_has_not_been_begun_for_is_not_rung_for(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    one_lane(make_memory, database_url)
+    rows_of(database_url, "UPDATE strandline.due SET ring_at = 'infinity' RETURNING 1")
+    database.fetch("bring_rings_forward", {"stages": list(STAGES), "limit": 10})
+    assert set(rows_of(database_url, "SELECT ring_at = 'infinity' FROM strandline.due")) == {(True,)}
+
+
+def test_a_worker_s_leases_end_no_later_than_one_that_begins_now(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    lane = one_lane(make_memory, database_url)
+    consumer = Consumer(
+        database,
+        FixedStages({SUMMARY_STAGE: CountingStage()}),
+        settings,
+        ring=lambda _lanes: None,
+        with_sweep=False,
+    )
+    claim = "SELECT * FROM strandline.claim_lane_v1(%s, %s, %s, %s, %s, 5, 600)"
+    with consumer.engine.active.enter(lane):
+        rows_of(database_url, claim, *lane.to_args(), consumer.worker_id)
+        step_back(database_url)
+        consumer._keep_up()
+        ends = "SELECT holder, deadline_at <= clock_timestamp() + interval '600 seconds' FROM strandline.lane"
+        assert rows_of(database_url, ends) == [(consumer.worker_id, True)]
+
+
+def test_an_owner_is_held_for_a_switch_no_longer_than_a_minute(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    lane = one_lane(make_memory, database_url)
+    worker = hand_worker(database)
+    rows_of(database_url, f"{HOLD} RETURNING 1")
+    assert worker.drain(lane) == "taken"
+    step_back(database_url)
+    worker.beat()
+    assert worker.drain(lane) == "drained"
+
+
+def test_the_budget_of_replays_fills_up_though_it_was_filled_in_the_future(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    lane = one_lane(make_memory, database_url)
+    call = {"shard_key": lane.shard_key, "calls_per_second": 0.01}
+    waits = [database.fetch("take_replay_call", call)[0][0] for _call in range(3)]
+    assert waits[0] == 0 < waits[-1]
+    step_back(database_url)
+    assert database.fetch("take_replay_call", call)[0][0] == 0

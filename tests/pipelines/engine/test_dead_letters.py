@@ -1,0 +1,443 @@
+"""Dead letters: shown with their reason, retried as if nothing had ever failed, or dropped."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+import redis
+
+from strandline import Memory
+from strandline.cli.entry import run
+from strandline.pipelines.engine.batches import Held, claim
+from strandline.pipelines.engine.dead_letters import (
+    DeadLetter,
+    drop_dead_letter,
+    list_dead_letters,
+    retry_dead_letter,
+)
+from strandline.pipelines.engine.leases import LeaseTerms, hold, release
+from strandline.pipelines.inspect.verify import verify
+from strandline.schemas.errors import LeaseLostError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import Lane
+from tests.conftest import MakeMemory, rows_of
+from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.workers.draining import drain_everything
+
+POISON = "zyzzyva"
+REFUSAL = Raw(400, json.dumps({"error": {"message": "no such words", "code": None}}).encode())
+
+Drain = Callable[..., None]
+
+
+@pytest.fixture
+def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A model server for text, the local embedder; one event per batch, so that each is one fold."""
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    return load_settings(database_url=database_url, embedding_backend="local", batch_token_budget=1)
+
+
+@pytest.fixture
+def drain(database: Database, database_url: str, settings: Settings) -> Drain:
+    def drain_now(*stages: str) -> None:
+        drain_everything(database, database_url, settings, *([stages] if stages else []))
+
+    return drain_now
+
+
+def refuse(model_server: ModelServer, *words: str, where: str = "") -> None:
+    """The model refuses prompts with one of these words, in prompts that have the section ``where``."""
+
+    def respond(request: RecordedRequest) -> Raw | None:
+        prompt = json.dumps(request.body)
+        return REFUSAL if where in prompt and any(word in prompt for word in words) else None
+
+    model_server.behave(responder=respond)
+
+
+def converse(memory: Memory, *texts: str) -> None:
+    """Each text as a flush event of its own."""
+    for number, text in enumerate(texts, 1):
+        memory.put({"role": "user", "content": text, "id": f"m{number}"})
+        assert len(memory.flush(all=True)) == 1
+
+
+def derived(database_url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """What the pipelines made, without ids and times."""
+    return {
+        "summary": rows_of(
+            database_url, "SELECT through_seq, state->>'text' FROM strandline.block_state ORDER BY 1"
+        ),
+        "facts": rows_of(database_url, "SELECT text, live FROM strandline.fact ORDER BY 1"),
+        "chunks": rows_of(database_url, "SELECT from_seq, piece, length FROM strandline.chunk ORDER BY 1, 2"),
+        "receipts": rows_of(
+            database_url,
+            "SELECT e.from_seq, r.stage, r.outcome FROM strandline.receipt r"
+            " JOIN strandline.flush_event e USING (shard_key, event_id) ORDER BY 1, 2",
+        ),
+    }
+
+
+def only_letter(database: Database, stage: str) -> DeadLetter:
+    (letter,) = list_dead_letters(database, stage=stage)
+    return letter
+
+
+def violations(database: Database) -> list[str]:
+    return [violation.sentence for violation in verify(database, deep=True).violations]
+
+
+def test_a_summary_is_folded_again_as_if_it_had_never_failed(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    texts = ("the boat is blue", f"the {POISON} sleeps", "the sail is torn", "the wind is up")
+    converse(make_memory("s"), *texts)
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    letter = only_letter(database, "summary")
+    assert (letter.from_seq, letter.ordered, letter.current) == (2, True, True)
+    assert [row[0] for row in derived(database_url)["summary"]] == [1, 3, 4]
+    assert violations(database) == []
+    calls_before = len(model_server.requests)
+    model_server.behave()
+
+    retry = retry_dead_letter(database, letter)
+    assert (retry.outcome, retry.refolded) == ("due", 2)
+    assert violations(database) == []
+    drain()
+
+    after = derived(database_url)
+    assert [seq for seq, _text in after["summary"]] == [1, 2, 3, 4]
+    places = [after["summary"][-1][1].index(text) for text in texts]
+    assert places == sorted(places), "folded in the order of the conversation"
+    assert {outcome for _seq, _stage, outcome in after["receipts"]} == {"applied"}
+    assert list_dead_letters(database) == []
+    assert len(model_server.requests) == calls_before + 3, "the later answers spoke of another summary"
+    assert violations(database) == []
+    assert after == untroubled(make_memory, database_url, drain, texts)
+
+
+def untroubled(
+    make_memory: MakeMemory, database_url: str, drain: Drain, texts: tuple[str, ...]
+) -> dict[str, list[tuple[Any, ...]]]:
+    """What the same conversation gives where nothing fails."""
+    make_memory("s").reset(derived=True)
+    fresh = make_memory("s", user_id=None)
+    before = rows_of(database_url, "SELECT next_seq FROM strandline.session")[0][0] - 1
+    converse(fresh, *texts)
+    drain()
+    made = derived(database_url)
+    return {
+        "summary": [(seq - before, text) for seq, text in made["summary"]],
+        "facts": made["facts"],
+        "chunks": [(seq - before, piece, length) for seq, piece, length in made["chunks"]],
+        "receipts": [(seq - before, stage, outcome) for seq, stage, outcome in made["receipts"]],
+    }
+
+
+def test_a_fold_that_reached_around_a_hole_is_done_again_whole(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    model_server: ModelServer,
+) -> None:
+    """Events 1 and 2 die; 1 is retried and folds in one batch with 3; then 2 is retried."""
+    converse(make_memory("s"), "alphaword here", "betaword there", "gamma is last")
+    refuse(model_server, "alphaword", "betaword", where="<summary_so_far>")
+    drain_everything(database, database_url, settings)
+    first, second = sorted(list_dead_letters(database), key=lambda letter: letter.from_seq)
+    refuse(model_server, "betaword", where="<summary_so_far>")
+    assert retry_dead_letter(database, first).refolded == 1
+    roomy = settings.model_copy(update={"batch_token_budget": 8000})
+    drain_everything(database, database_url, roomy)
+    assert rows_of(
+        database_url,
+        "SELECT cardinality(event_ids) FROM strandline.batch WHERE stage = 'summary' AND state = 'applied'",
+    ) == [(2,)]
+    assert violations(database) == []
+
+    model_server.behave()
+    assert retry_dead_letter(database, second).refolded == 2
+    assert violations(database) == []
+    drain_everything(database, database_url, settings)
+    (text,) = rows_of(
+        database_url, "SELECT state->>'text' FROM strandline.block_state ORDER BY through_seq DESC LIMIT 1"
+    )[0]
+    assert text.index("alphaword") < text.index("betaword") < text.index("gamma")
+    assert violations(database) == []
+
+
+def test_another_dead_letter_of_the_lane_stays_a_hole(
+    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
+) -> None:
+    converse(make_memory("s"), "alphaword here", "plain talk", "betaword there", "more talk")
+    refuse(model_server, "alphaword", "betaword", where="<summary_so_far>")
+    drain()
+    first, second = sorted(list_dead_letters(database), key=lambda letter: letter.from_seq)
+    model_server.behave()
+    assert retry_dead_letter(database, first).refolded == 2
+    drain()
+    assert [letter.event_id for letter in list_dead_letters(database)] == [second.event_id]
+    assert violations(database) == []
+
+
+@pytest.mark.parametrize(("stage", "section"), [("extract", "<transcript>"), ("merge", "<candidates>")])
+def test_facts_come_once_after_a_retry(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    drain: Drain,
+    model_server: ModelServer,
+    stage: str,
+    section: str,
+) -> None:
+    # Merge asks its model only where there is something to compare.
+    texts = ("I keep bees in Kotor", f"I keep bees and a {POISON}", "I sold the bees")
+    memory = make_memory("s", memory_blocks=["facts"])
+    converse(memory, *texts)
+    refuse(model_server, POISON, where=section)
+    drain("extract")
+    refuse(model_server, POISON, where=section)
+    drain()
+    letter = only_letter(database, stage)
+    assert not letter.ordered
+    assert violations(database) == []
+    model_server.behave()
+    assert retry_dead_letter(database, letter).refolded == 0
+    assert verify(database).pending == 1
+    assert violations(database) == []
+    drain()
+    assert sorted(fact.text for fact in memory.facts.list()) == sorted(texts)
+    assert violations(database) == []
+
+
+def test_a_retry_takes_the_ordered_lane_from_its_holder_and_its_open_batch(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    memory = make_memory("s")
+    converse(memory, f"the {POISON} sleeps")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    memory.put({"role": "user", "content": "still here"})
+    memory.flush(all=True)
+    letter = only_letter(database, "summary")
+    holding = held(database, letter)
+    batch = holding.batch()
+    assert batch is not None
+    retry_dead_letter(database, letter)
+    with pytest.raises(LeaseLostError), database.transaction() as tx:
+        hold(tx, holding.lease)
+    assert rows_of(
+        database_url, "SELECT state FROM strandline.batch WHERE batch_id = %s", batch.batch_id
+    ) == [("void",)]
+    assert violations(database) == []
+    model_server.behave()
+    drain()
+    assert violations(database) == []
+
+
+def held(database: Database, letter: DeadLetter) -> Held:
+    """The letter's lane, leased to a live worker."""
+    worker = {"worker_id": letter.batch_id, "host": "h", "pid": 1, "version": "0", "stages": ["summary"]}
+    database.fetch("beat", worker)
+    lane = Lane(letter.shard_key, letter.scope_key, letter.generation_id, letter.stage)
+    taken = claim(database, lane, letter.batch_id, LeaseTerms(60.0, 60.0), 8_000)
+    assert taken is not None
+    return taken
+
+
+def test_a_retry_waits_for_the_worker_that_writes_and_locks_no_session(
+    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
+) -> None:
+    memory = make_memory("s")
+    converse(memory, f"the {POISON} sleeps")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    letter = only_letter(database, "summary")
+    memory.put({"role": "user", "content": "still here"})
+    memory.flush(all=True)
+    lease = held(database, letter).lease
+    retrying = threading.Thread(target=retry_dead_letter, args=(database, letter))
+    with database.transaction() as tx:
+        hold(tx, lease)
+        retrying.start()
+        memory.put({"role": "user", "content": "a put waits for neither"})
+        retrying.join(0.2)
+        assert retrying.is_alive(), "the worker writes under its lease first"
+    retrying.join(100)
+    assert not retrying.is_alive()
+    assert list_dead_letters(database) == []
+    release(database, lease)
+
+
+def test_a_put_during_a_retry_does_not_wait(
+    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
+) -> None:
+    memory = make_memory("s")
+    converse(memory, f"the {POISON} sleeps")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    letter = only_letter(database, "summary")
+    with database.transaction() as tx:
+        for statement in ("revive_event", "refold"):
+            tx.fetch(statement, letter.keys())
+        # On another connection of the pool, while all that a retry locks is locked.
+        memory.put({"role": "user", "content": "straight through"})
+        assert len(memory.flush(all=True)) == 1
+
+
+def test_after_a_reset_a_retry_only_ends_it(
+    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
+) -> None:
+    memory = make_memory("s")
+    converse(memory, f"the {POISON} sleeps")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    memory.reset()
+    letter = only_letter(database, "summary")
+    assert not letter.current
+    assert retry_dead_letter(database, letter).outcome == "void"
+    assert retry_dead_letter(database, letter).outcome == "gone"
+    report = verify(database)
+    assert (report.pending, report.holes, report.voids, report.violations) == (0, 0, 1, ())
+
+
+def test_what_is_dropped_leaves_the_tail_and_stays_proved(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    memory = make_memory("s", memory_blocks=["summary"])
+    converse(memory, f"the {POISON} sleeps", "the wind is up")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    assert any(POISON in str(message) for message in memory.get())
+    letter = only_letter(database, "summary")
+    assert drop_dead_letter(database, letter)
+    assert not drop_dead_letter(database, letter)
+    assert not any(POISON in str(message) for message in memory.get())
+    report = verify(database)
+    assert (report.holes, report.dropped, report.violations) == (0, 1, ())
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.receipt WHERE outcome = 'dead'") == [(1,)]
+
+
+def test_a_lost_dead_letter_is_not_taken_for_a_dropped_one(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    converse(make_memory("s"), f"the {POISON} sleeps")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    with psycopg.connect(database_url) as connection:
+        connection.execute("DELETE FROM strandline.dead_letter")
+    assert [violation.kind for violation in verify(database).violations] == ["dead_without_letter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a command line came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+def command(database_url: str, *arguments: str) -> Ended:
+    """``strandline dead-letters``, run to its end in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(["dead-letters", *arguments, "--database-url", database_url])
+    return Ended(code, out.getvalue(), err.getvalue())
+
+
+def test_the_command_lists_shows_retries_and_drops(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    converse(make_memory("calm"), f"a {POISON} far away")
+    converse(make_memory("storm"), f"a {POISON} near by")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    listed = command(database_url, "list", "--json", "--session", "storm")
+    (letter,) = json.loads(listed.out)["dead_letters"]
+    assert (letter["pipeline"], letter["stage"], letter["session_id"]) == ("summary", "summary", "storm")
+    assert letter["id"] == f"{letter['event_id']}/summary"
+    assert letter["reason"] and letter["reason"] in command(database_url, "show", letter["id"]).out
+
+    retried = command(database_url, "retry", letter["id"], "--json")
+    done = {"id": letter["id"], "outcome": "due", "refolded": 0, "rung": False}
+    assert json.loads(retried.out)["actions"] == [done]
+    unknown = command(database_url, "retry", letter["id"])
+    assert unknown.code == 1 and unknown.err.startswith("strandline: There is no dead letter")
+    assert command(database_url, "retry").code == 2
+    assert command(database_url, "drop", "nonsense").code == 2
+    dropped = command(database_url, "drop", "--all", "--pipeline", "summary")
+    assert dropped.code == 0 and dropped.out.strip().endswith("dropped")
+    assert command(database_url, "list").out == "no dead letters\n"
+    assert violations(database) == []
+
+
+def test_what_was_dropped_is_kept_on_record(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    converse(make_memory("s"), f"a {POISON} far away")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    letter = only_letter(database, "summary")
+    name = f"{letter.event_id}/summary"
+    assert command(database_url, "drop", name).out == f"{name}: dropped\n"
+    assert list_dead_letters(database) == []
+    (kept,) = json.loads(command(database_url, "list", "--all", "--json").out)["dead_letters"]
+    assert (kept["id"], kept["reason"]) == (name, letter.reason)
+    assert kept["dropped_at"] is not None
+    assert f"dropped {kept['dropped_at'][:4]}" in command(database_url, "list", "--all").out
+    assert letter.reason in command(database_url, "show", name).out
+    # Given up for good: neither retried nor dropped again.
+    assert retry_dead_letter(database, letter).outcome == "gone"
+    assert command(database_url, "retry", name).code == 1
+    assert violations(database) == []
+
+
+def test_a_letter_of_a_retired_generation_cannot_be_retried(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    converse(make_memory("s"), f"a {POISON} far away")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    drain()
+    rows_of(
+        database_url,
+        "UPDATE strandline.generation SET state = 'retired' WHERE pipeline = 'summary' RETURNING 1",
+    )
+    refused = command(database_url, "retry", "--all")
+    assert refused.code == 1
+    assert "its generation is retired and serves nobody; drop it instead" in refused.out
+    assert "only dropped" in command(database_url, "show", str(only_letter(database, "summary").event_id)).out
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.due WHERE stage = 'summary'") == [(0,)]
+    assert command(database_url, "drop", "--all").code == 0
+
+
+def test_a_retry_rings_for_its_lane_where_there_is_a_broker(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+    drain: Drain,
+    model_server: ModelServer,
+) -> None:
+    converse(make_memory("s"), f"a {POISON} far away")
+    refuse(model_server, POISON, where="<summary_so_far>")
+    for rung, options in ((False, ()), (True, ("--broker-url", broker_url))):
+        drain()
+        retried = command(database_url, "retry", "--all", *options)
+        assert retried.out.strip().endswith(
+            "its lane was rung for" if rung else "without a broker, a sweep finds it"
+        )
+    with redis.Redis.from_url(broker_url) as broker:
+        assert broker.llen("strandline.summary") == 1

@@ -1,0 +1,466 @@
+"""What befalls the work: outages that count nothing, input that dies alone, defects, and resets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from strandline import Memory
+from strandline.pipelines.engine.retry import RetryPolicy
+from strandline.pipelines.engine.stage import Batch
+from strandline.pipelines.generations.stages import GenerationStages
+from strandline.schemas.errors import PermanentModelError, TransientModelError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
+from strandline.wiring.assembly import prepare_stages
+from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.workers.draining import due_lanes
+from tests.support.workers.hand_worker import (
+    TERMS,
+    CountingStage,
+    FixedStages,
+    HandWorker,
+    contents,
+    counting,
+    folded,
+    say,
+    summary_lane,
+)
+
+MakeMemory = Callable[..., Memory]
+
+SECRET = "zyzzyva-4711"
+LONG = RetryPolicy(base_seconds=10.0, max_seconds=600.0, max_failures=3, max_crashes=3)
+
+
+@pytest.fixture
+def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    return load_settings(database_url=database_url, embedding_backend="local", model_timeout_seconds=0.3)
+
+
+@pytest.fixture
+def memory(make_memory: MakeMemory) -> Memory:
+    made = make_memory("s", memory_blocks=["summary"])
+    say(made, "one", "two", "three")
+    return made
+
+
+def with_model(database: Database, settings: Settings, stage: str, **options: Any) -> HandWorker:
+    return HandWorker(database, prepare_stages(database, settings, [stage]), **options)
+
+
+def lane_row(url: str) -> dict[str, Any]:
+    ((found,),) = rows_of(
+        url,
+        "SELECT row_to_json(l) FROM (SELECT *, extract(epoch FROM next_attempt_at - clock_timestamp())"
+        " AS wait FROM strandline.lane) AS l",
+    )
+    assert isinstance(found, dict)
+    return found
+
+
+def try_again_now(url: str) -> None:
+    rows_of(url, "UPDATE strandline.lane SET next_attempt_at = clock_timestamp() RETURNING 1")
+
+
+def outage(server: ModelServer, kind: str) -> None:
+    if kind == "hang":
+        server.behave(hang=True)
+    elif kind == "refused connection":
+        server.close()
+    else:
+        server.behave(status=int(kind), message=SECRET)
+
+
+@pytest.mark.parametrize("kind", ["500", "429", "401", "hang", "refused connection"])
+def test_an_outage_postpones_and_counts_nothing(
+    kind: str, memory: Memory, database: Database, database_url: str, settings: Settings
+) -> None:
+    with ModelServer() as server:
+        update = {"openai_base_url": server.base_url, "provider_probe_seconds": 0.05}
+        settings = settings.model_copy(update=update)
+        worker = with_model(database, settings, SUMMARY_STAGE, retry=LONG)
+        lane = summary_lane(database_url, "s")
+        outage(server, kind)
+        for _attempt in range(6):  # more often than LONG allows failures
+            wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
+            assert worker.drain(lane) == "postponed"
+            row = lane_row(database_url)
+            assert (row["failures"], row["crashes"]) == (0, 0)
+            assert row["wait"] > 4
+            assert row["last_error"].partition(":")[0] in (
+                "TransientModelError",
+                "RateLimitError",
+                "ProviderDownError",
+                "ProviderSetupError",
+            )
+            assert SECRET not in row["last_error"]
+            wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
+            assert worker.drain(lane) == "taken", "not before its time"
+            try_again_now(database_url)
+        assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    with ModelServer() as back:
+        settings = settings.model_copy(update={"openai_base_url": back.base_url})
+        assert with_model(database, settings, SUMMARY_STAGE).drain(lane) == "drained"
+    row = lane_row(database_url)
+    assert (row["postponements"], row["last_error"]) == (0, None)
+    assert nothing_due(database_url)
+
+
+def may_ask(worker: HandWorker) -> bool:
+    assert isinstance(worker.stages, GenerationStages)
+    return worker.stages[SUMMARY_STAGE].wait_seconds() == 0
+
+
+def test_a_model_that_is_down_is_asked_by_probes_alone(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    model_server: ModelServer,
+) -> None:
+    """However many lanes have work: none of them is touched, and nothing of theirs is sent."""
+    for number in range(10):
+        say(make_memory(f"s{number}", memory_blocks=["summary"]), "one")
+    worker = with_model(database, settings, SUMMARY_STAGE)
+    model_server.behave(status=500)
+    lanes = due_lanes(database_url, [SUMMARY_STAGE])
+    assert [worker.drain(lane) for lane in lanes] == ["postponed"] * 10
+    sent = [prompt_of(request) for request in model_server.requests]
+    assert len(sent) == 2, "one call, and the probe that showed whose fault it was"
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.lane") == [(1,)]
+    model_server.behave()
+    wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
+    try_again_now(database_url)
+    assert [worker.drain(lane) for lane in lanes] == ["drained"] * 10
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+
+
+def prompt_of(request: RecordedRequest) -> str:
+    return str(request.body["messages"][-1]["content"])
+
+
+@pytest.mark.parametrize("kind", ["500", "hang"])
+def test_input_that_fails_alone_becomes_a_dead_letter_alone(
+    kind: str, make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    """Nothing else is asked meanwhile: that the provider is well is what the probes show."""
+
+    def fail_for_poison(request: RecordedRequest) -> Raw | None:
+        if "poison" not in prompt_of(request):
+            return None
+        if kind == "hang":
+            server.closing.wait(1.0)
+        return Raw(500, b"{}")
+
+    say(make_memory("s", memory_blocks=["summary"]), "one", "poison", "three")
+    with ModelServer() as server:
+        settings = settings.model_copy(update={"openai_base_url": server.base_url})
+        worker = with_model(database, settings, SUMMARY_STAGE)
+        server.behave(responder=fail_for_poison)
+        lane = summary_lane(database_url, "s")
+        outcomes = []
+        while not nothing_due(database_url):
+            outcomes.append(worker.drain(lane))
+            try_again_now(database_url)
+            assert len(outcomes) < 20, "tried for ever"
+        # Three times in company; then split, and the poison three times alone.
+        assert outcomes == ["postponed"] * 6 + ["drained"]
+    holes = rows_of(database_url, "SELECT from_seq, through_seq, reason FROM strandline.dead_letter")
+    assert holes == [(2, 2, "failed 3 times in a row")]
+
+
+def test_retry_after_is_honoured(
+    memory: Memory, database: Database, database_url: str, settings: Settings, model_server: ModelServer
+) -> None:
+    model_server.behave(status=429, retry_after="120")
+    worker = with_model(database, settings, SUMMARY_STAGE, retry=LONG)
+    assert worker.drain(summary_lane(database_url, "s")) == "postponed"
+    assert 115 < lane_row(database_url)["wait"] <= 120
+
+
+def test_an_unusable_answer_kills_its_event_alone(
+    memory: Memory, database: Database, database_url: str, settings: Settings, model_server: ModelServer
+) -> None:
+    """The batch of three splits; the one in the middle is asked for twice, in vain, and dies."""
+
+    def respond(request: RecordedRequest) -> str | None:
+        transcript = request.body["messages"][1]["content"].partition("<transcript>")[2]
+        return json.dumps({"wrong": SECRET}) if '"two"' in transcript else None
+
+    model_server.behave(responder=respond)
+    worker = with_model(database, settings, SUMMARY_STAGE)
+    assert worker.drain(summary_lane(database_url, "s")) == "drained"
+    batches = "SELECT cardinality(event_ids), state FROM strandline.batch ORDER BY created_at"
+    assert rows_of(database_url, batches) == [(3, "split"), (1, "applied"), (1, "dead"), (1, "applied")]
+    ((reason, from_seq),) = rows_of(database_url, "SELECT reason, from_seq FROM strandline.dead_letter")
+    assert from_seq == 2
+    assert "unusable" in reason
+    assert SECRET not in reason
+    assert "two" not in reason
+    # Two tries for the batch, two for its bad part, one each for the good ones.
+    assert len(model_server.requests) == 6
+    assert rows_of(database_url, "SELECT through_seq FROM strandline.block_state ORDER BY 1") == [(1,), (3,)]
+    # The hole stays readable, what is covered does not come back.
+    memory.put({"role": "user", "content": "four"})
+    assert [message.text for message in memory.get() if message.seq] == ["two", "four"]
+
+
+def test_an_answer_that_is_repaired_is_used(
+    memory: Memory, database: Database, database_url: str, settings: Settings, model_server: ModelServer
+) -> None:
+    model_server.behave(wrong_schema=True, times=1)
+    worker = with_model(database, settings, SUMMARY_STAGE)
+    assert worker.drain(summary_lane(database_url, "s")) == "drained"
+    assert len(model_server.requests) == 2
+    assert rows_of(database_url, "SELECT outcome FROM strandline.receipt") == [("applied",)] * 3
+    assert len(rows_of(database_url, "SELECT 1 FROM strandline.model_call")) == 1
+
+
+def test_refused_input_is_a_dead_letter_without_content(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    model_server: ModelServer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    refusal = Raw(400, json.dumps({"error": {"message": f"cannot read {SECRET}"}}).encode())
+    model_server.behave(responder=lambda _request: refusal)
+    say(make_memory("s", memory_blocks=["facts"]), f"my word is {SECRET}")
+    with caplog.at_level(logging.DEBUG, logger="strandline"):
+        with_model(database, settings, EXTRACT_STAGE).drain_all(database_url)
+    ((reason,),) = rows_of(database_url, "SELECT reason FROM strandline.dead_letter")
+    assert "400" in reason
+    assert SECRET not in reason
+    assert SECRET not in caplog.text
+    assert any(record.message == "event is a dead letter" for record in caplog.records)
+
+
+def test_a_defect_in_a_stage_is_tried_a_few_times_and_ends(
+    memory: Memory, database: Database, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_down(batch: Batch) -> None:
+        if any(event.from_seq == 2 for event in batch.events):
+            raise ValueError(f"cannot handle {SECRET}")
+
+    stage = CountingStage(break_down)
+    worker = HandWorker(database, counting(stage))
+    lane = summary_lane(database_url, "s")
+    outcomes = []
+    while not nothing_due(database_url):
+        outcomes.append(worker.drain(lane))
+        try_again_now(database_url)
+        assert len(outcomes) < 20, "tried for ever"
+    # Three times in company; then split, the first one done, the second tried three times alone.
+    assert outcomes == ["postponed"] * 6 + ["drained"]
+    assert folded(database_url) == [1, 3]
+    ((reason, from_seq),) = rows_of(database_url, "SELECT reason, from_seq FROM strandline.dead_letter")
+    assert (reason, from_seq) == ("failed 3 times in a row", 2)
+    logged = caplog.text + str([vars(record) for record in caplog.records])
+    assert SECRET not in logged
+    assert "ValueError" in logged
+    assert "test_engine_errors.py" in logged, "where it happened is what a developer needs"
+
+
+def test_what_the_database_refuses_is_logged_without_content(
+    memory: Memory, database: Database, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Refused(CountingStage):
+        def write(self, fetcher: Any, batch: Batch, work: Any, effect: Any) -> list[Lane]:
+            super().write(fetcher, batch, work, effect)
+            return super().write(fetcher, batch, work, effect)
+
+    worker = HandWorker(database, counting(Refused()))
+    assert worker.drain(summary_lane(database_url, "s")) == "postponed"
+    row = lane_row(database_url)
+    assert (row["failures"], row["last_error"]) == (1, "DatabaseError")
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.block_state") == [(0,)], "rolled back"
+    assert "DETAIL" not in caplog.text
+
+
+def test_a_hint_for_a_model_that_is_away_does_not_lose_what_was_done(
+    memory: Memory, database: Database, database_url: str
+) -> None:
+    def fail_late(batch: Batch) -> None:
+        if batch.events[0].from_seq == 3:
+            raise TransientModelError("away")
+
+    stage = CountingStage(fail_late)
+    lane = summary_lane(database_url, "s")
+    assert HandWorker(database, counting(stage), budget=1).drain(lane) == "postponed"
+    assert folded(database_url) == [1, 2]
+    assert lane_row(database_url)["postponements"] == 1
+
+
+def test_a_lane_goes_on_when_postgres_was_away(memory: Memory, database: Database, database_url: str) -> None:
+    def cut(_batch: Batch) -> None:
+        rows_of(
+            database_url,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+
+    stage = CountingStage(cut)
+    worker = HandWorker(database, counting(stage))
+    lane = summary_lane(database_url, "s")
+    assert worker.drain(lane) == "lost"
+    rows_of(
+        database_url, "UPDATE strandline.lane SET leased_at = leased_at - interval '2 seconds' RETURNING 1"
+    )
+    stage.fail = lambda _batch: None
+    held = {"worker_id": worker.worker_id} | worker.engine.active.params()
+    assert database.fetch("hand_back_lanes", held) == [("summary",)]
+    assert worker.drain(lane) == "drained"
+    assert folded(database_url) == [1, 2, 3]
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+
+
+def test_what_is_pending_at_a_reset_is_void(memory: Memory, database: Database, database_url: str) -> None:
+    memory.reset()
+    say(memory, "four")
+    stage = CountingStage()
+    assert HandWorker(database, counting(stage)).drain(summary_lane(database_url, "s")) == "drained"
+    assert folded(database_url) == [4]
+    outcomes = rows_of(
+        database_url,
+        "SELECT e.from_seq, r.outcome FROM strandline.receipt r JOIN strandline.flush_event e"
+        " USING (shard_key, event_id) ORDER BY 1",
+    )
+    assert outcomes == [(1, "void"), (2, "void"), (3, "void"), (4, "applied")]
+
+
+@pytest.mark.parametrize("derived", [False, True])
+@pytest.mark.parametrize("point", ["loaded", "called", "stored"])
+def test_a_reset_during_the_work_voids_it(
+    derived: bool, point: str, memory: Memory, database: Database, database_url: str
+) -> None:
+    done: list[bool] = []
+
+    def reset(reached: str) -> None:
+        if reached == point and not done:
+            done.append(True)
+            memory.reset(derived=derived)
+
+    worker = HandWorker(database, counting(), reach=reset)
+    assert worker.drain(summary_lane(database_url, "s")) == ("lost" if derived else "drained")
+    assert folded(database_url) == []
+    assert nothing_due(database_url)
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.answer") == [(0,)]
+    outcomes = rows_of(database_url, "SELECT outcome FROM strandline.receipt")
+    assert outcomes == ([] if derived else [("void",)] * 3)
+
+
+@pytest.mark.parametrize("point", ["called", "stored", "applying"])
+def test_a_lane_that_is_opened_during_a_derived_reset_leaves_nothing(
+    point: str, memory: Memory, database: Database, database_url: str
+) -> None:
+    """The reset could not take a lease away that did not exist yet; it commits while the work goes on."""
+    keys = identify_session("default", "s", None)
+    lane = summary_lane(database_url, "s")
+    with psycopg.connect(database_url) as resetting:
+
+        def commit(reached: str) -> None:
+            if reached == point:
+                resetting.commit()
+
+        def commit_once_the_worker_waits() -> None:
+            deadline = time.monotonic() + 10
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s"
+            name = resetting.info.dbname
+            while rows_of(database_url, waiting, name) == [(0,)] and time.monotonic() < deadline:
+                time.sleep(0.02)
+            resetting.commit()
+
+        call = "SELECT messages FROM strandline.reset_v1(%s, %s, true)"
+        assert resetting.execute(call, (keys.shard_key, keys.session_key)).fetchall() == [(3,)]
+        worker = HandWorker(database, counting(), reach=commit)
+        if point == "applying":
+            # The worker writes first and then meets the reset on the rows of what is due.
+            thread = threading.Thread(target=commit_once_the_worker_waits)
+            thread.start()
+            worker.drain(lane)
+            thread.join()
+        else:
+            worker.drain(lane)
+    for table in ("block_state", "answer", "receipt", "due", "flush_event", "message"):
+        assert rows_of(database_url, f"SELECT count(*) FROM strandline.{table}") == [(0,)], table
+
+
+def test_a_reset_waits_for_a_writing_worker_and_puts_wait_for_neither(
+    memory: Memory, make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    lane = summary_lane(database_url, "s")
+    inside, go_on = threading.Event(), threading.Event()
+
+    def stay(reached: str) -> None:
+        if reached == "applying" and not inside.is_set():
+            inside.set()
+            assert go_on.wait(300)
+
+    worker = HandWorker(database, counting(), reach=stay)
+    working = threading.Thread(target=worker.drain, args=(lane,))
+    resetting = threading.Thread(target=lambda: memory.reset(derived=True))
+    other = make_memory("s", memory_blocks=["summary"])
+    working.start()
+    assert inside.wait(100)
+    resetting.start()
+    for number in range(50):
+        other.put({"role": "user", "content": f"meanwhile {number}"})
+    # The puts are done while the worker's transaction is open, and the reset waits for it.
+    assert working.is_alive() and not go_on.is_set()
+    assert resetting.is_alive(), "it must wait for the worker's transaction"
+    go_on.set()
+    working.join(100)
+    resetting.join(100)
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.block_state") == [(0,)]
+    assert other.get_all() == []
+    assert other.put({"role": "user", "content": "after"}) == 54
+
+
+def test_a_permanent_error_at_vectors_leaves_the_other_pipelines_alone(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    class Refusing(CountingStage):
+        def __init__(self) -> None:
+            super().__init__(self.refuse, name=VECTORS_STAGE)
+
+        def refuse(self, _batch: Batch) -> None:
+            raise PermanentModelError("refused")
+
+    memory = make_memory("s", memory_blocks=["summary", "vectors"])
+    say(memory, "one")
+    worker = HandWorker(database, FixedStages(counting() | {VECTORS_STAGE: Refusing()}))
+    assert worker.drain_all(database_url) == ["drained", "drained"]
+    outcomes = rows_of(database_url, "SELECT stage, outcome FROM strandline.receipt ORDER BY 1")
+    assert outcomes == [("summary", "applied"), ("vectors", "dead")]
+    memory.put({"role": "user", "content": "two"})
+    assert [message.text for message in memory.get() if message.seq] == ["one", "two"], (
+        "a hole stays readable"
+    )
+
+
+def test_draining_what_is_done_changes_nothing(
+    memory: Memory, database: Database, database_url: str, settings: Settings, model_server: ModelServer
+) -> None:
+    worker = with_model(database, settings, SUMMARY_STAGE)
+    lane = summary_lane(database_url, "s")
+    assert worker.drain(lane) == "drained"
+    before, calls = contents(database_url), len(model_server.requests)
+    for _time in range(3):
+        assert worker.drain(lane) == "taken"
+        assert HandWorker(database, worker.stages, terms=TERMS).drain(lane) == "taken"
+    assert (contents(database_url), len(model_server.requests)) == (before, calls)
+    assert due_lanes(database_url) == []

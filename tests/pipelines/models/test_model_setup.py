@@ -1,0 +1,135 @@
+"""A wrong key, an unknown model or a used-up quota: named at once wherever one looks, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline import Memory
+from strandline.cli.doctor.checks import check_models
+from strandline.cli.doctor.servers import check_database
+from strandline.cli.status import read_status
+from strandline.cli.targets import Servers
+from strandline.pipelines.engine.troubles import KEPT_SECONDS, Troubles
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import MessageExplanation
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import SUMMARY_STAGE
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.producers.doorbell.test_doorbell import some_lane
+from tests.support.servers.model_server import ModelServer
+from tests.support.workers.busy_workers import check_done_once, environment
+
+MakeMemory = Callable[..., Memory]
+
+REFUSALS = [
+    ({"status": 401, "code": "invalid_api_key"}, "the key was refused (401)"),
+    ({"status": 403}, "the key was refused (403)"),
+    ({"status": 404, "code": "model_not_found"}, "does not have the model"),
+    ({"status": 400, "message": "The model `m` does not exist."}, "does not have the model"),
+    ({"status": 429, "code": "insufficient_quota"}, "the quota of the account is used up"),
+    ({"status": 402}, "the quota of the account is used up"),
+]
+FAILURES = "SELECT sum(failures), (SELECT count(*) FROM strandline.dead_letter) FROM strandline.lane"
+
+
+@pytest.mark.parametrize(("refusing", "says"), REFUSALS[::2])
+def test_what_every_call_is_refused_for_is_named_and_the_work_waits_for_it(
+    refusing: dict[str, Any],
+    says: str,
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    broker_url: str,
+) -> None:
+    """At its first failure an event would be a dead letter here, so none was counted."""
+    model_server.behave(**refusing)
+    worker = start_worker(
+        **environment(model_server, "sk-secret-key", STRANDLINE_MAX_FAILURES="1"),
+        STRANDLINE_PROVIDER_PROBE_SECONDS="0.5",
+    )
+    for number in range(5):
+        memory = make_memory(f"s{number}", user_id=f"u{number}", broker_url=broker_url)
+        memory.put({"role": "user", "content": f"harbour {number} is open", "id": f"m{number}"})
+        memory.flush(all=True)
+
+    def reasons() -> list[str]:
+        report = read_status(database, settings)
+        return [stage.reason for pipeline in report.pipelines for stage in pipeline.stages if stage.reason]
+
+    wait_until(lambda: len(reasons()) == 2, timeout=60, what="a reason for extract and one for the summary")
+    assert all(says in reason for reason in reasons())
+    wait_until(lambda: len(model_server.requests) > 8, timeout=60, what="the server to be probed again")
+    for number in range(5):
+        found = explain(database, f"m{number}")
+        assert isinstance(found, MessageExplanation)
+        assert any(says in why for why in found.why), found.why
+    servers = Servers(database_url, None, "configured", "configured")
+    checks = {check.name: check for check in check_database(servers, settings)}
+    assert (checks["work of summary"].result, says in checks["work of summary"].found) == ("problem", True)
+    assert rows_of(database_url, FAILURES) == [(0, 0)]
+    postponed = [line for line in worker.output if "lane postponed" in line]
+    assert postponed
+    assert all("action=lane_postponed" in line and says in line and "lane=" in line for line in postponed)
+    model_server.behave()
+    wait_until(lambda: nothing_due(database_url), timeout=60, what="the work to go on by itself")
+    check_done_once(database, database_url, 5)
+    assert reasons() == []
+    assert worker.stop() == 0
+    assert "sk-secret-key" not in "".join(worker.output)
+
+
+@pytest.fixture
+def chatting(model_server: ModelServer) -> Settings:
+    """Settings of a server whose embeddings are well."""
+    return load_settings(
+        openai_api_key="sk-secret", openai_base_url=model_server.base_url, embedding_dimensions=8
+    )
+
+
+@pytest.mark.parametrize(("refusing", "says"), REFUSALS)
+def test_doctor_asks_the_text_model_and_says_what_it_is_refused_for(
+    refusing: dict[str, Any], says: str, model_server: ModelServer, chatting: Settings
+) -> None:
+    text, embedding = check_models(chatting, call=True)
+    assert (text.result, embedding.result) == ("ok", "ok")
+    assert "answered in" in text.found
+    model_server.behave(**refusing, path="/chat/completions")
+    text, embedding = check_models(chatting, call=True)
+    assert (text.result, embedding.result) == ("problem", "ok")
+    assert says in text.found
+    assert "sk-secret" not in text.found
+    asked = len(model_server.requests)
+    assert [check.result for check in check_models(chatting, call=False)] == ["ok", "ok"]
+    assert len(model_server.requests) == asked
+
+
+def test_doctor_asks_each_text_model(model_server: ModelServer, chatting: Settings) -> None:
+    two = chatting.model_copy(update={"summary_model": "other"})
+    names = [check.name for check in check_models(two, call=True)]
+    assert names == ["text model of facts", "text model of summaries", "embedding model"]
+    asked = [request.body["model"] for request in model_server.requests if "messages" in request.body]
+    assert asked == [two.facts_model, "other"]
+
+
+def test_a_reason_is_kept_until_the_provider_answers_or_nothing_was_heard_of_it_for_long() -> None:
+    now = [0.0]
+    troubles = Troubles(clock=lambda: now[0])
+    lane = some_lane(SUMMARY_STAGE)
+    troubles.note(lane, "the key was refused (401)", 10.0)
+    now[0] = 10.0 + KEPT_SECONDS - 1
+    assert troubles.current() == {"1/summary": "the key was refused (401)"}
+    now[0] += 1
+    assert troubles.current() == {}
+    troubles.note(lane, "the quota is used up", 0.0)
+    troubles.settle(some_lane("extract"))
+    assert json.dumps(troubles.current()) == '{"1/summary": "the quota is used up"}'
+    troubles.settle(lane)
+    assert troubles.current() == {}

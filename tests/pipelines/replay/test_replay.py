@@ -1,0 +1,486 @@
+"""Replays: deriving memory again, beside what serves and in place, on the real engine and a model server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from strandline import Memory
+from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
+from strandline.pipelines.generations.registry import find, serving
+from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.replay.comparison import compare
+from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
+from strandline.pipelines.replay.estimate import estimate
+from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
+from strandline.pipelines.replay.records import Replay, Selection, replays, take
+from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
+from strandline.schemas.errors import ReplayError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.identity import identify_user
+from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
+from strandline.wiring.assembly import prepare_stages
+from strandline.workers.in_process import BackgroundRunner
+from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest, answer_to
+from tests.support.workers.draining import drain_everything
+from tests.support.workers.hand_worker import say
+
+MakeMemory = Callable[..., Memory]
+
+PROMPT = "Find what is worth keeping, and answer in the form that was asked for."
+USERS = 3
+
+
+@pytest.fixture
+def before(database_url: str, model_server: ModelServer) -> Settings:
+    """Settings under which the first generations are made: the stand-in server, 256 dimensions."""
+    return load_settings(
+        database_url=database_url,
+        openai_base_url=model_server.base_url,
+        text_backend="openai",
+        embedding_backend="openai",
+        embedding_model="text-embedding-3-small",
+        embedding_dimensions=256,
+        retry_base_seconds=0.05,
+    )
+
+
+@pytest.fixture
+def after(before: Settings, tmp_path: Path) -> Settings:
+    """What they are changed to: a fact prompt of one's own, and 384 dimensions."""
+    prompts = tmp_path / "prompts"
+    prompts.mkdir()
+    (prompts / "extract.md").write_text(PROMPT)
+    return before.model_copy(update={"embedding_dimensions": 384, "prompts_dir": prompts})
+
+
+@pytest.fixture
+def memories(
+    make_memory: MakeMemory, database: Database, database_url: str, before: Settings
+) -> list[Memory]:
+    """Two sessions of each of three users, all derived."""
+    made = [make_memory(f"s{n}", user_id=f"u{n % USERS}") for n in range(2 * USERS)]
+    for n, memory in enumerate(made):
+        say(memory, f"my boat number {n} is blue", f"I moor it at pier {n}")
+    drain_everything(database, database_url, before)
+    return made
+
+
+@contextmanager
+def working(database: Database, settings: Settings) -> Iterator[BackgroundRunner]:
+    """Workers in this process, as ``settings`` would have them; the generations say what they derive."""
+    runner = BackgroundRunner(database, prepare_stages(database, settings), settings)
+    runner.start()
+    try:
+        yield runner
+    finally:
+        runner.stop()
+
+
+def replay_new(
+    database: Database, settings: Settings, pipeline: str, **options: Any
+) -> tuple[Replay, Progress]:
+    """Derive a pipeline anew while workers work."""
+    with working(database, settings):
+        replay = begin_generation(database, pipeline, settings, **options)
+        return replay, derive_generation(database, replay)
+
+
+def in_place(database: Database, settings: Settings, pipeline: str, **chosen: Any) -> InPlace:
+    replay = begin_in_place(database, pipeline, Selection(**chosen))
+    return replay_in_place(database, replay, settings)
+
+
+def reads(memories: list[Memory]) -> list[list[dict[str, Any]]]:
+    """What each session shows to a model."""
+    return [memory.get("where do I moor my boat?").to_openai() for memory in memories]
+
+
+def known(memories: list[Memory]) -> list[str]:
+    return sorted(fact.text for memory in memories[:USERS] for fact in memory.facts.list())
+
+
+def rows_by_table(database_url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Every derived row with the transaction that wrote it: an update in place shows as well."""
+    tables = ("fact_candidate", "fact", "fact_revision", "block_state", "chunk", "batch", "answer", "receipt")
+    return {
+        table: rows_of(database_url, f"SELECT xmin::text, t::text FROM strandline.{table} t ORDER BY 2")
+        for table in tables
+    }
+
+
+def test_everything_is_derived_anew_and_then_serves(
+    memories: list[Memory], database: Database, database_url: str, after: Settings, model_server: ModelServer
+) -> None:
+    first, asked, facts = serving(database), model_server.received, known(memories)
+    done = [replay_new(database, after, pipeline, force=True) for pipeline in (FACTS, SUMMARY, VECTORS)]
+    assert {progress.phase for _, progress in done} == {"done"}
+    second = serving(database)
+    assert all(second[name].generation_id != first[name].generation_id for name in second)
+    assert second[VECTORS].recipe.config["dimensions"] == 384
+    assert second[FACTS].recipe.prompts["extract"] == PROMPT
+    assert known(memories) == facts
+    bodies = [request.body for request in model_server.requests[asked:]]
+    assert PROMPT in [body["messages"][0]["content"] for body in bodies if "messages" in body]
+    assert {body["dimensions"] for body in bodies if "dimensions" in body} == {384}
+    assert not verify(database).violations
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.scope_generation") == [(0,)]
+
+
+def test_what_people_did_to_facts_holds_in_a_new_generation(
+    memories: list[Memory], database: Database, after: Settings
+) -> None:
+    facts = memories[0].facts
+    blue, pier = (next(f for f in facts.list() if word in f.text) for word in ("boat number 0", "pier 0"))
+    facts.delete(blue.fact_id)
+    facts.replace(pier.fact_id, "moors at the new harbour")
+    facts.add("likes herring")
+    wanted = known(memories)
+    assert "moors at the new harbour" in wanted and not any("boat number 0" in text for text in wanted)
+    replay_new(database, after, FACTS)
+    assert known(memories) == wanted
+    assert not verify(database, deep=True).violations
+
+
+def test_a_held_generation_waits_and_is_promoted_for_one_and_for_all(
+    memories: list[Memory], database: Database, database_url: str, after: Settings
+) -> None:
+    replay, progress = replay_new(database, after, VECTORS, hold=True)
+    old, new = serving(database)[VECTORS].generation_id, replay.generation_id
+    assert (progress.phase, old == new) == ("held", False)
+    with working(database, after):
+        # It is fed by what is flushed meanwhile, as is the one that serves.
+        say(memories[0], "the harbour master is called Ida")
+        wait_until(lambda: nothing_due(database_url), timeout=30, what="both generations to be fed")
+    generation = find(database, new)
+    assert generation is not None
+    assert switch_owner(database, generation, identify_user("default", "u0").shard_key)
+    row = "SELECT generation_id FROM strandline.serving_v1(%s, '{vectors}')"
+    for user, served_by in (("u0", new), ("u1", old)):
+        assert rows_of(database_url, row, identify_user("default", user).shard_key) == [(served_by,)]
+    assert not verify(database).violations
+    serve_everybody(database, generation)
+    assert serving(database)[VECTORS].generation_id == new
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.scope_generation") == [(0,)]
+    assert not verify(database).violations
+
+
+def test_going_back_reads_as_before_and_pruning_leaves_a_line(
+    memories: list[Memory], database: Database, database_url: str, after: Settings
+) -> None:
+    shown, first = reads(memories), serving(database)
+    for pipeline in (FACTS, VECTORS):
+        replay_new(database, after, pipeline)
+    for pipeline in (FACTS, VECTORS):
+        roll_back(database, pipeline)
+    assert {n: g.generation_id for n, g in serving(database).items()} == {
+        n: g.generation_id for n, g in first.items()
+    }
+    assert reads(memories) == shown
+    left = [
+        g
+        for (g,) in rows_of(
+            database_url, "SELECT generation_id FROM strandline.generation WHERE state = 'feeding'"
+        )
+    ]
+    assert len(left) == 2
+    with pytest.raises(ReplayError, match="serves; promote another"):
+        prune(database, first[FACTS].generation_id)
+    for generation_id in left:
+        prune(database, generation_id)
+        for table in ("fact", "fact_candidate", "chunk", "receipt", "batch", "due", "lane", "block_state"):
+            counted = f"SELECT count(*) FROM strandline.{table} WHERE generation_id = %s"
+            assert rows_of(database_url, counted, generation_id) == [(0,)], table
+    assert reads(memories) == shown
+    assert not verify(database).violations
+    with pytest.raises(ReplayError, match="none to go back to"):
+        roll_back(database, FACTS)
+
+
+def test_replaying_in_place_asks_nothing_and_changes_nothing(
+    memories: list[Memory], database: Database, database_url: str, before: Settings, model_server: ModelServer
+) -> None:
+    rows, asked = rows_by_table(database_url), model_server.received
+    for pipeline in (FACTS, SUMMARY, VECTORS):
+        found = in_place(database, before, pipeline)
+        assert (found.batches, found.rewritten, found.differing) == (found.same, 0, 0)
+        assert found.batches >= 6
+    assert rows_by_table(database_url) == rows
+    assert model_server.received == asked
+
+
+def test_replaying_in_place_puts_right_what_differs(
+    memories: list[Memory], database: Database, database_url: str, before: Settings, model_server: ModelServer
+) -> None:
+    def contents() -> list[Any]:
+        sql = "SELECT to_jsonb(t)::text FROM strandline.{} t ORDER BY 1"
+        return [rows_of(database_url, sql.format(table)) for table in ("chunk", "block_state")]
+
+    whole, asked = contents(), model_server.received
+    rows_of(
+        database_url,
+        "DELETE FROM strandline.chunk WHERE session_key = (SELECT session_key FROM"
+        " strandline.session WHERE session_id = 's1') RETURNING 1",
+    )
+    rows_of(database_url, 'UPDATE strandline.block_state SET state = \'{"text": "nonsense"}\' RETURNING 1')
+    assert in_place(database, before, VECTORS, namespace="default", session_id="s0").rewritten == 0
+    assert in_place(database, before, VECTORS, namespace="default", user_id="u1").rewritten > 0
+    assert in_place(database, before, SUMMARY).rewritten > 0
+    assert contents() == whole
+    assert model_server.received == asked
+
+
+def test_answers_that_are_gone_are_asked_for_again(
+    memories: list[Memory], database: Database, database_url: str, before: Settings
+) -> None:
+    shown = reads(memories)
+    rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
+    told = estimate(database, VECTORS, Selection(), before, new=False)
+    assert (told.stored_batches, told.events) == (0, 12) and told.batches == told.model_calls
+    for pipeline in (SUMMARY, VECTORS):
+        assert in_place(database, before, pipeline).asked_again > 0
+    assert in_place(database, before, FACTS).kept > 0
+    with working(database, before):
+        wait_until(lambda: nothing_due(database_url), timeout=30, what="what was asked again")
+    assert reads(memories) == shown
+    assert not verify(database).violations
+
+
+def test_a_dead_letter_stands_in_the_way_until_it_is_replayed(
+    memories: list[Memory], database: Database, after: Settings, model_server: ModelServer
+) -> None:
+    def refuse(request: RecordedRequest) -> Raw | None:
+        poisoned = "pier 4" in str(request.body) and request.body.get("dimensions") == 384
+        return Raw(400, b'{"error": {"message": "refused", "code": "content_filter"}}') if poisoned else None
+
+    model_server.behave(responder=refuse)
+    with working(database, after):
+        replay = begin_generation(database, VECTORS, after)
+        with pytest.raises(ReplayError, match=r"1 event of 1 owner is a dead letter"):
+            derive_generation(database, replay)
+        assert replays(database, replay_id=replay.replay_id)[0].state == "stopped"
+        with pytest.raises(ReplayError, match=f"--resume {replay.replay_id}"):
+            begin_generation(database, VECTORS, after)
+        model_server.behave()
+        for letter in list_dead_letters(database, pipeline=VECTORS):
+            retry_dead_letter(database, letter)
+        assert derive_generation(database, take(database, replay.replay_id)).phase == "done"
+    assert not verify(database).violations
+
+
+def test_reads_see_one_whole_generation_at_every_moment(
+    memories: list[Memory], database: Database, database_url: str, after: Settings
+) -> None:
+    """While it is derived and switched: never without facts, never facts of two generations."""
+    wanted, stop, wrong = [], threading.Event(), []
+    for memory in memories:
+        wanted.append({fact.text for fact in memory.facts.list()})
+
+    def look() -> None:
+        while not stop.is_set():
+            for memory, texts in zip(memories, wanted, strict=True):
+                seen = [fact.text for fact in memory.facts.list()]
+                if len(seen) != len(set(seen)) or not texts <= set(seen):
+                    wrong.append(seen)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _again in range(2):
+            replay_new(database, after, FACTS, force=True)
+        roll_back(database, FACTS)
+    finally:
+        stop.set()
+        looking.join()
+    assert wrong == []
+
+
+def test_a_stopped_replay_goes_on_where_it_was(
+    memories: list[Memory], database: Database, after: Settings
+) -> None:
+    stop = threading.Event()
+    replay = begin_generation(database, FACTS, after)
+
+    def stop_soon(progress: Progress) -> None:
+        if progress.owners == 1:
+            stop.set()
+
+    halfway = derive_generation(database, replay, on_progress=stop_soon, stop=stop)
+    assert (halfway.phase, halfway.owners) == ("filling", 1)
+    with working(database, after):
+        ended = derive_generation(database, take(database, replay.replay_id))
+    assert (ended.phase, ended.owners) == ("done", USERS)
+    assert not verify(database).violations
+
+
+def test_a_budget_of_calls_holds_for_replays_alone(
+    memories: list[Memory],
+    database: Database,
+    database_url: str,
+    after: Settings,
+    model_server: ModelServer,
+) -> None:
+    asked = model_server.received
+    replay_new(database, after, VECTORS, calls_per_second=3.0)
+    assert model_server.received - asked >= 6
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.replay_budget") == [(1,)]
+
+
+def test_a_budget_of_calls_fills_up_with_time_to_one_call_at_least(
+    memories: list[Memory], database: Database, database_url: str
+) -> None:
+    """One call an hour: the time is that of the budget's row, which the test moves."""
+    wanted = {"shard_key": identify_user("default", "u0").shard_key, "calls_per_second": 1 / 3600}
+
+    def take_after(hours: int) -> bool:
+        age = "UPDATE strandline.replay_budget SET filled_at = filled_at - %s * interval '1 hour' RETURNING 1"
+        rows_of(database_url, age, hours)
+        return database.fetch("take_replay_call", wanted) == [(0,)]
+
+    assert [take_after(hours) for hours in (0, 0, 1, 0, 10, 0)] == [True, False, True, False, True, False]
+
+
+def test_an_estimate_says_what_changes_and_what_it_takes(
+    memories: list[Memory], database: Database, after: Settings
+) -> None:
+    told = estimate(database, FACTS, Selection(), after, new=True)
+    assert [change.split(":")[0] for change in told.differences] == ["prompt extract"]
+    assert told.events == 12 and told.model_calls and told.input_tokens
+    assert estimate(database, FACTS, Selection(), after, new=False).model_calls == 0
+
+
+@pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
+def test_a_dry_run_promises_what_the_run_makes(
+    memories: list[Memory],
+    database: Database,
+    database_url: str,
+    before: Settings,
+    after: Settings,
+    model_server: ModelServer,
+    pipeline: str,
+) -> None:
+    """In place, as a new generation of the same recipe, and with another prompt and other dimensions."""
+    told, asked = estimate(database, pipeline, Selection(), before, new=False), model_server.received
+    found = in_place(database, before, pipeline)
+    assert (told.batches, told.stored_batches) == (found.batches, found.same)
+    assert told.model_calls == model_server.received - asked == 0
+    for settings in (before, after):
+        told = estimate(database, pipeline, Selection(), settings, new=True)
+        replay, progress = replay_new(database, settings, pipeline, force=True)
+        made = "SELECT count(*) FROM strandline.{} WHERE generation_id = %s"
+        ((batches,),) = rows_of(database_url, made.format("batch"), replay.generation_id)
+        ((calls,),) = rows_of(database_url, made.format("model_call"), replay.generation_id)
+        assert (told.events, told.batches, told.model_calls) == (progress.events, batches, calls)
+
+
+@pytest.mark.parametrize("pipeline", [SUMMARY, VECTORS])
+def test_a_dry_run_counts_what_is_asked_for_again(
+    memories: list[Memory],
+    database: Database,
+    database_url: str,
+    before: Settings,
+    model_server: ModelServer,
+    pipeline: str,
+) -> None:
+    rows_of(
+        database_url,
+        "DELETE FROM strandline.answer a USING strandline.batch b JOIN strandline.session s"
+        " ON s.session_key = b.scope_key WHERE b.batch_id = a.batch_id AND b.stage = %s"
+        " AND s.session_id IN ('s1', 's2') RETURNING 1",
+        pipeline,
+    )
+    told = estimate(database, pipeline, Selection(), before, new=False)
+    found = in_place(database, before, pipeline)
+    asked = model_server.received
+    drain_everything(database, database_url, before)
+    assert (told.batches, told.stored_batches) == (found.batches, found.same)
+    assert told.model_calls == model_server.received - asked > 0
+
+
+def test_two_generations_are_compared(
+    memories: list[Memory], database: Database, after: Settings, model_server: ModelServer
+) -> None:
+    def reword(request: RecordedRequest) -> str | None:
+        text = str(request.body.get("messages", [{}])[-1].get("content"))
+        if "<transcript>" not in text or "pier 0" not in text or "<summary_so_far>" in text:
+            return None
+        answer = answer_to(text)
+        for fact in answer["facts"]:
+            fact["text"] = fact["text"].replace("I moor it at pier 0", "moors at pier 0")
+        return json.dumps(answer)
+
+    model_server.behave(responder=reword)
+    replay, _ = replay_new(database, after, FACTS, hold=True)
+    found = compare(database, replay.generation_id)
+    assert {name: count for name, count in found.totals.items() if count} == {"same": 11, "changed": 1}
+    ((owner,),) = [found.owners]
+    assert (owner.user_id, owner.facts[0].before, owner.facts[0].after) == (
+        "u0",
+        "I moor it at pier 0",
+        "moors at pier 0",
+    )
+
+
+def test_no_flush_falls_between_the_phases(
+    memories: list[Memory], make_memory: MakeMemory, database: Database, database_url: str, after: Settings
+) -> None:
+    """A transaction that flushed before the generation was there is waited for, and then derived."""
+    late = make_memory("late", user_id="u0")
+    late.put({"role": "user", "content": "the first one"})
+    with psycopg.connect(database_url) as connection:
+        late.put({"role": "user", "content": "my tender is called Pip"}, connection=connection)
+        late.flush(all=True, connection=connection)
+        replay = begin_generation(database, FACTS, after)
+        with pytest.raises(ReplayError, match=f"--resume {replay.replay_id}"):
+            derive_generation(database, replay, wait_seconds=0.3)
+        connection.commit()
+    with working(database, after):
+        assert derive_generation(database, take(database, replay.replay_id)).phase == "done"
+        wait_until(lambda: nothing_due(database_url), timeout=30, what="the rest")
+    assert "my tender is called Pip" in known(memories)
+    assert not verify(database).violations
+
+
+def test_what_was_known_before_a_reset_is_known_again(
+    memories: list[Memory], database: Database, database_url: str, after: Settings
+) -> None:
+    """A reset keeps what was derived, and so does a new generation; what it made void stays void."""
+    say(memories[0], "nobody has read this")
+    memories[0].reset()
+    say(memories[0], "a new life begins")
+    with working(database, after):
+        wait_until(lambda: nothing_due(database_url), timeout=30, what="the new life")
+    before = known(memories)
+    assert "my boat number 0 is blue" in before and "nobody has read this" not in before
+    replay_new(database, after, FACTS)
+    assert known(memories) == before
+    tail = [message.text for message in memories[0].get()]
+    assert not any("boat number 0 is blue" in text and text.startswith("my boat") for text in tail)
+    assert not verify(database).violations
+
+
+def test_a_log_of_which_messages_are_gone_is_refused(
+    memories: list[Memory], database: Database, database_url: str, after: Settings
+) -> None:
+    """What serves knows what they said; neither a new generation nor a replay in place may forget it."""
+    served, facts = serving(database)[FACTS].generation_id, known(memories)
+    rows_of(
+        database_url,
+        "DELETE FROM strandline.message m USING strandline.session s"
+        " WHERE m.session_key = s.session_key AND s.session_id = 's1' AND m.seq = 2 RETURNING 1",
+    )
+    said = r"log of session 's1' was truncated: of its messages 2 to 2, 0 of 1 are left"
+    for replay_it in (replay_new, in_place):
+        with pytest.raises(ReplayError, match=said):
+            replay_it(database, after, FACTS)
+    assert serving(database)[FACTS].generation_id == served
+    assert known(memories) == facts

@@ -1,0 +1,229 @@
+"""Replays beside resets: whoever comes first, nothing is left that speaks of an event that is gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pytest
+
+from strandline import Memory
+from strandline.pipelines.generations.registry import find, recipe_params, serving
+from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.replay.derivation import begin_generation, derive_generation
+from strandline.pipelines.replay.filling import make_due
+from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
+from strandline.pipelines.replay.records import Selection
+from strandline.pipelines.replay.switching import prune_owner
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import Row
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import identify_user
+from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
+from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.workers.draining import due_lanes
+from tests.support.workers.hand_worker import HandWorker, say
+from tests.support.workers.scripted_stages import ScriptedStages
+
+MakeMemory = Callable[..., Memory]
+OWNER = identify_user("default", "maren").shard_key
+
+
+@pytest.fixture
+def memory(make_memory: MakeMemory) -> Memory:
+    return make_memory("s", user_id="maren")
+
+
+@pytest.fixture
+def worker(database: Database) -> HandWorker:
+    return HandWorker(database, ScriptedStages())
+
+
+def drain(worker: HandWorker, database_url: str) -> None:
+    while not nothing_due(database_url):
+        assert "drained" in worker.drain_all(database_url)
+
+
+def begin_another(database: Database, pipeline: str) -> int:
+    """A generation as the one that serves, which flushes feed, not filled yet."""
+    ((generation_id,),) = database.fetch(
+        "begin_generation", recipe_params(pipeline, serving(database)[pipeline].recipe)
+    )
+    database.fetch("feed_generation", {"generation_id": generation_id})
+    return int(generation_id)
+
+
+def fill(fetcher: Any, generation_id: int) -> int:
+    generation = find(fetcher, generation_id)
+    assert generation is not None
+    return make_due(fetcher, generation, OWNER, Selection())[0]
+
+
+def waits_for_a_lock(url: str) -> bool:
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    return bool(rows_of(url, waiting))
+
+
+@pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
+@pytest.mark.parametrize("known", [True, False], ids=["of this life", "of a former life"])
+def test_a_reset_that_forgets_takes_along_what_a_replay_is_just_making_due(
+    memory: Memory, worker: HandWorker, database: Database, database_url: str, pipeline: str, known: bool
+) -> None:
+    say(memory, "my boat is blue", "my cat is old")
+    if not known:
+        memory.reset()
+    else:
+        drain(worker, database_url)
+    generation_id = begin_another(database, pipeline)
+    with ThreadPoolExecutor(1) as pool:
+        with database.transaction() as tx:
+            assert fill(tx, generation_id) == 2
+            forgetting = pool.submit(memory.reset, derived=True)
+            wait_until(
+                lambda: forgetting.done() or waits_for_a_lock(database_url), timeout=60, what="the reset"
+            )
+        forgetting.result(60)
+    database.fetch("end_backfill", {"generation_id": generation_id})
+    drain(worker, database_url)
+    assert verify(database, deep=True).violations == ()
+
+
+@pytest.mark.parametrize("pipeline", [FACTS, VECTORS])
+def test_a_replay_makes_nothing_due_of_what_a_reset_is_just_forgetting(
+    memory: Memory, worker: HandWorker, database: Database, database_url: str, pipeline: str
+) -> None:
+    say(memory, "my boat is blue", "my cat is old")
+    drain(worker, database_url)
+    generation_id = begin_another(database, pipeline)
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(database_url) as connection:
+        memory.reset(derived=True, connection=connection)
+        filling = pool.submit(fill, database, generation_id)
+        wait_until(lambda: filling.done() or waits_for_a_lock(database_url), timeout=60, what="the replay")
+        connection.commit()
+        assert filling.result(60) == 0
+    database.fetch("end_backfill", {"generation_id": generation_id})
+    drain(worker, database_url)
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_reset_that_forgets_takes_along_what_a_lane_opened_meanwhile_passes_on(
+    memory: Memory, worker: HandWorker, database: Database, database_url: str
+) -> None:
+    """No worker has been at the session before, so the reset finds no lane of it to hold."""
+    say(memory, "my boat is blue")
+    (extracting,) = (lane for lane in due_lanes(database_url) if lane.stage == "extract")
+    with ThreadPoolExecutor(1) as pool:
+        forgotten: list[Any] = []
+
+        def forget_meanwhile(point: str) -> None:
+            if point == "applying" and not forgotten:
+                forgotten.append(pool.submit(memory.reset, derived=True))
+                wait_until(
+                    lambda: forgotten[0].done() or waits_for_a_lock(database_url),
+                    timeout=60,
+                    what="the reset",
+                )
+
+        HandWorker(database, ScriptedStages(), reach=forget_meanwhile).drain(extracting)
+        forgotten[0].result(60)
+    drain(worker, database_url)
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_generation_waits_for_every_transaction_that_has_written(
+    database: Database, database_url: str
+) -> None:
+    """Also for one whose number is higher than those of all that have ended."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute("SELECT pg_current_xact_id()")
+        ((target,),) = database.fetch("transactions_begun", {})
+        assert database.fetch("transactions_under_way", {})[0][0] < target
+        connection.commit()
+    wait_until(
+        lambda: database.fetch("transactions_under_way", {})[0][0] >= target,
+        timeout=60,
+        what="all that began before to end",
+    )
+
+
+def test_pruning_takes_along_what_a_worker_is_just_writing(
+    memory: Memory, worker: HandWorker, database: Database, database_url: str
+) -> None:
+    say(memory, "my boat is blue")
+    (lane,) = (lane for lane in due_lanes(database_url) if lane.stage == "vectors")
+    with ThreadPoolExecutor(1) as pool:
+        pruning: list[Any] = []
+
+        def prune_meanwhile(point: str) -> None:
+            if point == "applying":
+                pruning.append(pool.submit(prune_owner, database, OWNER, lane.generation_id))
+                wait_until(lambda: waits_for_a_lock(database_url), timeout=60, what="the pruning to wait")
+
+        HandWorker(database, ScriptedStages(), reach=prune_meanwhile).drain(lane)
+        assert pruning[0].result(60) == 1, "it has seen the receipt"
+    for table in ("chunk", "receipt", "batch", "lane", "due"):
+        counted = f"SELECT count(*) FROM strandline.{table} WHERE generation_id = %s"
+        assert rows_of(database_url, counted, lane.generation_id) == [(0,)], table
+
+
+def test_a_replay_in_place_writes_nothing_of_what_was_forgotten_since_it_was_read(
+    memory: Memory,
+    worker: HandWorker,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    say(memory, "my boat is blue")
+    drain(worker, database_url)
+    fetch = Database.fetch
+    forgotten: list[list[Row]] = []
+
+    def forget_after_reading(self: Database, name: str, params: Mapping[str, Any], **how: bool) -> list[Row]:
+        rows = fetch(self, name, params, **how)
+        if name == "stored_answers" and not forgotten:
+            forgotten.append(rows)
+            memory.reset(derived=True)
+        return rows
+
+    monkeypatch.setattr(Database, "fetch", forget_after_reading)
+    local = settings.model_copy(update={"embedding_backend": "local"})
+    found = replay_in_place(database, begin_in_place(database, VECTORS, Selection()), local)
+    assert forgotten and found.rewritten == 0
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.chunk") == [(0,)]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_replay_ends_though_others_say_something_all_the_time(
+    memory: Memory, make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    """What a reset made void meanwhile is derived again, whatever is due for owners who are switched."""
+    worker = HandWorker(database, ScriptedStages())
+    busy = make_memory("busy", user_id="nils")
+    say(memory, "my boat is blue")
+    drain(worker, database_url)
+    local = settings.model_copy(update={"text_backend": "local", "embedding_backend": "local"})
+    replay = begin_generation(database, SUMMARY, local, force=True)
+    say(busy, "my cat is old")
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool, ExitStack() as ending:
+        ending.callback(stop.set)
+        deriving = pool.submit(derive_generation, database, replay, stop=stop)
+        filled = "SELECT 1 FROM strandline.generation WHERE generation_id = %s AND fed_since = '-infinity'"
+        wait_until(lambda: rows_of(database_url, filled, replay.generation_id), timeout=60, what="the log")
+        memory.reset()
+
+        def derive_and_look() -> bool:
+            for lane in due_lanes(database_url):
+                if lane.shard_key == OWNER:
+                    worker.drain(lane)
+            return deriving.done()
+
+        wait_until(derive_and_look, timeout=120, what="the replay to end")
+        assert deriving.result().phase == "done"
+    assert not nothing_due(database_url), "nobody has worked for the other one"
+    assert verify(database, deep=True).violations == ()

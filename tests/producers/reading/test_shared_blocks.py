@@ -1,0 +1,69 @@
+"""One list of block objects, made once and given to every session of a process, as applications do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from strandline import (
+    FactExtractionMemoryBlock,
+    Memory,
+    StaticMemoryBlock,
+    SummaryMemoryBlock,
+    VectorMemoryBlock,
+)
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import load_settings
+from strandline.schemas.values.lanes import STAGES
+from tests.conftest import nothing_due
+from tests.support.sample_blocks import MentionCounter
+from tests.support.workers.draining import drain_everything
+from tests.support.workers.hand_worker import say
+
+MakeMemory = Callable[..., Memory]
+
+BLOCKS = (
+    StaticMemoryBlock(name="rules", static_content="Answer in one sentence."),
+    FactExtractionMemoryBlock(),
+    SummaryMemoryBlock(),
+    VectorMemoryBlock(similarity_top_k=20),
+    MentionCounter(),
+)
+SAID = {
+    ("one", "ana"): "I live in Bergen with my sister Lena, and Logan knows it.",
+    ("two", "bo"): "I live in Husum with my brother Lars.",
+    ("three", None): "I live in Oslo with my cat Kiki, says Logan.",
+}
+MENTIONS = {"one": 1, "two": 0, "three": 1}
+
+
+def test_blocks_carry_nothing_from_one_session_to_another(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    settings = load_settings(
+        database_url=database_url,
+        text_backend="local",
+        embedding_backend="local",
+        blocks="tests.support.sample_blocks:MentionCounter",
+    )
+    stages = (*STAGES, "mentions")
+    drain_everything(database, database_url, settings, stages)  # registers the custom block
+
+    def memory_of(session_id: str, user_id: str | None) -> Memory:
+        return make_memory(session_id, user_id=user_id, memory_blocks=BLOCKS)
+
+    for (session_id, user_id), text in SAID.items():
+        say(memory_of(session_id, user_id), text)
+    drain_everything(database, database_url, settings, stages)
+    assert nothing_due(database_url)
+    everything = {word for text in SAID.values() for word in text.replace(",", "").split() if word.istitle()}
+    for (session_id, user_id), text in SAID.items():
+        shown = str(memory_of(session_id, user_id).get("Where do I live, and with whom?")[0])
+        assert "<fact>" in shown and "<summary>" in shown and "<message role='user'>" in shown
+        own = {word for word in everything if word in text} | {"Logan"}
+        assert [word for word in everything - own if word in shown] == []
+        assert f"Logan was mentioned {MENTIONS[session_id]} times." in shown
+    # What belongs to a user goes along to the user's next session; what belongs to a session does not.
+    shown = str(memory_of("next", "ana").get("Where do I live?")[0])
+    assert "Bergen" in shown and "<summary>" not in shown and "Husum" not in shown
+    stranger = str(memory_of("new", "cleo").get("Where do I live?"))
+    assert [word for word in everything - {"Logan"} if word in stranger] == []

@@ -1,0 +1,115 @@
+"""Languages other than English, the whole way: put, found, flushed, known, shown, corrected, forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+
+import pytest
+
+from strandline import Memory
+from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.text.spoken_dates import spoken_date
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings, load_settings
+from tests.conftest import nothing_due
+from tests.support.servers.model_server import ModelServer
+from tests.support.workers.draining import drain_everything
+from tests.support.workers.hand_worker import say
+
+MakeMemory = Callable[..., Memory]
+
+# By language: what is said, a question about the first of it, a part of its words, and a name for the user.
+SAID = {
+    "中文": ("我的猫叫咪咪,睡在帆布柜里。", "今天刮西风。", "猫叫什么?", "咪咪", "用户甲"),
+    "日本語": ("私の猫はミミといい、帆の棚で寝ます。", "今日は西風です。", "私の猫は?", "ミミ", "利用者"),
+    "한국어": (
+        "제 고양이 이름은 미미입니다.",
+        "오늘은 서풍이 붑니다.",
+        "고양이 이름이 뭐예요?",
+        "미미",
+        "사용자",
+    ),
+    "русский": ("Мою кошку зовут Мими.", "Сегодня западный ветер.", "Как зовут кошку?", "Мими", "Анна"),
+    "ελληνικά": ("Η γάτα μου λέγεται Μιμή.", "Σήμερα φυσάει δυτικός.", "Πώς λέγεται η γάτα;", "Μιμή", "Άννα"),
+    "العربية": ("اسم قطتي ميمي.", "الرياح غربية اليوم.", "ما اسم قطتي؟", "ميمي", "مستخدم"),
+    "हिन्दी": ("मेरी बिल्ली का नाम मिमी है।", "आज पछुआ हवा है।", "बिल्ली का नाम क्या है?", "मिमी", "उपयोगकर्ता"),
+    "ไทย": ("แมวของฉันชื่อมีมี่", "วันนี้ลมตะวันตก", "แมวชื่ออะไร", "มีมี่", "ผู้ใช้"),
+    "deutsch": (
+        "Meine Kätzin heißt Mümi.",
+        "Heute weht Westwind.",
+        "Wie heißt die Kätzin?",
+        "mümi",
+        "Jürgen",
+    ),
+}
+
+
+@pytest.fixture
+def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A model that finds one fact in each line of a user."""
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    return load_settings(database_url=database_url, embedding_backend="local")
+
+
+def test_every_language_goes_the_whole_way(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    memories = {language: make_memory(language, user_id=said[-1]) for language, said in SAID.items()}
+    for language, (first, second, question, _part, _name) in SAID.items():
+        memories[language].put({"role": "system", "content": first[::-1]})
+        memories[language].put({"role": "user", "content": first, "name": SAID[language][-1]})
+        memories[language].put({"role": "user", "content": second})
+        assert memories[language].search(question, limit=1)[0].text == first, f"{language}, when just put"
+    for memory in memories.values():
+        memory.flush(all=True)
+    drain_everything(database, database_url, settings)
+    assert nothing_due(database_url)
+    for language, (first, second, question, part, name) in SAID.items():
+        memory = memories[language]
+        assert memory.search(question, limit=1)[0].text == first, f"{language}, when flushed"
+        assert memory.facts.search(question, limit=1)[0].fact.text == first, language
+        assert [fact.text for fact in memory.facts.list(contains=part)] == [first], language
+        context = memory.get(question)
+        assert str(context[0]).startswith(f"system: {first[::-1]}"), "the head stays"
+        assert f"<fact>{first}</fact>" in context[0].text and f"{second}</" in context[0].text
+        assert [message.text for message in memory.get_all()] == [first[::-1], first, second]
+        assert memory.facts.list(contains=part)[0].said_by in (name, None)
+        assert memory.facts.delete(memory.facts.list(contains=part)[0].fact_id)
+        say(memory, question)
+    drain_everything(database, database_url, settings)
+    for language, memory in memories.items():
+        assert SAID[language][0] not in [fact.text for fact in memory.facts.list()], language
+        memory.reset(derived=True)
+        assert memory.search(SAID[language][2]) == [] and memory.facts.list().total == 0
+    assert verify(database, deep=True).violations == ()
+
+
+def test_without_a_model_chinese_is_understood_as_far_as_english(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    settings = load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
+    memory = make_memory("会话", user_id="小明", token_limit=600)
+    for text in ("我叫小明,住在里斯本。", "我的猫叫咪咪,它昨天三岁了。", "今天天气怎么样?"):
+        say(memory, text)
+        drain_everything(database, database_url, settings)
+    facts = [fact.text for fact in memory.facts.list(sort="oldest")]
+    assert facts == ["User: 我叫小明,住在里斯本。", "User: 我的猫叫咪咪,它昨天三岁了。"]
+    memory.put({"role": "user", "content": "我住在哪里?"})
+    shown = memory.get()[0].text
+    assert "<fact>User: 我叫小明,住在里斯本。</fact>" in shown and "<summary>" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("我上周六去了海边", date(2024, 5, 4)),
+        ("上个星期天下雨", date(2024, 5, 5)),
+        ("下周一开会", date(2024, 5, 13)),
+        ("这周五出发", date(2024, 5, 10)),
+        ("昨天", date(2024, 5, 7)),
+        ("上周很忙", date(2024, 5, 1)),
+    ],
+)
+def test_chinese_days_are_resolved_from_the_day_they_were_said(text: str, day: date) -> None:
+    assert spoken_date(text, date(2024, 5, 8)) == day, "said on a Wednesday"

@@ -1,0 +1,235 @@
+"""The documents: what they show runs, what they name exists, and what exists is named."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from xml.etree import ElementTree
+
+import click
+import psycopg
+import pytest
+
+import strandline
+from strandline.cli.entry import cli
+from strandline.schemas.settings import Settings
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+NAMES = [path.name for path in DOCUMENTS]
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE_CODE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+VARIABLE = re.compile(r"\b(?:STRANDLINE|OPENAI)_[A-Z][A-Z_]*[A-Z]\b")
+COMMAND = re.compile(r"(?:\S*/)?strandline ([a-z].*)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+TEST_NAME = re.compile(r"`(tests/(?:\w+/)*test_\w+\.py)::(test_\w+)`")
+ADAPTER = re.compile(r"^from strandline\.adapters\.(\w+) import", re.MULTILINE)
+ADAPTED = {"agents": "agents", "langchain": "langchain_core", "llamaindex": "llama_index.core"}
+FEATURE_ROWS = [
+    f"{part}{n}" for part, count in zip("ABCD", (16, 12, 11, 11), strict=True) for n in range(1, count + 1)
+]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: where it stands, its language and its text."""
+
+    where: str
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.where
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def blocks_of(*languages: str) -> list[Block]:
+    found = []
+    for path in DOCUMENTS:
+        for match in BLOCK.finditer(text_of(path)):
+            line = text_of(path).count("\n", 0, match.start()) + 1
+            found.append(Block(f"{path.name}:{line}", match[1], match[2]))
+    return [block for block in found if not languages or block.language in languages]
+
+
+def marked(mark: str) -> list[Block]:
+    return [block for block in blocks_of("python") if block.text.startswith(f"# {mark}\n")]
+
+
+def code_of(path: Path) -> Iterator[str]:
+    """Each line of a block that is not Python, and each piece of inline code."""
+    for _, text in BLOCK.findall(text_of(path)):
+        yield from text.splitlines()
+    yield from INLINE_CODE.findall(BLOCK.sub("", text_of(path)))
+
+
+def anchors_of(path: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    titles = HEADING.findall(BLOCK.sub("", text_of(path)))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def table_rows(path: Path) -> list[list[str]]:
+    lines = [line for line in text_of(path).splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_the_readme_example_works_as_printed(tmp_path: Path) -> None:
+    (example,) = marked("runnable: example")
+    code = [line for line in example.text.splitlines()[1:] if line.strip()]
+    assert len(code) <= 10
+    script = tmp_path / "example.py"
+    script.write_text(example.text, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name != "STRANDLINE_EMBEDDED"}
+    done = subprocess.run(
+        [sys.executable, script],
+        env={**environment, "STRANDLINE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("<fact>") == 1
+    assert "my dog Bolt is afraid of thunder.</fact>" in done.stdout
+    for whole in ("I'm Ana. I live in Porto", "Noted: Bolt and thunder"):
+        assert whole in done.stdout.split("<vector_memory>")[1].split("</vector_memory>")[0]
+    assert done.stdout.rstrip().endswith("assistant: 30 times 30 is 900.")
+    # The first message has left the window: it is known from memory alone.
+    assert "user: I'm Ana" not in done.stdout
+    assert "no database is configured, using the embedded PostgreSQL" in done.stderr
+
+
+@pytest.mark.parametrize("block", marked("runnable"), ids=str)
+def test_recipes_run(
+    block: Block, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for adapter in ADAPTER.findall(block.text):
+        pytest.importorskip(ADAPTED[adapter], reason=f"needs the extra {adapter}")
+    monkeypatch.setenv("STRANDLINE_DATABASE_URL", database_url)
+    script = tmp_path / "recipe.py"
+    script.write_text(block.text, encoding="utf-8")
+    runpy.run_path(str(script))
+
+
+@pytest.mark.parametrize("block", blocks_of("python"), ids=str)
+def test_python_compiles_and_says_whether_it_is_run(block: Block) -> None:
+    compile(block.text, block.where, "exec")
+    assert re.match(r"# (runnable|compiled only)", block.text)
+
+
+@pytest.mark.parametrize("block", blocks_of("sql"), ids=str)
+def test_queries_run(block: Block, database_url: str) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute(block.text.encode())
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in LINK.findall(text_of(path)):
+        if target.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        assert found.exists(), target
+        assert not anchor or anchor in anchors_of(found), target
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_commands_and_options_exist(path: Path) -> None:
+    for line in code_of(path):
+        if shown := COMMAND.match(line.partition("#")[0].strip()):
+            command = command_named(shown[1].split())
+            assert command is not None, line
+            known = {option for parameter in command.params for option in parameter.opts}
+            assert set(OPTION.findall(shown[1])) <= known | {"--help", "--debug"}, line
+
+
+def test_every_command_is_named_in_the_documents() -> None:
+    shown = "\n".join(text_of(path) for path in DOCUMENTS)
+    missing = [name for name in cli.list_commands(click.Context(cli)) if f"strandline {name}" not in shown]
+    assert not missing or missing == ["demo"]
+    assert "make demo" in shown
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_make_targets_exist(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for line in code_of(path):
+        if named := re.match(r"make ([a-z]+)\b", line):
+            assert named[1] in targets, line
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_variables_exist(path: Path) -> None:
+    assert set(VARIABLE.findall(text_of(path))) <= set(variables())
+
+
+def test_every_setting_is_described_with_its_default() -> None:
+    rows = {row[0].strip("`"): row[1] for row in table_rows(ROOT / "docs" / "operations.md") if len(row) == 3}
+    for variable, field in variables().items():
+        assert variable in rows, f"{variable} is not described"
+        default = Settings.model_fields[field].get_default()
+        if isinstance(default, (int, float)):
+            assert float(rows[variable].strip("`")) == default, variable
+        elif isinstance(default, str) and default:
+            assert rows[variable] == f"`{default}`"
+
+
+def test_every_error_is_explained() -> None:
+    text = text_of(ROOT / "docs" / "operations.md")
+    errors = [name for name in strandline.__all__ if name.endswith("Error")]
+    assert [name for name in errors if f"`{name}`" not in text] == []
+
+
+def test_every_feature_has_a_row_with_its_status_and_proof() -> None:
+    rows = {row[0]: row for row in table_rows(ROOT / "docs" / "features.md") if row[0] in FEATURE_ROWS}
+    assert list(rows) == FEATURE_ROWS
+    for number, row in rows.items():
+        _, _, status, proof = row
+        assert status in {"works", "partly", "not yet"}, number
+        assert (status == "not yet") == (not TEST_NAME.findall(proof)), number
+
+
+def test_every_proof_is_a_test() -> None:
+    for file, name in TEST_NAME.findall(text_of(ROOT / "docs" / "features.md")):
+        source = ROOT / file
+        assert source.exists(), file
+        assert re.search(rf"^(?:async )?def {name}\(", text_of(source), re.MULTILINE), f"{file}::{name}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.svg")), ids=lambda path: path.name)
+def test_pictures_say_what_they_show(path: Path) -> None:
+    names = {child.tag.rpartition("}")[2] for child in ElementTree.parse(path).getroot()}  # noqa: S314  # our own
+    assert {"title", "desc"} <= names
+
+
+def variables() -> dict[str, str]:
+    """Environment variables by the field that each one sets."""
+    return {
+        str(info.validation_alias or f"STRANDLINE_{name.upper()}"): name
+        for name, info in Settings.model_fields.items()
+    }
+
+
+def command_named(words: list[str]) -> click.Command | None:
+    """The command that the words begin with, a subcommand included; None if there is none."""
+    context = click.Context(cli)
+    command = cli.get_command(context, words[0])
+    if isinstance(command, click.Group) and len(words) > 1:
+        return command.get_command(context, words[1])
+    return command

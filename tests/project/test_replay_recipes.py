@@ -1,0 +1,160 @@
+"""What docs/replay.md shows is run as it stands: by a shell, beside a real worker and model server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from strandline import Memory
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.workers.hand_worker import say
+
+MakeMemory = Callable[..., Memory]
+
+TEXT = (Path(__file__).resolve().parent.parent.parent / "docs" / "replay.md").read_text(encoding="utf-8")
+RECIPES = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
+FIRST = {
+    "STRANDLINE_TEXT_BACKEND": "openai",
+    "STRANDLINE_EMBEDDING_BACKEND": "openai",
+    "STRANDLINE_EMBEDDING_MODEL": "text-embedding-3-small",
+    "STRANDLINE_EMBEDDING_DIMENSIONS": "256",
+    "STRANDLINE_RETRY_BASE_SECONDS": "0.1",
+}
+
+
+def refuse_pier(request: RecordedRequest) -> Raw | None:
+    refused = b'{"error": {"message": "refused", "code": "content_filter"}}'
+    return Raw(400, refused) if "pier" in str(request.body) else None
+
+
+def run(recipe: str, tmp_path: Path, database_url: str, **environment: str) -> str:
+    """The recipe's commands, each of which must succeed; gives what they printed."""
+    shell = f'set -e\nstrandline() {{ "{sys.executable}" -m strandline "$@"; }}\n{recipe}'
+    done = subprocess.run(
+        ["bash", "-c", shell],
+        cwd=tmp_path,
+        env={**os.environ, **environment, "STRANDLINE_DATABASE_URL": database_url},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_the_commands_run_as_shown(
+    title: str,
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    database_url: str,
+    model_server: ModelServer,
+    tmp_path: Path,
+) -> None:
+    environment = FIRST | {"OPENAI_BASE_URL": model_server.base_url}
+    if title == "After an outage":
+        model_server.behave(responder=refuse_pier)
+    start_worker(**environment)
+    memory = make_memory("talk", user_id="ana")
+    say(memory, "my boat is blue", "I moor it at the pier")
+    wait_until(lambda: nothing_due(database_url), timeout=60, what="the first derivation")
+    model_server.behave()
+    facts = sorted(fact.text for fact in memory.facts.list())
+
+    out = run(RECIPES[title], tmp_path, database_url, **environment)
+
+    wait_until(lambda: nothing_due(database_url), timeout=60, what="what is due again")
+    texts = sorted(fact.text for fact in memory.facts.list())
+    assert texts == sorted({*facts, "my boat is blue", "I moor it at the pier"})
+    dimensions = rows_of(
+        database_url,
+        "SELECT DISTINCT vector_dims(c.embedding) FROM strandline.chunk c JOIN strandline.generation g"
+        " USING (generation_id) WHERE g.state = 'serving'",
+    )
+    if title == "Changing a prompt":
+        assert "what changes: prompt extract" in out
+        prompts = "SELECT prompts->>'extract' FROM strandline.generation WHERE state = 'serving'"
+        assert (tmp_path / "prompts" / "extract.md").read_text() in [
+            row[0] for row in rows_of(database_url, prompts)
+        ]
+    assert dimensions == [(384,) if title == "Changing the embedding model" else (256,)]
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+
+
+def test_every_recipe_is_run() -> None:
+    assert set(RECIPES) >= {
+        "Changing a prompt",
+        "Changing the embedding model",
+        "After an outage",
+        "Undoing a bad rollout",
+    }
+
+
+def test_ctrl_c_stops_a_replay_and_says_how_to_go_on(
+    make_memory: MakeMemory, start_worker: StartWorker, database_url: str, model_server: ModelServer
+) -> None:
+    environment = FIRST | {"OPENAI_BASE_URL": model_server.base_url, "STRANDLINE_DATABASE_URL": database_url}
+    worker = start_worker(**environment)
+    say(make_memory("talk", user_id="ana"), "my boat is blue")
+    wait_until(lambda: nothing_due(database_url), timeout=60, what="the first derivation")
+    worker.kill()
+    command = [sys.executable, "-m", "strandline", "replay", "--new", "--force", "--pipeline", "facts"]
+    env = {**os.environ, **environment}
+    # Nobody works, so it waits.
+    waiting = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    filled = "SELECT counts->>'phase' FROM strandline.replay"
+    wait_until(lambda: rows_of(database_url, filled) == [("switching",)], timeout=30, what="the replay")
+    refused = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1 and "strandline replay --resume 1" in refused.stderr
+    waiting.send_signal(signal.SIGINT)
+    out, _ = waiting.communicate(timeout=300)
+    assert (waiting.returncode, "strandline replay --resume 1" in out) == (130, True)
+    start_worker(**environment)
+    resumed = [*command[:3], "replay", "--resume", "1", "--json"]
+    done = subprocess.run(resumed, env=env, capture_output=True, text=True, check=True, timeout=60)
+    ((replay,),) = (json.loads(done.stdout)["replays"],)
+    assert (replay["state"], replay["counts"]["phase"]) == ("done", "done")
+    # A second time nothing differs, and nothing is asked.
+    asked = model_server.received
+    checked = subprocess.run([*command[:4], "--json"], env=env, capture_output=True, text=True, check=True)
+    for item in json.loads(checked.stdout)["replays"]:
+        assert item["counts"]["batches"] == item["counts"]["same"] > 0
+    assert model_server.received == asked
+
+
+def test_a_diff_tells_the_recall_on_questions_of_ones_own(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    database_url: str,
+    model_server: ModelServer,
+    tmp_path: Path,
+) -> None:
+    environment = FIRST | {"OPENAI_BASE_URL": model_server.base_url}
+    start_worker(**environment)
+    say(make_memory("talk", user_id="ana"), "my boat is blue", "I moor it at the pier")
+    wait_until(lambda: nothing_due(database_url), timeout=60, what="the first derivation")
+    questions = [
+        {"question": "where do I moor it?", "expect": "the pier", "user": "ana"},
+        {"question": "which colour has my boat?", "expect": "is green", "user": "ana"},
+    ]
+    (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    out = run(
+        "strandline replay --new --force --hold --pipeline facts --json > begun.json\n"
+        "strandline generations diff 4 --questions questions.jsonl --json",
+        tmp_path,
+        database_url,
+        **environment,
+    )
+    found = json.loads(out)
+    assert (found["recall_old"], found["recall_new"]) == (0.5, 0.5)
+    assert found["totals"] == {"same": 2} and found["owners"] == []

@@ -1,0 +1,374 @@
+"""Connections that are cut without a word: whoever waits for Postgres waits within a deadline of his own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from strandline import Memory, OutcomeUnknownError
+from strandline.schemas.errors import DatabaseBusyError, DatabaseTimeoutError, DatabaseUnavailableError
+from strandline.schemas.postgres import deadlines
+from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.deadlines import BoundedConnection
+from strandline.schemas.settings import Settings
+from strandline.workers.worker import Consumer
+from tests.conftest import rows_of, wait_until
+from tests.support.servers.stalling_proxy import Direction, StallingProxy
+from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, folded, say, summary_lane
+
+MakeMemory = Callable[..., Memory]
+
+LOOK: tuple[str, dict[str, object]] = ("find_owner", {"directory_key": UUID(int=1)})
+BOTH_WAYS = pytest.mark.parametrize("direction", ["asked", "answered"])
+STORED = "SELECT id FROM strandline.message ORDER BY seq"
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(autouse=True)
+def _short_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_STATEMENT_TIMEOUT_SECONDS", "0.5")
+    monkeypatch.setenv("STRANDLINE_CONNECT_TIMEOUT_SECONDS", "2")
+    monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "4")
+
+
+@pytest.fixture
+def proxy(database_url: str) -> Iterator[StallingProxy]:
+    with StallingProxy(database_url) as running:
+        yield running
+
+
+@pytest.fixture
+def through(proxy: StallingProxy, settings: Settings) -> Iterator[Database]:
+    impatient = settings.model_copy(update={"statement_timeout_seconds": 0.5})
+    opened = Database.connect(ConnectionOptions.from_settings(proxy.url, impatient))
+    yield opened
+    opened.close()
+
+
+def said(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text, "id": text}
+
+
+@BOTH_WAYS
+def test_a_put_on_a_connection_cut_without_a_word_is_repeated_and_there_once(
+    direction: Direction, proxy: StallingProxy, make_memory: MakeMemory, database_url: str
+) -> None:
+    memory = make_memory("s", database_url=proxy.url, memory_blocks=[])
+    assert memory.put(said("first")) == 1
+    proxy.stall(direction)
+    assert memory.put(said("second")) == 2
+    assert proxy.swallowed.is_set()
+    assert memory.put(said("third")) == 3
+    assert rows_of(database_url, STORED) == [("first",), ("second",), ("third",)]
+
+
+@BOTH_WAYS
+def test_an_async_put_is_repeated_and_there_once(
+    direction: Direction, proxy: StallingProxy, make_memory: MakeMemory, database_url: str
+) -> None:
+    memories = [make_memory(f"s{n}", database_url=proxy.url, memory_blocks=[]) for n in range(5)]
+
+    async def put_all(text: str) -> list[int]:
+        return await asyncio.gather(*(memory.aput(said(text)) for memory in memories))
+
+    async def main() -> None:
+        assert await put_all("first") == [1] * 5
+        proxy.stall(direction)
+        assert await put_all("second") == [2] * 5
+        assert proxy.swallowed.is_set()
+        for memory in memories:
+            await memory.aclose()
+
+    asyncio.run(main())
+    counted = "SELECT id, count(*)::int FROM strandline.message GROUP BY 1 ORDER BY 1"
+    assert rows_of(database_url, counted) == [("first", 5), ("second", 5)]
+
+
+def test_a_read_on_a_connection_cut_without_a_word_is_repeated(
+    proxy: StallingProxy, make_memory: MakeMemory
+) -> None:
+    memory = make_memory("s", database_url=proxy.url, memory_blocks=[])
+    memory.put(said("first"))
+    proxy.stall("answered")
+    assert [message.text for message in memory.get()] == ["first"]
+
+
+def test_what_must_not_be_repeated_has_an_unknown_outcome(proxy: StallingProxy, through: Database) -> None:
+    through.fetch(*LOOK)
+    proxy.stall("answered")
+    with pytest.raises(OutcomeUnknownError, match="unknown"):
+        through.fetch(*LOOK)
+    assert through.fetch(*LOOK) == [], "the next one has another connection"
+    assert proxy.connections >= 2
+
+
+def test_behind_a_pooler_statements_have_a_deadline_too(proxy: StallingProxy, settings: Settings) -> None:
+    pooled = {"statement_timeout_seconds": 0.5, "database_pooler": "transaction"}
+    options = ConnectionOptions.from_settings(proxy.url, settings.model_copy(update=pooled))
+    database = Database.connect(options)
+    try:
+        database.fetch(*LOOK)
+        proxy.stall("asked")
+        assert database.fetch(*LOOK, repeatable=True) == []
+        assert proxy.swallowed.is_set()
+    finally:
+        database.close()
+
+
+def test_a_put_that_never_gets_through_is_told_so(proxy: StallingProxy, make_memory: MakeMemory) -> None:
+    memory = make_memory("s", database_url=proxy.url, memory_blocks=[])
+    memory.put(said("first"))
+    proxy.stall("asked", newer=True)
+    with pytest.raises(DatabaseUnavailableError):
+        memory.put(said("second"))
+
+
+def test_a_transaction_cut_before_its_commit_was_sent_has_done_nothing(
+    proxy: StallingProxy, through: Database, database_url: str
+) -> None:
+
+    def cut_short() -> None:
+        with through.transaction() as tx:
+            tx.fetch("beat", worker_row())
+            proxy.stall("answered")
+            tx.fetch(*LOOK)
+
+    with pytest.raises(DatabaseUnavailableError, match="did not answer"):
+        cut_short()
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    with through.transaction() as tx:
+        assert tx.fetch(*LOOK) == []
+
+
+def test_a_transaction_whose_commit_is_not_answered_has_an_unknown_outcome(
+    proxy: StallingProxy, through: Database, database_url: str
+) -> None:
+
+    def commit() -> None:
+        with through.transaction() as tx:
+            tx.fetch("beat", worker_row())
+            proxy.stall("answered")
+
+    with pytest.raises(OutcomeUnknownError):
+        commit()
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)], "it was done"
+
+
+def worker_row() -> dict[str, object]:
+    return {"worker_id": uuid4(), "host": "h", "pid": 1, "version": "1", "stages": ["extract"]}
+
+
+def test_what_postgres_answers_in_time_is_no_deadlines_matter(through: Database) -> None:
+    """The server ends a statement itself, and the connection goes on."""
+    used: list[psycopg.Connection[Any]] = []
+
+    def oversleep() -> None:
+        with through.transaction() as tx:
+            used.append(tx._connection)
+            tx._connection.execute("SELECT pg_sleep(60)")
+
+    with pytest.raises(DatabaseTimeoutError):
+        oversleep()
+    assert isinstance(used[0], BoundedConnection)
+    assert not used[0].closed
+
+
+def test_a_callers_own_connection_is_neither_closed_nor_repeated(
+    proxy: StallingProxy, through: Database, make_memory: MakeMemory, database_url: str
+) -> None:
+    """It waits for as long as its owner lets it, also when a later statement of ours was given up."""
+    memory = make_memory("s", memory_blocks=[])
+    memory.put(said("first"))
+    through.fetch(*LOOK)
+    with psycopg.connect(proxy.url) as own, ThreadPoolExecutor(1) as threads:
+        memory.put(said("second"), connection=own)
+        own.commit()
+        proxy.stall("answered")
+        waiting = threads.submit(memory.put, said("third"), connection=own)
+        wait_until(proxy.swallowed.is_set, timeout=10, what="the put to be answered")
+        with pytest.raises(OutcomeUnknownError):
+            through.fetch(*LOOK)
+        assert not waiting.done()
+        assert not own.closed
+        proxy.cut()
+        with pytest.raises(DatabaseUnavailableError):
+            waiting.result(30)
+    assert rows_of(database_url, STORED) == [("first",), ("second",)], "what its owner did not commit"
+
+
+@BOTH_WAYS
+def test_a_lane_whose_thread_hangs_in_a_statement_is_taken_over(
+    direction: Direction,
+    proxy: StallingProxy,
+    through: Database,
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+) -> None:
+    """Its worker beats on other connections, and would vouch for the lane until its lease's deadline."""
+    say(make_memory("s"), "first")
+    lane = summary_lane(database_url, "s")
+    cut = CountingStage(fail=lambda _batch: proxy.stall(direction))
+    first = Consumer(through, counting(cut), settings, ring=lambda _lanes: None, with_sweep=False)
+    second = HandWorker(database, counting())
+    first.start()
+    try:
+        assert first.drain(lane) == "lost"
+        assert proxy.swallowed.is_set()
+        wait_until(lambda: second.drain(lane) == "drained", timeout=30, what="the lane to be given back")
+        assert folded(database_url) == [1]
+        assert len(rows_of(database_url, "SELECT 1 FROM strandline.worker")) == 2, "the first still lives"
+    finally:
+        first.stop()
+
+
+def test_a_heartbeat_on_a_connection_cut_without_a_word_goes_on_by_another(
+    proxy: StallingProxy, settings: Settings, database_url: str
+) -> None:
+    """Long before the deadline of a statement, by when the worker would count as dead."""
+    patient = settings.model_copy(update={"statement_timeout_seconds": 600.0})
+    through = Database.connect(ConnectionOptions.from_settings(proxy.url, patient))
+    worker = Consumer(through, counting(), patient, ring=lambda _lanes: None, with_sweep=False)
+    beaten = "SELECT heartbeat_at FROM strandline.worker"
+    worker._beat()
+    last = rows_of(database_url, beaten)
+    proxy.stall("asked")
+    with ThreadPoolExecutor() as threads:
+        beating = threads.submit(worker._beat)
+        beating.result(40)
+    assert proxy.swallowed.is_set()
+    assert rows_of(database_url, beaten) > last
+    through.close()
+
+
+class Clock:
+    """The deadlines' clock, which moves as a test says when a connection is lent: that long was the wait."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *waits: float) -> None:
+        self._waits = iter(waits)
+        self._moved = 0.0
+        monkeypatch.setattr(deadlines, "monotonic", lambda: time.monotonic() + self._moved)
+
+    def lends(self, connection: Callable[..., Any]) -> Callable[..., Any]:
+        def lend(*timeout: Any) -> Any:
+            self._moved += next(self._waits, 0.0)
+            return connection(*timeout)
+
+        return lend
+
+
+def cut_off(pid: int, url: str) -> None:
+    """End a connection that lies in a pool, and see it gone."""
+    rows_of(url, "SELECT pg_terminate_backend(%s)", pid)
+    gone = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+    wait_until(lambda: rows_of(url, gone, pid) == [(0,)], timeout=10, what="the connection's end")
+
+
+def await_waiting(url: str) -> None:
+    """Wait until a statement has waited for a lock while its client looked at its deadline twice."""
+    waits = "SELECT count(*) FROM pg_locks WHERE clock_timestamp() - waitstart > interval '0.5 s'"
+    wait_until(lambda: rows_of(url, waits) == [(1,)], timeout=20, what="a statement to wait")
+
+
+def patiently(url: str, settings: Settings) -> ConnectionOptions:
+    """So that Postgres does not end a statement that waits for a lock."""
+    return ConnectionOptions.from_settings(
+        url, settings.model_copy(update={"statement_timeout_seconds": 600.0})
+    )
+
+
+def test_however_long_a_first_connection_is_waited_for_there_is_time_for_another(
+    database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through = Database.connect(patiently(database_url, settings))
+    try:
+        through.fetch(*LOOK)
+        with through._pool.connection() as connection:
+            pid = connection.info.backend_pid
+        cut_off(pid, database_url)
+        lends = Clock(monkeypatch, 3600.0).lends(through._pool.connection)
+        monkeypatch.setattr(through._pool, "connection", lends)
+        with psycopg.connect(database_url) as blocker, ThreadPoolExecutor(1) as threads:
+            blocker.execute("LOCK TABLE strandline.worker")
+            beat = threads.submit(through.fetch, "beat", worker_row(), repeatable=True)
+            await_waiting(database_url)
+            blocker.rollback()
+            beat.result(30)
+    finally:
+        through.close()
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
+
+
+def test_the_same_without_threads(
+    database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        through = AsyncDatabase.connect(patiently(database_url, settings))
+        await through.fetch(*LOOK)
+        async with through._pool.connection() as connection:
+            pid = connection.info.backend_pid
+        await asyncio.to_thread(cut_off, pid, database_url)
+        lends = Clock(monkeypatch, 3600.0).lends(through._pool.connection)
+        monkeypatch.setattr(through._pool, "connection", lends)
+        with psycopg.connect(database_url) as blocker:
+            blocker.execute("LOCK TABLE strandline.worker")
+            beat = asyncio.create_task(through.fetch("beat", worker_row(), repeatable=True))
+            await asyncio.to_thread(await_waiting, database_url)
+            blocker.rollback()
+            await asyncio.wait_for(beat, 30)
+        await through.close()
+
+    asyncio.run(main())
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
+
+
+def test_what_there_is_no_time_to_wait_for_is_not_sent(
+    proxy: StallingProxy, through: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through.fetch(*LOOK)
+    proxy.stall("asked")
+    lends = Clock(monkeypatch, 0.0, 3600.0).lends(through._pool.connection)
+    monkeypatch.setattr(through._pool, "connection", lends)
+    with pytest.raises(OutcomeUnknownError):
+        through.fetch("beat", worker_row(), repeatable=True)
+    assert through.fetch(*LOOK) == [], "what was sent before it on that connection is done"
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+
+
+@pytest.mark.parametrize(("ask", "sent"), [("fetch", 3), ("fetch_within", 2)])
+def test_all_attempts_at_a_statement_share_one_deadline(
+    ask: str, sent: int, through: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also at one that another transaction is in the way of each time; a connection comes at 0.7 of each."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute("CREATE SEQUENCE tries")
+        connection.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " PERFORM nextval('tries'); RAISE SQLSTATE '40001'; END $$"
+        )
+        connection.execute(
+            "CREATE TRIGGER refused BEFORE INSERT ON strandline.worker FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+    seconds = through._statement_seconds
+    lends = Clock(monkeypatch, *[0.7 * seconds] * 9).lends(through._pool.connection)
+    monkeypatch.setattr(through._pool, "connection", lends)
+    asked = {
+        "fetch": partial(through.fetch, repeatable=True),
+        "fetch_within": partial(through.fetch_within, seconds),
+    }
+    with pytest.raises(DatabaseBusyError):
+        asked[ask]("beat", worker_row())
+    # Of two times the seconds: without the first wait at 0, 0.7 and 1.4; with it at 0.7 and 1.4.
+    assert rows_of(database_url, "SELECT last_value FROM tries") == [(sent,)]

@@ -1,0 +1,93 @@
+"""Behind PgBouncer in transaction mode: each transaction may meet another connection, and nothing breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from strandline import Memory
+from strandline.pipelines.inspect.verify import verify
+from strandline.schemas.postgres.connections import ConnectionOptions
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import load_settings
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.support.servers import pgbouncer
+
+MakeMemory = Callable[..., Memory]
+
+pytestmark = pytest.mark.skipif(
+    pgbouncer.program() is None, reason="PgBouncer is not installed (Debian's package is pgbouncer)"
+)
+
+
+@pytest.fixture
+def pooled_url(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("STRANDLINE_DATABASE_POOLER", "transaction")
+    with pgbouncer.pgbouncer_before(database_url) as url:
+        yield url
+
+
+def test_everything_works_through_it(
+    pooled_url: str,
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """Twelve threads and twenty tasks share three connections, with a worker beside them."""
+    start_worker(
+        STRANDLINE_DATABASE_URL=pooled_url,
+        STRANDLINE_DATABASE_POOLER="transaction",
+        STRANDLINE_TEXT_BACKEND="local",
+        STRANDLINE_EMBEDDING_BACKEND="local",
+    )
+    options = {
+        "database_url": pooled_url,
+        "broker_url": broker_url,
+        "token_limit": 300,
+        "token_flush_size": 40,
+    }
+
+    def talk(number: int) -> int:
+        memory = make_memory(f"t{number}", user_id=f"u{number % 3}", **options)
+        for turn in range(12):
+            memory.put({"role": "user", "content": f"I keep boat {turn} in harbour {number}."})
+            memory.put_messages([{"role": "assistant", "content": "Noted."}] * 2)
+            assert memory.get().messages
+        return len(memory.get_all())
+
+    async def talk_at_once() -> None:
+        memories = [make_memory(f"a{number}", **options) for number in range(20)]
+        for turn in range(5):
+            await asyncio.gather(*(m.aput({"role": "user", "content": f"turn {turn}"}) for m in memories))
+        await memories[0].aclose()
+
+    with ThreadPoolExecutor(12) as pool:
+        assert list(pool.map(talk, range(12))) == [36] * 12
+    asyncio.run(talk_at_once())
+    memory = make_memory("imported", **options)
+    many = [{"role": "user", "content": f"line {n}", "id": f"i{n}"} for n in range(300)]
+    assert memory.import_messages(many).added == 300
+    assert memory.import_messages(many).known == 300
+    wait_until(lambda: nothing_due(database_url), timeout=40, what="everything to be derived")
+    assert memory.search("line 17", limit=3)
+    assert rows_of(database_url, "SELECT count(*) > 12 FROM strandline.flush_event") == [(True,)]
+    settings = load_settings(database_url=pooled_url)
+    through = Database.connect(ConnectionOptions.from_settings(pooled_url, settings))
+    try:
+        assert verify(through).violations == verify(database).violations == ()
+    finally:
+        through.close()
+
+
+def test_without_the_setting_it_is_refused_at_once(database_url: str) -> None:
+    """PgBouncer does not know the session's settings; it says so, instead of dropping them."""
+    with pgbouncer.pgbouncer_before(database_url) as url:
+        options = ConnectionOptions.from_settings(url, load_settings(database_url=url))
+        with pytest.raises(psycopg.OperationalError, match="unsupported startup parameter"):
+            psycopg.connect(options.url, **options.connect_arguments())

@@ -1,0 +1,86 @@
+"""A process forks while its other threads are at work: no child waits for a thread that it does not have."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.workers.script_process import run_script
+
+FORKS = 40
+
+FORKING = """
+    import os, sys, threading
+    from random import Random
+    {imports}
+
+    class Work(threading.Thread):
+        def run(self):
+            random = Random(self.name)
+            while True:
+                words = " ".join("word%dings" % random.randrange(10**9) for _ in range(30))
+                work(words)
+
+    {work}
+    {before}
+    for number in range({threads}):
+        Work(name=str(number), daemon=True).start()
+    children = []
+    for number in range({forks}):
+        child = os.fork()
+        if child == 0:
+            work("running dogs were walking number %d of them" % number)
+            os._exit(0)
+        children.append(child)
+    print([os.waitpid(child, 0)[1] for child in children] == [0] * {forks})
+"""
+
+WORKS = {
+    "stem": ("from strandline.pipelines.text.lexemes import lexemes", "work = lexemes"),
+    "tokenize": ("from strandline.producers.tokens import count_default", "work = count_default"),
+    "count what was counted lately": (
+        "from strandline.producers.reading.recent_counts import recent_counts",
+        "work = lambda text: recent_counts.count(len, text)",
+    ),
+}
+
+HANGING_CALLS = """
+    import os, threading
+    from strandline.producers.reading.time_limit import NoPlaceError, call_within
+
+    def hang():
+        call_within(600, threading.Event().wait)
+
+    def has_place():
+        try:
+            return call_within(60, lambda: True)
+        except NoPlaceError:
+            return False
+
+    while has_place():
+        threading.Thread(target=hang, daemon=True).start()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if has_place() else 1)
+    print(os.waitpid(child, 0)[1] == 0)
+"""
+
+
+def fork_under(work: str, *, before: str = "work('warm')", threads: int = 4, forks: int = FORKS) -> None:
+    """Have children, forked while threads work, each do once what the threads do."""
+    imports, defined = WORKS[work]
+    script = FORKING.format(imports=imports, work=defined, before=before, threads=threads, forks=forks)
+    assert run_script(script) == "True\n"
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_children_forked_while_threads_work_do_the_same_and_end(work: str) -> None:
+    fork_under(work)
+
+
+def test_children_forked_while_a_thread_loads_the_vocabulary_count_tokens() -> None:
+    """A fork waits for the half second that loading takes, once per process."""
+    fork_under("tokenize", before="", threads=2, forks=10)
+
+
+def test_calls_that_hang_in_the_parent_take_no_place_in_a_child() -> None:
+    assert run_script(HANGING_CALLS) == "True\n"

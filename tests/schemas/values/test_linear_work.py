@@ -1,0 +1,119 @@
+"""Text of any kind is read in a time that grows with its length, whatever stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from unicodedata import combining, normalize  # noqa: TID251 - to compare with
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.pipelines.facts.condense import holds_all_of
+from strandline.pipelines.facts.similarity import fingerprint
+from strandline.pipelines.models.answer_forms import object_in
+from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
+from strandline.pipelines.models.local.sentences import sentences, words
+from strandline.pipelines.models.local.text_model import LocalTextModel
+from strandline.pipelines.text.lexemes import lexemes, query_lexemes
+from strandline.pipelines.text.spoken_dates import spoken_date
+from strandline.producers.blocks.render import message_line
+from strandline.schemas.errors import PermanentModelError
+from strandline.schemas.values.message import Message, speaker_name
+from strandline.schemas.values.normal_form import MAX_MARKS, folded, normal_form, stream_safe
+from tests.support.workers.within_cpu import patterns, stuck_in
+
+LENGTH = 200_000
+NOW = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
+
+# A mark of a higher class before one of a lower (the last two) is what has to be put in order.
+SAID = (
+    "a", " \n", "1", "1.", "a.", "'a", "A-", "mr. ", "yeah, ", "\u200d", "1\u1041", "\uac00 ", "\u0315\u0300",
+    "\uff9e\u0315",
+)  # fmt: skip
+REPEATED = (
+    *SAID, " ", "\n", "1,1", "`", "```", "```a", "{", "[", "-", ":", "/", "@", "%", ",", "model ", "a;",
+    "\u1041a", "\u0e01a", "<", "&", "\n\n<", "3 weeks ", "x: ",
+)  # fmt: skip
+BEGINNINGS = ("", "```json", "1.")
+
+# Letters, and marks of several classes: some come to light only once a character is taken apart.
+_MIXED = st.text(alphabet="aé\u1ea5\u0300\u0315\u0345\u0344\u0f73\u0f71\uff9e\u3099\ufb2c\u034fㅏ")
+
+
+def _runs(text: str) -> list[int]:
+    lengths = [0]
+    for character in normalize("NFKD", text):
+        if combining(character):
+            lengths[-1] += 1
+        else:
+            lengths.append(0)
+    return lengths
+
+
+@given(_MIXED.map(lambda text: text * 7) | st.text())
+def test_no_more_marks_in_a_row_are_put_in_order_than_a_language_writes(text: str) -> None:
+    assert max(_runs(stream_safe(text))) <= MAX_MARKS
+    assert stream_safe(text).replace("\u034f", "") == text.replace("\u034f", "")
+
+
+@given(_MIXED | st.text())
+def test_a_text_with_few_marks_has_the_normal_form_that_unicode_gives_it(text: str) -> None:
+    if max(_runs(text)) <= MAX_MARKS:
+        assert stream_safe(text) == text
+        assert normal_form(text) == normalize("NFKC", text)
+        assert folded(text) == normalize("NFKC", text).casefold()
+
+
+def _answered(text: str) -> None:
+    for answer in (text, f"```json{text}", f'```json{text}{{"summary": "-"}}'):
+        with suppress(PermanentModelError):
+            object_in(answer)
+
+
+def _steps_over_texts() -> Iterator[tuple[str, Callable[[], object]]]:
+    local = LocalTextModel()
+    reads: dict[str, Callable[[str], object]] = {
+        "normal_form": normal_form,
+        "speaker_name": lambda text: speaker_name(text, "user"),
+        "message_line": lambda text: message_line(Message("user", text, name=text)),
+        "lexemes": lexemes,
+        "query_lexemes": query_lexemes,
+        "fingerprint": fingerprint,
+        "holds_all_of": lambda text: holds_all_of(text, [text]),
+        "sentences": sentences,
+        "words": words,
+        "spoken_date": lambda text: spoken_date(text, NOW.date()),
+        "an answer": _answered,
+        "extract": lambda text: local.answer(
+            ExtractTask((TranscriptLine(1, "user", text[:120], text, NOW),))
+        ),
+        "summary": lambda text: local.answer(
+            SummaryTask("", (TranscriptLine(1, "user", text[:120], text, NOW),), 200)
+        ),
+    }
+    texts = {repeated: repeated * (LENGTH // len(repeated)) for repeated in SAID}
+    many = " ".join(f"word{number}" for number in range(30_000))
+    texts["many words"] = f"{many}: {many}"
+    for kind, text in texts.items():
+        for name, read in reads.items():
+            yield f"{name} of {kind!r}", partial(read, text)
+
+
+def _steps_over_patterns() -> Iterator[tuple[str, Callable[[], object]]]:
+    for name, pattern in patterns():
+        for repeated in REPEATED:
+            for beginning in BEGINNINGS:
+                text = beginning + repeated * (LENGTH // len(repeated))
+                yield f"{name} over {beginning!r} and many {repeated!r}", partial(pattern.sub, "", text)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("work", [_steps_over_texts, _steps_over_patterns])
+def test_nothing_that_stands_in_a_text_holds_up_a_process(
+    work: Callable[[], Iterator[tuple[str, Callable[[], object]]]],
+) -> None:
+    assert stuck_in(work) is None

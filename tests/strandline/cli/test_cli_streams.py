@@ -1,0 +1,95 @@
+"""The command line where its standard streams are closed, full, or have no reader any more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from strandline import Memory
+from strandline.deploy.embedded.stack import EmbeddedStack
+from tests.conftest import MakeMemory, rows_of
+from tests.support.servers.databases import temporary_database
+
+# With little and much output, of click's, of rich's and of Strandline's own.
+SHOWING = [
+    ("--help",),
+    ("--version",),
+    ("import", "--help"),
+    ("sessions", "list"),
+    ("sessions", "list", "--json"),
+    ("status",),
+    ("status", "--json"),
+    ("dead-letters", "list", "--json-schema"),
+]
+each_line = pytest.mark.parametrize("line", SHOWING, ids=" ".join)
+
+
+@pytest.fixture(scope="module")
+def full_url(stack: EmbeddedStack) -> Iterator[str]:
+    """A database of many sessions: what is shown of them is more than a pipe holds."""
+    with temporary_database(stack.database_url) as url:
+        for number in range(200):
+            name = f"{number:03}-{'x' * 400}"
+            memory = Memory.from_defaults(name, database_url=url, memory_blocks=[])
+            memory.put({"role": "user", "content": "hello"})
+        memory.close()
+        yield url
+
+
+def started(line: tuple[str, ...], url: str, redirection: str) -> subprocess.Popen[str]:
+    """The command in a shell that gives it the streams."""
+    program = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "strandline", *line]
+    return subprocess.Popen(
+        program,
+        env={**os.environ, "STRANDLINE_DATABASE_URL": url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(line: tuple[str, ...], url: str, redirection: str) -> tuple[int, str]:
+    with started(line, url, redirection) as process:
+        said = process.communicate(timeout=600)[1]
+        return process.returncode, said
+
+
+@each_line
+def test_without_a_reader_it_ends_quietly(line: tuple[str, ...], full_url: str) -> None:
+    with started(line, full_url, "") as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()  # as `| head` does once it has seen enough
+        said = process.stderr.read()
+        assert (process.wait(timeout=600), said) == (1, "")
+
+
+@each_line
+def test_where_the_output_is_full_a_sentence_says_so(line: tuple[str, ...], full_url: str) -> None:
+    code, said = ended(line, full_url, ">/dev/full")
+    assert (code, said) == (1, "strandline: The output cannot be written: No space left on device.\n")
+
+
+@each_line
+def test_what_a_closed_output_is_given_is_dropped(line: tuple[str, ...], full_url: str) -> None:
+    assert ended(line, full_url, ">&-") == (0, "")
+
+
+def test_nothing_is_printed_into_a_connection_that_has_the_number_of_a_closed_stream(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    for redirection in ("<&- >&-", "<&- >&- 2>&-"):
+        memory = make_memory(redirection)
+        memory.put({"role": "user", "content": "hello"})
+        assert ended(("flush", redirection, "--all"), database_url, redirection) == (0, "")
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(2,)]
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", ">/dev/full 2>/dev/full", ">&- 2>&-"])
+def test_the_exit_code_tells_where_no_sentence_can_be_said(redirection: str, database_url: str) -> None:
+    assert ended(("nothing",), database_url, redirection) == (2, "")
+    assert ended(("get", "no-such-session"), database_url, redirection) == (1, "")
+    assert ended(("status", "--debug"), "foo://x", redirection) == (1, "")

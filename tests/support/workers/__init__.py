@@ -1,0 +1,1 @@
+"""Worker processes of tests, and work done by hand."""

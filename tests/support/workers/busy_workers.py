@@ -1,0 +1,47 @@
+"""Real workers with the stand-in as their model: how they are started, given work, and held to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from strandline import Memory
+from strandline.pipelines.inspect.verify import verify
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.lanes import STAGES
+from tests.conftest import rows_of
+from tests.support.servers.model_server import ModelServer
+
+MakeMemory = Callable[..., Memory]
+
+
+def environment(server: ModelServer, key: str = "unused", **settings: str) -> dict[str, str]:
+    """The stand-in as text model, under a key that tells workers apart, and quick reactions."""
+    return {
+        "OPENAI_BASE_URL": server.base_url,
+        "OPENAI_API_KEY": key,
+        "STRANDLINE_EMBEDDING_BACKEND": "local",
+        "STRANDLINE_HEARTBEAT_INTERVAL_SECONDS": "0.3",
+        "STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "1.5",
+        "STRANDLINE_SWEEP_INTERVAL_SECONDS": "0.3",
+        "STRANDLINE_RETRY_BASE_SECONDS": "0.2",
+        "STRANDLINE_RETRY_MAX_SECONDS": "1",
+    } | settings
+
+
+def converse(
+    make_memory: MakeMemory, sessions: int, events: int, *, about: str = "harbour", **options: Any
+) -> None:
+    for number in range(sessions):
+        memory = make_memory(f"s{number}", user_id=f"u{number}", **options)
+        for event in range(events):
+            memory.put({"role": "user", "content": f"{about} {event} of {number} was fine"})
+            memory.flush(all=True)
+
+
+def check_done_once(database: Database, url: str, events: int) -> None:
+    receipts = "SELECT stage, count(*) FROM strandline.receipt WHERE outcome = 'applied' GROUP BY 1"
+    assert dict(rows_of(url, receipts)) == dict.fromkeys(STAGES, events)
+    assert rows_of(url, "SELECT count(*) FROM strandline.fact WHERE live") == [(events,)]
+    assert rows_of(url, "SELECT count(*) FROM strandline.chunk") == [(events,)]
+    assert verify(database, deep=True).violations == ()

@@ -1,0 +1,33 @@
+"""Scripts in processes of their own: with what they forked they end with the test, also where they hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent.parent
+GENEROUS_SECONDS = 240.0
+
+
+def run_script(script: str, **environment: str) -> str:
+    """What the script has printed, once it and all that it forked have ended well."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, complaints = process.communicate(timeout=GENEROUS_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    assert process.returncode == 0, complaints
+    return printed

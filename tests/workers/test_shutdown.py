@@ -1,0 +1,288 @@
+"""How workers end: within their grace time, with nothing lost, nothing held, and nothing paid for twice."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from strandline import Memory
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import load_settings
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.support.sample_blocks import POISON
+from tests.support.servers.broker_proxy import BrokerProxy
+from tests.support.servers.model_server import ModelServer
+from tests.support.workers.busy_workers import check_done_once, converse, environment
+from tests.support.workers.draining import drain_everything
+from tests.support.workers.worker_processes import WorkerProcess
+
+MakeMemory = Callable[..., Memory]
+
+# On x86-64 and on ARM.
+FUTEX_CALLS = ("202", "98")
+
+
+def send(worker: WorkerProcess, *numbers: signal.Signals) -> None:
+    """Send signals, the second one only when the first has been taken."""
+    for place, number in enumerate(numbers):
+        if place:
+            wait_until(
+                lambda: any("worker is stopping" in line for line in worker.output),
+                timeout=5,
+                what="the first signal to be taken",
+            )
+        worker.process.send_signal(number)
+
+
+def in_flight(server: ModelServer, calls: int) -> None:
+    wait_until(lambda: len(server.requests) >= calls, timeout=15, what=f"{calls} calls to be in flight")
+
+
+def worker_whose_calls_hang(
+    make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, broker_url: str
+) -> WorkerProcess:
+    """With three calls in hand, none of which will be answered."""
+    model_server.behave(hang=True)
+    patient = {"STRANDLINE_SHUTDOWN_GRACE_SECONDS": "3600", "STRANDLINE_MODEL_TIMEOUT_SECONDS": "3600"}
+    worker = start_worker("--log-level", "info", **environment(model_server, **patient))
+    converse(make_memory, 3, 1, broker_url=broker_url)
+    in_flight(model_server, 3)
+    return worker
+
+
+def check_ends_at_once(worker: WorkerProcess, number: signal.Signals) -> None:
+    """Long before its grace time, an hour, is over: with the code that says which signal hurried it."""
+    assert worker.process.wait(150) == 128 + number, "".join(worker.output)
+
+
+def check_nothing_is_held(url: str) -> None:
+    """The worker is gone, no lane has a holder, and none counts its end as a crash."""
+    assert rows_of(url, "SELECT count(*) FROM strandline.worker") == [(0,)]
+    lanes = "SELECT count(*) FILTER (WHERE holder IS NOT NULL), max(crashes) FROM strandline.lane"
+    assert rows_of(url, lanes) == [(0, 0)]
+
+
+def test_calls_that_end_within_the_grace_time_are_stored_and_applied(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    model_server.behave(latency=1.0)
+    worker = start_worker(**environment(model_server))
+    converse(make_memory, 4, 1, broker_url=broker_url)
+    in_flight(model_server, 4)
+    assert worker.stop() == 0, "".join(worker.output)
+    check_nothing_is_held(database_url)
+    paid = rows_of(database_url, "SELECT count(*) FROM strandline.model_call WHERE model = 'gpt-4.1-mini'")
+    assert paid == [(len(model_server.requests),)]
+    applied = rows_of(database_url, "SELECT count(*) FROM strandline.batch WHERE state = 'applied'")[0][0]
+    assert applied >= 4
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.batch WHERE state = 'open'") == [(0,)]
+    model_server.behave()
+    start_worker(**environment(model_server))
+    wait_until(lambda: nothing_due(database_url), timeout=15, what="the next worker to do the rest")
+    check_done_once(database, database_url, 4)
+    twice = "SELECT batch_id FROM strandline.model_call GROUP BY batch_id, step HAVING count(*) > 1"
+    assert rows_of(database_url, twice) == []
+
+
+def test_threads_lost_during_the_grace_time_cut_it_short_for_no_other(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker that runs is started anew for it; one that stops already lets the others end in time."""
+    blocks = "tests.support.sample_blocks:Stuck"
+    monkeypatch.setenv("STRANDLINE_BLOCKS", blocks)
+    drain_everything(database, database_url, load_settings(blocks=blocks), ["stuck"])
+    let_answer = threading.Event()
+    model_server.behave(responder=lambda _: None if let_answer.wait(120) else "")
+    patient = {"STRANDLINE_SHUTDOWN_GRACE_SECONDS": "3600", "STRANDLINE_MODEL_TIMEOUT_SECONDS": "3600"}
+    own = environment(model_server, **patient) | {"STRANDLINE_BLOCK_TIMEOUT_SECONDS": "8"}
+    queues = ("--queues", "stuck,summary", "--concurrency", "2")
+    worker = start_worker(*queues, "--log-level", "info", **own)
+    memory = make_memory("s", memory_blocks=["stuck", "summary"], broker_url=broker_url)
+    memory.put({"role": "user", "content": f"the harbour and the {POISON}"})
+    memory.flush(all=True)
+    held = "SELECT count(*) FROM strandline.lane WHERE holder IS NOT NULL"
+    wait_until(lambda: rows_of(database_url, held) == [(2,)], timeout=15, what="both lanes to be in hand")
+    in_flight(model_server, 1)
+    send(worker, signal.SIGTERM)
+    wait_until(lambda: says(worker, "worker is stopping"), timeout=5, what="the signal to be taken")
+    wait_until(lambda: says(worker, "action=block_late"), timeout=30, what="a thread to be lost")
+    for _beat in range(3):  # in each of which the loss is seen
+        await_beat(worker, database_url)
+    let_answer.set()
+    assert worker.process.wait(150) == 0, "".join(worker.output)
+    assert not says(worker, "action=handed_back"), "".join(worker.output)
+    check_nothing_is_held(database_url)
+    summaries = "SELECT outcome FROM strandline.receipt WHERE stage = 'summary'"
+    assert rows_of(database_url, summaries) == [("applied",)]
+
+
+def says(worker: WorkerProcess, text: str) -> bool:
+    return any(text in line for line in worker.output)
+
+
+def await_beat(worker: WorkerProcess, url: str) -> None:
+    """Wait until its row has another time, or it has ended."""
+    beaten = "SELECT heartbeat_at FROM strandline.worker"
+    last = rows_of(url, beaten)
+    wait_until(
+        lambda: rows_of(url, beaten) != last or worker.process.poll() is not None,
+        timeout=20,
+        what="a heartbeat",
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_what_outlasts_the_grace_time_is_handed_back_and_taken_up_at_once(
+    number: signal.Signals,
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    model_server.behave(hang=True)
+    settings = environment(model_server, STRANDLINE_SHUTDOWN_GRACE_SECONDS="0.5")
+    # Its end has to free the lanes, not its silence.
+    settings |= {"STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "3600", "STRANDLINE_MODEL_TIMEOUT_SECONDS": "3600"}
+    worker = start_worker(**settings)
+    converse(make_memory, 3, 1, broker_url=broker_url)
+    in_flight(model_server, 6)
+    send(worker, number)
+    assert worker.process.wait(150) == 0, "".join(worker.output)
+    check_nothing_is_held(database_url)
+    model_server.behave()
+    start_worker(**settings)
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="the other worker to finish")
+    check_done_once(database, database_url, 3)
+
+
+@pytest.mark.parametrize(
+    "numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT), (signal.SIGINT,) * 2]
+)
+def test_a_second_signal_ends_a_worker_at_once(
+    numbers: tuple[signal.Signals, ...],
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    worker = worker_whose_calls_hang(make_memory, start_worker, model_server, broker_url)
+    send(worker, *numbers)
+    check_ends_at_once(worker, numbers[-1])
+    check_nothing_is_held(database_url)
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="only Linux tells which thread gets a signal"
+)
+def test_a_signal_counts_though_the_main_thread_waits_and_another_thread_gets_it(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """As when a second Ctrl-C comes just before the main thread begins to wait for the tasks."""
+    worker = worker_whose_calls_hang(make_memory, start_worker, model_server, broker_url)
+    send(worker, signal.SIGINT)
+    wait_until(lambda: waits_for_threads(worker.pid), timeout=10, what="Celery to wait for its tasks")
+    send_to_thread(worker.pid, thread_beside_main(worker.pid), signal.SIGINT)
+    check_ends_at_once(worker, signal.SIGINT)
+    check_nothing_is_held(database_url)
+
+
+def waits_for_threads(pid: int) -> bool:
+    """The main thread is in a futex without a time limit: its system call's fourth argument is none."""
+    number, *arguments = Path(f"/proc/{pid}/syscall").read_text().split()
+    return number in FUTEX_CALLS and arguments[3] == "0x0"
+
+
+def thread_beside_main(pid: int) -> int:
+    return max(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+def send_to_thread(pid: int, thread: int, number: signal.Signals) -> None:
+    """``tgkill``, which Python knows for its own process alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.tgkill(pid, thread, number) == 0, os.strerror(ctypes.get_errno())
+
+
+def test_a_second_signal_ends_a_worker_that_cannot_hand_back_and_others_take_over(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    model_server: ModelServer,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+) -> None:
+    """Postgres answers nothing about workers: the hand-back hangs, and so does each heartbeat."""
+    worker = worker_whose_calls_hang(make_memory, start_worker, model_server, broker_url)
+    with psycopg.connect(database_url) as blocker:
+        blocker.execute("LOCK TABLE strandline.worker")
+        send(worker, signal.SIGTERM, signal.SIGTERM)
+        check_ends_at_once(worker, signal.SIGTERM)
+    model_server.behave()
+    start_worker(**environment(model_server))
+    wait_until(lambda: nothing_due(database_url), timeout=25, what="the other worker to finish")
+    check_done_once(database, database_url, 3)
+
+
+def test_a_worker_without_its_broker_ends(
+    make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, broker_url: str
+) -> None:
+    """Also one that has only just registered, and whose Celery has not begun to consume."""
+    with BrokerProxy(broker_url) as proxy:
+        worker = start_worker(
+            **environment(
+                model_server, STRANDLINE_BROKER_URL=proxy.url, STRANDLINE_SHUTDOWN_GRACE_SECONDS="3"
+            )
+        )
+        proxy.down()
+        send(worker, signal.SIGTERM)
+        assert worker.process.wait(150) == 0, "".join(worker.output)
+
+
+def test_what_a_worker_forks_ends_at_its_own_signals() -> None:
+    """As processes that a block's own code starts: they inherit the pipe, and must not write into it."""
+    code = """
+        import os, signal, threading
+        from strandline.workers.signal_pipe import SignalPipe
+        signals = SignalPipe((signal.SIGTERM, signal.SIGHUP))
+        forked, told = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(told, b"1")
+            threading.Event().wait(60)
+            os._exit(0)
+        os.read(forked, 1)
+        os.kill(child, signal.SIGTERM)
+        print(os.WTERMSIG(os.waitpid(child, 0)[1]), signals.wait(0.1))
+        os.kill(os.getpid(), signal.SIGHUP)
+        print(signals.wait(100))
+    """
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == [str(int(signal.SIGTERM)), "None", str(int(signal.SIGHUP))]
