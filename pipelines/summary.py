@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.facts.extract import ask
 from strandline.pipelines.models.answers import parse_summary
+from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import SummaryTask, TextModel
 from strandline.pipelines.transcript import Transcript, load_transcript
 from strandline.schemas.postgres.database import Fetcher

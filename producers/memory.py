@@ -7,11 +7,7 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
-from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
-from strandline.producers.blocks.render import Renderer, render_memory
-from strandline.producers.memory_search import Searching
-from strandline.producers.owner_facts import OwnerFacts
-from strandline.producers.reading.arguments import (
+from strandline.producers.arguments import (
     check_flag,
     check_seq,
     check_timeout,
@@ -20,9 +16,14 @@ from strandline.producers.reading.arguments import (
     read_messages,
     read_query,
 )
+from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
+from strandline.producers.blocks.render import Renderer, render_memory
+from strandline.producers.memory_search import Searching
+from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.read import HISTORY_PAGE, ReadRequest, history_page, read, whole_history
+from strandline.producers.reading.read import ReadRequest, read
 from strandline.producers.resources import Resources
+from strandline.producers.sessions import HISTORY_PAGE, history_page, whole_history
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
 from strandline.producers.writing.bulk_import import MOST_IN_AN_IMPORT, Imported, import_messages
 from strandline.producers.writing.pop import pop

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.schemas.values.shown_text import QUOTED_CHARACTERS, shown
+from strandline.schemas.display.shown_text import QUOTED_CHARACTERS, shown
 
 SENTENCE_CHARACTERS = 8_000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.shown_text import quote
 
 PREFIX = "STRANDLINE_"
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from strandline.schemas.values.shown_text import quote
+from strandline.schemas.display.shown_text import quote
 
 MILLION = 1_000_000
 

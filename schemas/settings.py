@@ -15,9 +15,9 @@ import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from strandline.schemas.display.url_schemes import check_broker_url, check_database_url
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.prices import ModelPrice, read_prices
-from strandline.schemas.urls.url_schemes import check_broker_url, check_database_url
 
 
 def _expanded(path: Path) -> Path:

@@ -15,6 +15,7 @@ from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.producers.tokens import DEFAULT_ENCODING, Tokenizer
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import (
@@ -35,7 +36,6 @@ from strandline.schemas.values.policy import (
     Unchanged,
     make_policy,
 )
-from strandline.schemas.values.shown_text import quote
 from strandline.wiring.environment import settings_with
 from strandline.wiring.runtime import Consume, Pool, Runtime, runtime_for
 

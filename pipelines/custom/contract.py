@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.lanes import PIPELINE_STAGES, STAGES, Scope
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.shown_text import quote
 
 MAX_VERSION_CHARACTERS = 64
 MAX_NAME_CHARACTERS = 64

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from strandline.pipelines.custom.contract import BlockDefinition, place_in
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.values.shown_text import quote
 
 ENTRY_POINT_GROUP = "strandline.blocks"
 

@@ -27,6 +27,7 @@ from strandline.pipelines.engine.leases import (
 from strandline.pipelines.engine.log_levels import level_of
 from strandline.pipelines.engine.raised_at import raised_at
 from strandline.pipelines.engine.stage import Batch, Sharing, Stage, Stepping
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import (
     BlockCodeError,
     BudgetError,
@@ -39,7 +40,6 @@ from strandline.schemas.errors import (
     TransientModelError,
 )
 from strandline.schemas.values.lanes import Lane
-from strandline.schemas.values.shown_text import counted
 
 logger = logging.getLogger("strandline.engine")
 

@@ -19,9 +19,9 @@ from typing import Any, Literal
 from uuid import UUID, uuid5
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.facts.extract import ask
 from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
+from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import CondenseTask, NumberedFact, TextModel
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.errors import PermanentModelError

@@ -15,6 +15,7 @@ from uuid import UUID
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.grounding import grounded
 from strandline.pipelines.models.answers import ExtractedFact, parse_extract
+from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import ExtractTask, TextModel
 from strandline.pipelines.transcript import Transcript, load_transcript
 from strandline.schemas.postgres.database import Fetcher
@@ -72,18 +73,6 @@ class ExtractStage:
 def _max_facts(batch: Batch) -> int:
     """A bound per event, so that a backlog worked off in large batches loses nothing by it."""
     return MAX_FACTS_PER_EVENT * len(batch.events)
-
-
-def ask(model: TextModel, task: Any) -> RawAnswer:
-    """Call a text model and keep its raw answer in the form that is stored."""
-    answer = model.answer(task)
-    return RawAnswer(
-        model=answer.model,
-        prompt_hash=answer.prompt_hash,
-        body=answer.text.encode(),
-        input_tokens=answer.input_tokens,
-        output_tokens=answer.output_tokens,
-    )
 
 
 def _candidates(

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
-from strandline.pipelines.facts.extract import ask
 from strandline.pipelines.facts.merge_apply import Fold
 from strandline.pipelines.facts.merge_inputs import (
     Candidate,
@@ -30,6 +29,7 @@ from strandline.pipelines.facts.merge_inputs import (
 )
 from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import MergeOperation, parse_merge
+from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextModel
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.values.lanes import MERGE_STAGE, Lane

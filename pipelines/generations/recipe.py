@@ -16,10 +16,10 @@ from strandline.pipelines.models.local.text_model import EMBEDDER, EMBEDDER_DIME
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
 from strandline.pipelines.models.prompts.overrides import prompt_texts
 from strandline.pipelines.models.prompts.render import hash_of
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS, Scope
-from strandline.schemas.values.shown_text import quote
 
 # Raise one when its pipeline's code comes to derive something else from the same messages.
 PIPELINE_VERSIONS: Mapping[str, str] = {FACTS: "1", SUMMARY: "1", VECTORS: "1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.values.identity import (
@@ -11,7 +12,6 @@ from strandline.schemas.values.identity import (
     identify_session,
     identify_user,
 )
-from strandline.schemas.values.shown_text import quote
 
 
 def find_session(

@@ -33,13 +33,13 @@ from strandline.pipelines.inspect.rows import excerpt, message_of, model_calls, 
 from strandline.pipelines.inspect.verify import stage_chain
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
 from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS
+from strandline.schemas.display.shown_text import counted, quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, SUMMARY, VECTORS
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.shown_text import counted, quote
 
 CANDIDATE = ("generation", "event_id", "text", "batch_id", "dropped_by", "dropped_because")
 

@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict
 
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.policy_history import PolicyChangeTrace, policy_changes
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
-from strandline.schemas.values.shown_text import quote
 
 P = TypeVar("P", bound=BaseModel)
 

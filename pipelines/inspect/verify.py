@@ -19,12 +19,12 @@ from pydantic import BaseModel, ConfigDict
 
 from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.inspect.directory import check_known
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.lanes import PIPELINE_STAGES
-from strandline.schemas.values.shown_text import quote
 
 Progress = Callable[[str, int, int], None]
 

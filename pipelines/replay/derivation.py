@@ -23,11 +23,11 @@ from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import last_stage, serve_everybody, switch_owner
 from strandline.pipelines.replay.truncation import refuse_truncated
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS
-from strandline.schemas.values.shown_text import counted
 
 NOBODY = UUID(int=0)
 

@@ -17,10 +17,10 @@ from types import MappingProxyType
 
 import snowballstemmer  # type: ignore[import-untyped]
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import renew_in_child
 from strandline.schemas.values.normal_form import folded, normal_form
-from strandline.schemas.values.shown_text import quote
 
 # Postgres' own bounds on a tsvector.
 MAX_POSITION = 16_383

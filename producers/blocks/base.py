@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 from strandline.pipelines.custom.contract import check_block_name
 from strandline.producers.blocks.render import escaped, fact_line
 from strandline.producers.search.hits import Hit
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError, StrandlineError
 from strandline.schemas.values.foreign_values import plain_int
 from strandline.schemas.values.lanes import FACTS, SUMMARY
 from strandline.schemas.values.nesting import check_nesting
-from strandline.schemas.values.shown_text import quote
 from strandline.schemas.values.stored_text import check_texts_within
 
 CountText = Callable[[str], int]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from strandline.schemas.display.shown_text import seen
 from strandline.schemas.values.message import Message, speaker_name
-from strandline.schemas.values.shown_text import seen
 
 
 @dataclass(frozen=True, slots=True)

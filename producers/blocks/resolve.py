@@ -13,9 +13,9 @@ from strandline.producers.blocks.base import (
 )
 from strandline.producers.blocks.custom import CustomMemoryBlock
 from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
-from strandline.schemas.values.shown_text import quote
 
 BlockSource = BaseMemoryBlock | CustomBlock | str
 Known = Callable[[], Mapping[str, BlockDefinition]]

@@ -24,10 +24,10 @@ from strandline.producers.search.hits import (
     check_scope,
     checked_kinds,
 )
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_list, plain_number, plain_scalar
 from strandline.schemas.values.lanes import VECTORS
-from strandline.schemas.values.shown_text import quote
 
 # Escaped text holds no "<", so this mark is found between hits and never inside one.
 _BETWEEN_HITS = re.compile(r"\n\n(?=<(?:message |fact>))")

@@ -9,8 +9,8 @@ from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID
 
+from strandline.producers.arguments import check_flag
 from strandline.producers.facts.edit import checked_topics
-from strandline.producers.reading.arguments import check_flag
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.foreign_values import plain_int, plain_text

@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.rerank import CANDIDATES, postprocessed
 from strandline.producers.reading.snapshot import Snapshot
 from strandline.producers.search.hits import Hit
+from strandline.producers.search.query import MAX_QUERY_CHARACTERS
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
     Query,
@@ -26,19 +25,13 @@ from strandline.producers.search.ranking import (
     ranked,
     serving_vectors,
 )
-from strandline.schemas.errors import ConfigurationError, ProviderSetupError, StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import FACTS, VECTORS
 from strandline.schemas.values.message import Message
 
-EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
-
 # A hit is shown with the other half of its exchange: a question's answer, or what was answered.
 MESSAGES_BESIDE = 1
-
-# The end of a long query is what is being asked; more than this only costs time.
-MAX_QUERY_CHARACTERS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +66,6 @@ def query_text(
     else:
         text = "\n".join(message.text for message in (messages or window)[-latest:] if message.text)
     return text[-MAX_QUERY_CHARACTERS:].strip()
-
-
-def prepare_query(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> Operation[Query]:
-    """Words and vector of a query; the embedding may call a model, and blocks no event loop."""
-    prepared: Query = yield Run(partial(_prepare, text, vectors.config, embed_query))
-    return prepared
 
 
 def sources_of(
@@ -144,33 +131,3 @@ def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:
         if messages:
             remaining.append(replace(hit, messages=messages))
     return tuple(remaining)
-
-
-def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | None) -> Query:
-    lexemes = query_lexemes(text)
-    if embed_query is None:
-        return Query(
-            text, lexemes, None, "No embedding model is set for queries: the search compared words alone."
-        )
-    try:
-        vector = embed_query(text, config)
-    except StrandlineError as error:
-        problem = f"The query could not be embedded, so the search compared words alone: {_reason(error)}"
-        return Query(text, lexemes, None, problem)
-    if vector is None:
-        problem = (
-            f"The stored vectors are of another embedding model ({config.get('embedder')}):"
-            " the search compared words alone."
-        )
-        return Query(text, lexemes, None, problem)
-    return Query(text, lexemes, vector, None)
-
-
-def _reason(error: StrandlineError) -> str:
-    """What is wrong for every query alike says itself what to do; other calls may succeed again."""
-    if isinstance(error, (ProviderSetupError, ConfigurationError)):
-        return str(error)
-    return (
-        "the embedding model did not answer in time, or is away (STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS"
-        " bounds the wait)."
-    )

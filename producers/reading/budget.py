@@ -21,9 +21,9 @@ from strandline.producers.reading.context import Omission
 from strandline.producers.reading.parted_calls import parted_calls
 from strandline.producers.reading.recent_counts import recent_counts
 from strandline.producers.tokens import PART_TOKENS, count_parts
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.shown_text import counted
 
 _PARTED = "The blocks have taken in the other part of its tool call already."
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.shown_text import counted
 
 OmissionKind = Literal[
     "tail",

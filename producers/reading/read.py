@@ -22,12 +22,9 @@ from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.applicable_blocks import readable_blocks, shorter_window
-from strandline.producers.reading.arguments import check_page_size, check_seq
 from strandline.producers.reading.block_code import attempt, is_foreign
 from strandline.producers.reading.block_search import (
-    EmbedQuery,
     Shown,
-    prepare_query,
     query_text,
     search,
     sources_of,
@@ -39,20 +36,20 @@ from strandline.producers.reading.insertion import assembled
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
 from strandline.producers.reading.window_cache import NOTHING_KNOWN, WindowCache
 from strandline.producers.search.hits import Hit
+from strandline.producers.search.query import EmbedQuery, prepare_query
 from strandline.producers.search.ranking import Query
-from strandline.producers.tokens import PART_TOKENS, is_loaded
-from strandline.producers.writing.put import INLINE_CHARACTERS, check_owner
+from strandline.producers.sessions import check_unowned
+from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, is_loaded
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Fetch, Operation, Pause, Row, Run
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import VECTORS
-from strandline.schemas.values.message import Message, read_rows
+from strandline.schemas.values.message import Message
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000
 MAX_TAIL_BYTES = 16_000_000
 
-HISTORY_PAGE = 1_000
 
 DEFAULT_WAIT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.01
@@ -117,7 +114,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
         yield from _wait(request, pipelines, request.wait_for)
     snapshot = yield from _snapshot(request, pipelines)
     if not snapshot.exists:
-        yield from _check_unowned(request.identity)
+        yield from check_unowned(request.identity)
     request, snapshot, said = _narrowed(request, snapshot)
     hits, failed_searches = yield from _search(request, snapshot)
     material = Material(facts=snapshot.facts, states=snapshot.states, hits=hits)
@@ -140,35 +137,6 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     )
 
 
-def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> Operation[list[Message]]:
-    """The next messages of the whole log after ``after_seq`` (0: from its start), in order.
-
-    Raises:
-        ConfigurationError: these are no number of a message and no count of them.
-        OwnerError: the session belongs to another owner.
-    """
-    params = {
-        "shard_key": identity.shard_key,
-        "session_key": identity.session_key,
-        "after_seq": check_seq("after_seq", after_seq),
-        "page_size": check_page_size(page_size),
-    }
-    rows: list[Row] = yield Fetch("history", params)
-    if not rows:
-        yield from _check_unowned(identity)
-    return read_rows(rows)
-
-
-def whole_history(identity: SessionIdentity) -> Operation[list[Message]]:
-    """Every message of the log in order, read in pages; raises OwnerError as ``history_page`` does."""
-    found: list[Message] = []
-    while page := (yield from history_page(identity, (found[-1].seq or 0) if found else 0, HISTORY_PAGE)):
-        found.extend(page)
-        if len(page) < HISTORY_PAGE:
-            break
-    return found
-
-
 def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[Snapshot]:
     """The session as it is; of its window only what this process has not read before is fetched."""
     session = (request.identity.shard_key, request.identity.session_key)
@@ -189,13 +157,6 @@ def _parameters(request: ReadRequest, pipelines: tuple[str, ...]) -> dict[str, o
         "tail_rows": MAX_TAIL_MESSAGES,
         "tail_bytes": MAX_TAIL_BYTES,
     }
-
-
-def _check_unowned(identity: SessionIdentity) -> Operation[None]:
-    """There are no rows under this owner: make sure that it is not because there is another one."""
-    rows: list[Row] = yield Fetch("find_owner", {"directory_key": identity.directory_key})
-    if rows:
-        check_owner(identity, rows[0][1])
 
 
 def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operation[None]:

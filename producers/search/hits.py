@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 from uuid import UUID
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_scalar
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.shown_text import quote
 
 SearchScope = Literal["session", "owner", "shared"]
 HitKind = Literal["message", "fact"]

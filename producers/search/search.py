@@ -9,8 +9,6 @@ from uuid import UUID
 
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.facts.listing import Fact, FactFilter, PageRequest, list_facts
-from strandline.producers.reading.block_search import MAX_QUERY_CHARACTERS, EmbedQuery, prepare_query
-from strandline.producers.reading.read import history_page
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import (
     MESSAGES_ALONE,
@@ -20,6 +18,7 @@ from strandline.producers.search.hits import (
     check_scope,
     checked_kinds,
 )
+from strandline.producers.search.query import MAX_QUERY_CHARACTERS, EmbedQuery, prepare_query
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
     NOTHING_VISIBLE,
@@ -31,11 +30,12 @@ from strandline.producers.search.ranking import (
     serving_vectors,
 )
 from strandline.producers.search.unindexed import with_unsearched
+from strandline.producers.sessions import history_page
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.shown_text import quote
 
 MAX_LIMIT = 1_000
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
+from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import count_message
-from strandline.producers.writing.put import Append, check_status, claim_session, session_record
+from strandline.producers.writing.put import Append, check_status, session_record
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Row
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from strandline.producers.reading.read import history_page
+from strandline.producers.sessions import history_page
 from strandline.schemas.errors import ConflictError, DeliveredError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.identity import SessionIdentity

@@ -8,16 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
-from uuid import UUID
 
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
-from strandline.producers.tokens import PART_TOKENS, count_message, is_loaded
+from strandline.producers.sessions import claim_session
+from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
 from strandline.producers.writing.unregistered import unknown_pipelines
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
 from strandline.schemas.errors import (
     ConflictError,
     InvalidMessageError,
-    OwnerError,
     StrandlineError,
 )
 from strandline.schemas.postgres.operations import Fetch, Operation, Put, Row, Run
@@ -27,9 +26,6 @@ from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy
 
 logger = logging.getLogger("strandline.producers")
-
-# Counting this much text takes about 0.2 ms; more is moved off the event loop.
-INLINE_CHARACTERS = 2_000
 
 
 @dataclass(slots=True)
@@ -167,38 +163,6 @@ def check_status(identity: SessionIdentity, row: Row) -> Operation[tuple[list[in
     if status == "unknown_pipeline":
         raise (yield from unknown_pipelines(detail, "What is flushed would never be derived."))
     return seqs, window
-
-
-def claim_session(identity: SessionIdentity) -> Operation[None]:
-    """Write the directory entry of a new session; it decides for good whose session this is.
-
-    Raises:
-        OwnerError: it is somebody else's.
-    """
-    rows: list[Row] = yield Fetch(
-        "claim_session",
-        {
-            "directory_key": identity.directory_key,
-            "namespace": identity.namespace,
-            "session_id": identity.session_id,
-            "user_id": identity.user_id,
-            "shard_key": identity.shard_key,
-        },
-    )
-    if not rows:  # another process claimed it in this very moment, after our snapshot
-        rows = yield Fetch("find_owner", {"directory_key": identity.directory_key})
-    check_owner(identity, rows[0][1])
-
-
-def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
-    """Raise OwnerError if the directory says that this session is somebody else's."""
-    if owner_key != identity.shard_key:
-        asked = "without a user" if identity.user_id is None else "as that user"
-        raise OwnerError(
-            f"Session {identity.session_id!r} in namespace {identity.namespace!r} belongs to another owner"
-            f" and cannot be opened {asked}; open it with the user_id of its first put (--user on the"
-            " command line), or use another session_id."
-        )
 
 
 def _one(request: Append, tokens: int) -> dict[str, Any]:

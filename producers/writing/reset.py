@@ -7,7 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from strandline.pipelines.facts.edits import take_away_again
-from strandline.producers.reading.read import history_page
+from strandline.producers.sessions import history_page
 from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Row
 from strandline.schemas.values.identity import SessionIdentity
 

@@ -7,13 +7,13 @@ import logging
 from dataclasses import dataclass
 
 from strandline.pipelines.flush.flush import Flushed, flush_over_mark
-from strandline.producers.writing.put import check_owner
+from strandline.producers.sessions import check_owner
 from strandline.producers.writing.unregistered import unknown_pipelines
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, NotFoundError, StrandlineError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.policy import Policy, PolicyChange, changed_policy
-from strandline.schemas.values.shown_text import quote
 
 logger = logging.getLogger("strandline.producers")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import UnknownPipelineError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
-from strandline.schemas.values.shown_text import quote
 
 
 def unknown_pipelines(names: str, consequence: str) -> Operation[UnknownPipelineError]:

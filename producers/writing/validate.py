@@ -14,13 +14,13 @@ from json.encoder import encode_basestring as quoted
 from typing import Any
 
 from strandline.producers.writing.message_ids import random_id
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
 from strandline.schemas.values.message import OWN_KEYS, ROLES, Message, Role, plain
 from strandline.schemas.values.misspelt_fields import name_misspelt
 from strandline.schemas.values.nesting import check_nesting
-from strandline.schemas.values.shown_text import quote
 from strandline.schemas.values.stored_text import check_texts_within
 
 # What Postgres and Python both can hold, in whatever time zone it is shown.

@@ -15,6 +15,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
+from strandline.schemas.display.url_schemes import check_database_url
 from strandline.schemas.errors import (
     ConfigurationError,
     DatabaseBusyError,
@@ -28,7 +29,6 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.postgres.deadlines import GRACE_SECONDS, DeadlineExceeded
 from strandline.schemas.settings import Settings
-from strandline.schemas.urls.url_schemes import check_database_url
 
 # After these seconds of silence the kernel asks whether the other side is there, and gives a connection up
 # that does not answer, or does not acknowledge what was sent: sooner than the deadline of a statement.

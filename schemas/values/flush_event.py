@@ -13,8 +13,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import UndecodableEventError
-from strandline.schemas.values.shown_text import quote
 
 FlushCause = Literal["threshold", "idle", "manual", "import"]
 EVENT_VERSION: Literal[1] = 1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from strandline.schemas.display.shown_text import shown
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.values.shown_text import shown
 
 _NAMED_CHARACTERS = 80
 _SIZED: tuple[type[Any], ...] = (list, dict, tuple, str)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.normal_form import folded
 from strandline.schemas.values.read_only_dict import ReadOnlyDict
-from strandline.schemas.values.shown_text import quote
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: tuple[str, ...] = get_args(Role)

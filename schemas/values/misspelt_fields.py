@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from strandline.schemas.values.shown_text import quote
+from strandline.schemas.display.shown_text import quote
 
 logger = logging.getLogger(__name__)
 

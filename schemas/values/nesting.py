@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from strandline.schemas.display.shown_text import quote, shown
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.values.shown_text import quote, shown
 
 # Far more than content parts, metadata or a tool's arguments need, and a fourth of what pydantic reads.
 MAX_NESTING = 64

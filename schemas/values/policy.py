@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_int, plain_number
 from strandline.schemas.values.identity import check_name
-from strandline.schemas.values.shown_text import quote
 
 logger = logging.getLogger("strandline.policy")
 

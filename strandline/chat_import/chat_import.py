@@ -17,6 +17,7 @@ from typing import Any
 
 from strandline.chat_import.chat_line import object_in
 from strandline.memory import Memory
+from strandline.schemas.display.shown_text import counted, quote
 from strandline.schemas.errors import (
     ConfigurationError,
     InvalidMessageError,
@@ -24,7 +25,6 @@ from strandline.schemas.errors import (
     StrandlineError,
 )
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
-from strandline.schemas.values.shown_text import counted, quote
 
 # Messages that one transaction takes in, and those that are in memory at once.
 MOST_IN_A_CHUNK = 2_000

@@ -21,12 +21,12 @@ from strandline.pipelines.engine.dead_letters import (
     retry_dead_letter,
 )
 from strandline.pipelines.inspect.directory import check_known
+from strandline.schemas.display.shown_text import counted, quote, shown_lines
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.lanes import Lane
-from strandline.schemas.values.shown_text import counted, quote, shown_lines
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Outcome = Literal["due", "void", "gone", "retired", "dropped"]

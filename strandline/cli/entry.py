@@ -13,8 +13,8 @@ import click
 
 from strandline.cli.interrupts import INTERRUPTED_EXIT, Terminated
 from strandline.cli.streams import complain, drop_output, is_of_output, open_closed_streams
+from strandline.schemas.display.shown_text import shown, shown_lines
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.values.shown_text import shown, shown_lines
 from strandline.schemas.version import VERSION
 
 # Each command is the object ``command`` of its module; the words here are what --help lists, so that

@@ -21,8 +21,8 @@ from strandline.pipelines.inspect.explanation import (
     StageTrace,
 )
 from strandline.pipelines.inspect.policy_history import change_line
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
-from strandline.schemas.values.shown_text import counted
 
 _PLACES = {
     "pinned": "in the pinned head, always shown",

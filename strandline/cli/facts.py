@@ -15,7 +15,7 @@ from strandline.cli.terminal import console, is_rich, print_json, say
 from strandline.facts import Facts
 from strandline.pipelines.inspect.directory import check_known
 from strandline.producers.namespace_facts import Clearing, NamespaceFacts
-from strandline.schemas.values.shown_text import counted
+from strandline.schemas.display.shown_text import counted
 
 
 @click.group("facts", short_help="List facts, show the history of one, or clear a namespace.")

@@ -22,7 +22,7 @@ from strandline.cli.terminal import print_json, print_schema, print_table, say
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.pipelines.inspect.explanation import FactExplanation, RemovedFactExplanation, RevisionTrace
 from strandline.producers.facts.listing import Fact, FactPage, Sort
-from strandline.schemas.values.shown_text import counted
+from strandline.schemas.display.shown_text import counted
 
 
 @click.command("list", short_help="List the facts of a user or a session.")

@@ -28,11 +28,11 @@ from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare
 from strandline.pipelines.replay.records import replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
-from strandline.schemas.values.shown_text import counted
 
 
 @click.group("generations", short_help="Look at derivations, compare, promote, go back, prune.")

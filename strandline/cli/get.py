@@ -20,8 +20,8 @@ from strandline.cli.options import (
 from strandline.cli.terminal import print_json, print_schema, say
 from strandline.pipelines.transcript import full_text, speaker
 from strandline.producers.reading.context import MemoryContext
+from strandline.schemas.display.shown_text import counted, shown_lines
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.shown_text import counted, shown_lines
 
 
 @click.command("get", short_help="Show what a read of a session gives now.")

@@ -14,9 +14,9 @@ from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import ImportReport
 from strandline.cli.targets import running_servers
 from strandline.cli.terminal import console, is_rich, print_json, say
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT
-from strandline.schemas.values.shown_text import counted
 
 LINE_EVERY_BYTES = 50_000_000
 

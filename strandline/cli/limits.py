@@ -13,11 +13,11 @@ from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import LimitsReport, NamespaceLimitsReport
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, say
+from strandline.schemas.display.shown_text import counted, quote
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import check_name
-from strandline.schemas.values.shown_text import counted, quote
 
 _FIELDS = tuple(NamespaceLimitsReport.model_fields)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from strandline.schemas.values.shown_text import shown, shown_lines
+from strandline.schemas.display.shown_text import shown, shown_lines
 
 # What every record has; whatever else stands on one was passed as ``extra``.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "data"}

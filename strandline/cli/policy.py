@@ -17,8 +17,8 @@ from strandline.cli.options import (
 )
 from strandline.cli.terminal import print_json, print_schema, say
 from strandline.pipelines.inspect.sessions import SessionPolicy
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.values.policy import Policy, Unchanged
-from strandline.schemas.values.shown_text import counted
 
 
 @click.command("set-policy", short_help="Change a session's limits or pipelines.")

@@ -26,11 +26,11 @@ from strandline.pipelines.replay.derivation import Progress, begin_generation, d
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Replay, Selection, replays, take
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
-from strandline.schemas.values.shown_text import counted
 
 SAY_SECONDS = 5.0
 

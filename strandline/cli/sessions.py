@@ -21,7 +21,7 @@ from strandline.pipelines.inspect.sessions import (
     list_sessions,
     show_session,
 )
-from strandline.schemas.values.shown_text import counted
+from strandline.schemas.display.shown_text import counted
 
 _HEADERS = (
     "namespace", "session", "user", "messages", "window tokens", "pinned", "flushed", "window from",

@@ -28,10 +28,10 @@ from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import console, is_rich, print_json, print_schema, say, styled
 from strandline.pipelines.generations.registry import serving, settings_differing
 from strandline.pipelines.replay.records import replays
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import PIPELINE_STAGES
-from strandline.schemas.values.shown_text import counted
 
 WATCH_SECONDS = 1.0
 

@@ -1,7 +1,7 @@
 """Printing: rich on a terminal, plain lines in a pipe, and never a secret.
 
 Whatever a command prints goes through here, so that stored text can neither steer the terminal nor pass
-for a line of the program's own (``schemas.values.shown_text``).
+for a line of the program's own (``schemas.display.shown_text``).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from strandline.schemas.urls.shown_url import shown_url
-from strandline.schemas.values.shown_text import json_shown, shown
+from strandline.schemas.display.shown_text import json_shown, shown
+from strandline.schemas.display.shown_url import shown_url
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -82,7 +82,7 @@ def print_schema(*kinds: type[BaseModel]) -> None:
 
 
 def masked(url: str | SecretStr | None) -> str:
-    """A URL as ``schemas.urls.shown_url`` shows it; ``none`` for None."""
+    """A URL as ``schemas.display.shown_url`` shows it; ``none`` for None."""
     if url is None:
         return "none"
     text = url.get_secret_value() if isinstance(url, SecretStr) else url

@@ -12,7 +12,7 @@ from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import console, is_rich, print_json, print_schema, say
 from strandline.pipelines.inspect.verify import Progress, Report, verify
-from strandline.schemas.values.shown_text import counted
+from strandline.schemas.display.shown_text import counted
 
 SHOWN_PER_KIND = 20
 

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.producers.reading.window_cache import WindowCache
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
 from strandline.schemas.postgres.async_database import AsyncDatabase
@@ -20,7 +21,6 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.pools.engine_pool import is_async_engine, is_engine
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
-from strandline.schemas.values.shown_text import quote
 from strandline.wiring.given_pool import GivenPool, Pool
 from strandline.wiring.process_resources import Consume, ProcessResources
 

@@ -18,11 +18,11 @@ from strandline.cli.doctor.servers import check_broker, check_database
 from strandline.cli.targets import Servers
 from strandline.pipelines.models.factory import build_embedder
 from strandline.producers.doorbell.doorbell import Doorbell
+from strandline.schemas.display.shown_url import secrets_of, shown_url, without_secrets
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.connections import psycopg_url
 from strandline.schemas.postgres.migrate import current_revision
 from strandline.schemas.settings import load_settings
-from strandline.schemas.urls.shown_url import secrets_of, shown_url, without_secrets
 from tests.support.servers.model_server import ModelServer
 
 # What a secret is told by, however it was cut in pieces; nothing else of a URL has these letters.

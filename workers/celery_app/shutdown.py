@@ -18,7 +18,7 @@ from functools import partial
 
 from celery.worker import state as celery_state
 
-from strandline.schemas.values.shown_text import counted
+from strandline.schemas.display.shown_text import counted
 from strandline.workers.signal_pipe import SignalPipe
 from strandline.workers.worker import Consumer
 

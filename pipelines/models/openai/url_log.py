@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import cache
 
-from strandline.schemas.urls.shown_url import HIDDEN, secrets_of
+from strandline.schemas.display.shown_url import HIDDEN, secrets_of
 
 # Those that log the URLs of requests.
 _LOGGERS = ("httpx2", "openai._base_client")

@@ -27,7 +27,7 @@ from strandline.pipelines.models.contract import (
     TaskName,
     TranscriptLine,
 )
-from strandline.schemas.values.shown_text import json_seen
+from strandline.schemas.display.shown_text import json_seen
 
 # Spelled out here, since strftime follows the process's locale.
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

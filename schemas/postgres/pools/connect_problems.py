@@ -6,7 +6,7 @@ import re
 
 import psycopg
 
-from strandline.schemas.urls.shown_url import server_place, without_secrets
+from strandline.schemas.display.shown_url import server_place, without_secrets
 
 _CHECK = "check that it runs, and that the database URL is right (STRANDLINE_DATABASE_URL)"
 

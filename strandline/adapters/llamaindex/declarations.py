@@ -28,8 +28,8 @@ from strandline.producers.blocks.base import (
 )
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.search.hits import Hit, Reranker
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.values.shown_text import quote
 
 # Blocks that say nothing but names and numbers.
 _CARRIED: Mapping[str, type[BaseMemoryBlock]] = {

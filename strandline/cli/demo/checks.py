@@ -13,8 +13,8 @@ from strandline.cli.demo.play import Played, percentile
 from strandline.cli.models_used import ModelsUsed
 from strandline.cli.reports import DemoCheck, DemoFigures
 from strandline.producers.facts.listing import Fact
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.shown_text import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from strandline.cli.reports import AnswerReport, DemoCheck, DemoFigures
 from strandline.cli.terminal import styled
 from strandline.producers.facts.listing import Fact
 from strandline.producers.reading.context import MemoryContext
-from strandline.schemas.values.shown_text import counted
+from strandline.schemas.display.shown_text import counted
 
 FACTS_TOLD = 8
 IDS_TOLD = 6

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from strandline.cli.demo.observer import Look, SeenEvent
 from strandline.cli.terminal import styled
-from strandline.schemas.values.shown_text import counted
+from strandline.schemas.display.shown_text import counted
 
 FRAMES_PER_SECOND = 12
 EVENTS_SHOWN = 7

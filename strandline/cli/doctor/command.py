@@ -18,9 +18,9 @@ from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import CheckReport, DoctorReport
 from strandline.cli.targets import running_servers
 from strandline.cli.terminal import console, is_rich, print_json, say, styled
+from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.shown_text import counted
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 

@@ -20,7 +20,8 @@ from strandline.producers.blocks.base import (
 from strandline.producers.blocks.resolve import default_blocks
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.read import LONGEST_PAUSE_SECONDS, ReadRequest, history_page, read
+from strandline.producers.reading.read import LONGEST_PAUSE_SECONDS, ReadRequest, read
+from strandline.producers.sessions import history_page
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
 from strandline.schemas.postgres.operations import Fetch, Operation, Pause, Row, Run, Step
 from strandline.schemas.values.identity import identify_session

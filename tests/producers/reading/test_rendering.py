@@ -26,9 +26,9 @@ from strandline.producers.blocks.base import (
 from strandline.producers.blocks.render import Section, escaped, fact_line, message_line, render_memory
 from strandline.producers.blocks.template import compile_memory_template
 from strandline.producers.reading.insertion import assembled
+from strandline.schemas.display.shown_text import is_hidden, seen
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message, speaker_name
-from strandline.schemas.values.shown_text import is_hidden, seen
 
 SYSTEM = Message("system", "Be kind.", id="s", seq=1, tokens=3)
 ASKED = Message("user", "first", id="u1", seq=2, tokens=1)

@@ -19,14 +19,7 @@ from hypothesis import strategies as st
 from strandline.cli.entry import run
 from strandline.cli.logs import FieldFormatter
 from strandline.cli.terminal import say, styled
-from strandline.schemas.errors import (
-    ConfigurationError,
-    ConflictError,
-    InvalidMessageError,
-    OwnerError,
-    StrandlineError,
-)
-from strandline.schemas.values.shown_text import (
+from strandline.schemas.display.shown_text import (
     counted,
     json_seen,
     json_shown,
@@ -34,6 +27,13 @@ from strandline.schemas.values.shown_text import (
     seen,
     shown,
     shown_lines,
+)
+from strandline.schemas.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidMessageError,
+    OwnerError,
+    StrandlineError,
 )
 from tests.conftest import MakeMemory
 

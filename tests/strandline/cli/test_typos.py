@@ -15,14 +15,14 @@ from psycopg_pool import ConnectionPool
 
 from strandline import ConfigurationError, Facts, Memory
 from strandline.cli.entry import run
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import load_settings
-from strandline.schemas.urls.url_schemes import (
+from strandline.schemas.display.url_schemes import (
     BROKER_SCHEMES,
     DATABASE_DRIVERS,
     check_broker_url,
     check_database_url,
 )
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, rows_of
 
 URL = "postgresql://me@host/db"

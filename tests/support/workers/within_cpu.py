@@ -39,7 +39,7 @@ def stuck_in(work: Callable[[], Iterator[tuple[str, Callable[[], object]]]]) -> 
 
 def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
     """Every pattern that a module has compiled which reads what people wrote, by name."""
-    for module_name in ("strandline.schemas.values.shown_text", *_reading_modules()):
+    for module_name in ("strandline.schemas.display.shown_text", *_reading_modules()):
         for name, value in vars(importlib.import_module(module_name)).items():
             if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
                 yield f"{module_name}.{name}", value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from strandline.schemas.urls.shown_url import is_readable
-from strandline.schemas.values.shown_text import quote
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.display.shown_url import is_readable
 
 DATABASE_DIALECTS = ("postgresql", "postgres")
 # What SQLAlchemy's users write behind the plus sign: whichever of these it is, psycopg 3 connects.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.values.foreign_values import is_empty, plain_int, plain_number, plain_text, unreadable
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import MAX_INTEGER
-from strandline.schemas.values.shown_text import quote
 
 MAX_SEQ = 2**63 - 1
 

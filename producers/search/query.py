@@ -1,0 +1,53 @@
+"""The query of a search: its words, and its vector where an embedding model gives one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.producers.search.ranking import Query, Vectors
+from strandline.schemas.errors import ConfigurationError, ProviderSetupError, StrandlineError
+from strandline.schemas.postgres.operations import Operation, Run
+
+EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
+
+# The end of a long query is what is being asked; more than this only costs time.
+MAX_QUERY_CHARACTERS = 8_000
+
+
+def prepare_query(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> Operation[Query]:
+    """Words and vector of a query; the embedding may call a model, and blocks no event loop."""
+    prepared: Query = yield Run(partial(_prepare, text, vectors.config, embed_query))
+    return prepared
+
+
+def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | None) -> Query:
+    lexemes = query_lexemes(text)
+    if embed_query is None:
+        return Query(
+            text, lexemes, None, "No embedding model is set for queries: the search compared words alone."
+        )
+    try:
+        vector = embed_query(text, config)
+    except StrandlineError as error:
+        problem = f"The query could not be embedded, so the search compared words alone: {_reason(error)}"
+        return Query(text, lexemes, None, problem)
+    if vector is None:
+        problem = (
+            f"The stored vectors are of another embedding model ({config.get('embedder')}):"
+            " the search compared words alone."
+        )
+        return Query(text, lexemes, None, problem)
+    return Query(text, lexemes, vector, None)
+
+
+def _reason(error: StrandlineError) -> str:
+    """What is wrong for every query alike says itself what to do; other calls may succeed again."""
+    if isinstance(error, (ProviderSetupError, ConfigurationError)):
+        return str(error)
+    return (
+        "the embedding model did not answer in time, or is away (STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS"
+        " bounds the wait)."
+    )

@@ -1,0 +1,81 @@
+"""Sessions as reads and puts both meet them: whose one is, and its whole history."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from strandline.producers.arguments import check_page_size, check_seq
+from strandline.schemas.errors import OwnerError
+from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.message import Message, read_rows
+
+HISTORY_PAGE = 1_000
+
+
+def claim_session(identity: SessionIdentity) -> Operation[None]:
+    """Write the directory entry of a new session; it decides for good whose session this is.
+
+    Raises:
+        OwnerError: it is somebody else's.
+    """
+    rows: list[Row] = yield Fetch(
+        "claim_session",
+        {
+            "directory_key": identity.directory_key,
+            "namespace": identity.namespace,
+            "session_id": identity.session_id,
+            "user_id": identity.user_id,
+            "shard_key": identity.shard_key,
+        },
+    )
+    if not rows:  # another process claimed it in this very moment, after our snapshot
+        rows = yield Fetch("find_owner", {"directory_key": identity.directory_key})
+    check_owner(identity, rows[0][1])
+
+
+def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
+    """Raise OwnerError if the directory says that this session is somebody else's."""
+    if owner_key != identity.shard_key:
+        asked = "without a user" if identity.user_id is None else "as that user"
+        raise OwnerError(
+            f"Session {identity.session_id!r} in namespace {identity.namespace!r} belongs to another owner"
+            f" and cannot be opened {asked}; open it with the user_id of its first put (--user on the"
+            " command line), or use another session_id."
+        )
+
+
+def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> Operation[list[Message]]:
+    """The next messages of the whole log after ``after_seq`` (0: from its start), in order.
+
+    Raises:
+        ConfigurationError: these are no number of a message and no count of them.
+        OwnerError: the session belongs to another owner.
+    """
+    params = {
+        "shard_key": identity.shard_key,
+        "session_key": identity.session_key,
+        "after_seq": check_seq("after_seq", after_seq),
+        "page_size": check_page_size(page_size),
+    }
+    rows: list[Row] = yield Fetch("history", params)
+    if not rows:
+        yield from check_unowned(identity)
+    return read_rows(rows)
+
+
+def whole_history(identity: SessionIdentity) -> Operation[list[Message]]:
+    """Every message of the log in order, read in pages; raises OwnerError as ``history_page`` does."""
+    found: list[Message] = []
+    while page := (yield from history_page(identity, (found[-1].seq or 0) if found else 0, HISTORY_PAGE)):
+        found.extend(page)
+        if len(page) < HISTORY_PAGE:
+            break
+    return found
+
+
+def check_unowned(identity: SessionIdentity) -> Operation[None]:
+    """There are no rows under this owner: make sure that it is not because there is another one."""
+    rows: list[Row] = yield Fetch("find_owner", {"directory_key": identity.directory_key})
+    if rows:
+        check_owner(identity, rows[0][1])

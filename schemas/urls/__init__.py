@@ -1,1 +1,0 @@
-"""URLs: which kinds there are, and how one is shown without its secrets."""
