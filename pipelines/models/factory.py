@@ -6,9 +6,8 @@ may be imported by a process that does not use it.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from strandline.pipelines.models.breaker import Breaker
 from strandline.pipelines.models.contract import Embedder, TaskName, TextModel
@@ -17,6 +16,9 @@ from strandline.pipelines.models.local.text_model import LocalTextModel
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from strandline.pipelines.models.openai.models import OpenAIEmbedder, OpenAITextModel
 
 TextPurpose = Literal["facts", "summary"]
 
@@ -36,7 +38,7 @@ def build_text_model(
     """
     if settings.text_model_kind == "local":
         return LocalTextModel()
-    model = _backend("openai.models").text_model_from(settings, purpose=purpose, prompts=prompts)
+    model = _text_model_of_server(settings, purpose, prompts)
     return GuardedTextModel(model, _breaker(settings, model.model, model.probe))
 
 
@@ -49,7 +51,7 @@ def probe_text_model(settings: Settings, *, purpose: TextPurpose) -> None:
     """
     if settings.text_model_kind == "local":
         return
-    model = _backend("openai.models").text_model_from(settings, purpose=purpose)
+    model = _text_model_of_server(settings, purpose)
     try:
         model.probe()
     finally:
@@ -65,7 +67,7 @@ def build_embedder(settings: Settings) -> Embedder:
     """
     if settings.embedder_kind == "local":
         return _local_embedder()
-    embedder = _backend("openai.models").embedder_from(settings)
+    embedder = _embedder_of_server(settings)
     return GuardedEmbedder(embedder, _breaker(settings, embedder.model, embedder.probe))
 
 
@@ -77,20 +79,18 @@ def build_query_embedder(settings: Settings) -> Embedder:
     """
     if settings.embedder_kind == "local":
         return _local_embedder()
-    embedder = _backend("openai.models").embedder_from(settings)
+    embedder = _embedder_of_server(settings)
     return GuardedEmbedder(embedder, _breaker(settings, embedder.model, None))
 
 
 def _local_embedder() -> Embedder:
     try:
-        local: Embedder = _backend("local.wordllama_embedder").WordLlamaEmbedder()
+        return _wordllama_embedder()
     except ImportError:
         problem = (
             "The local embedding model is not installed; run `pip install 'strandline[embedded]'`,"
             " or set OPENAI_API_KEY to use a model server."
         )
-    else:
-        return local
     raise ConfigurationError(problem)
 
 
@@ -103,7 +103,24 @@ def _breaker(settings: Settings, name: str, probe: Callable[[], None] | None) ->
     )
 
 
-def _backend(module: str) -> Any:
-    # The one place where a module is loaded at run time: each backend imports what only it needs.
+# The modules of a family are loaded here, at run time: each imports what only it needs.
+
+
+def _text_model_of_server(
+    settings: Settings, purpose: TextPurpose, prompts: Mapping[TaskName, str] | None = None
+) -> OpenAITextModel:
     with undivided:
-        return importlib.import_module(f"strandline.pipelines.models.{module}")
+        from strandline.pipelines.models.openai.models import text_model_from
+    return text_model_from(settings, purpose=purpose, prompts=prompts)
+
+
+def _embedder_of_server(settings: Settings) -> OpenAIEmbedder:
+    with undivided:
+        from strandline.pipelines.models.openai.models import embedder_from
+    return embedder_from(settings)
+
+
+def _wordllama_embedder() -> Embedder:
+    with undivided:
+        from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
+    return WordLlamaEmbedder()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import sys
 import traceback
@@ -41,10 +40,6 @@ COMMANDS = {
 }
 
 
-# Where a command's name is none that a module may have.
-_MODULES = {"import": "import_chat"}
-
-
 class LazyGroup(click.Group):
     """Knows its commands by name, and imports one when it is asked for."""
 
@@ -54,9 +49,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = _MODULES.get(cmd_name, cmd_name.replace("-", "_"))
-        command: click.Command = importlib.import_module(f"strandline.cli.{module}").command
-        return command
+        return _command(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -70,6 +63,85 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _command(name: str) -> click.Command | None:
+    """The command of this name; only its own module is imported."""
+    match name:
+        case "up":
+            from strandline.cli import up
+
+            return up.command
+        case "demo":
+            from strandline.cli import demo
+
+            return demo.command
+        case "worker":
+            from strandline.cli import worker
+
+            return worker.command
+        case "status":
+            from strandline.cli import status
+
+            return status.command
+        case "sessions":
+            from strandline.cli import sessions
+
+            return sessions.command
+        case "get":
+            from strandline.cli import get
+
+            return get.command
+        case "search":
+            from strandline.cli import search
+
+            return search.command
+        case "flush":
+            from strandline.cli import flush
+
+            return flush.command
+        case "import":
+            from strandline.cli import import_chat
+
+            return import_chat.command
+        case "verify":
+            from strandline.cli import verify
+
+            return verify.command
+        case "explain":
+            from strandline.cli import explain
+
+            return explain.command
+        case "facts":
+            from strandline.cli import facts
+
+            return facts.command
+        case "limits":
+            from strandline.cli import limits
+
+            return limits.command
+        case "replay":
+            from strandline.cli import replay
+
+            return replay.command
+        case "generations":
+            from strandline.cli import generations
+
+            return generations.command
+        case "dead-letters":
+            from strandline.cli import dead_letters
+
+            return dead_letters.command
+        case "migrate":
+            from strandline.cli import migrate
+
+            return migrate.command
+        case "doctor":
+            from strandline.cli import doctor
+
+            return doctor.command
+        case _:
+            return None
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,14 +1,14 @@
 """What one process shares per database: pools, a bell, perhaps the embedded stack and a runner.
 
 The composition root of the library side.  Everything is made at first use, and what is costly to import
-is imported then, so that ``import strandline`` and making a ``Memory`` cost next to nothing.
+is imported then, so that ``import strandline`` and making a ``Memory`` cost next to nothing.  Such an import
+is ``undivided``: a child that was forked meanwhile would wait for its end for good.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import importlib
 import sys
 import threading
 import weakref
@@ -100,10 +100,10 @@ class ProcessResources:
         embedder = self._query_embedder(config)
         if embedder is None:
             return None
-        vectors = _load("strandline.pipelines.vectors.stage")
+        with undivided:
+            from strandline.pipelines.vectors.stage import vector_text
         answer = embedder.embed([text], timeout_seconds=self.settings.query_embedding_timeout_seconds)
-        literal: str = vectors.vector_text(answer.vectors[0])
-        return literal
+        return vector_text(answer.vectors[0])
 
     def close(self) -> None:
         """End runner, bell, pool and stack in that order; work in hand gets five seconds."""
@@ -174,11 +174,12 @@ class ProcessResources:
     def _start_embedded(self) -> None:
         """The embedded Postgres; beside a running ``strandline up`` its worker, else a runner of our own."""
         stack = _embedded_stack(self.settings)
-        assembly = _load("strandline.wiring.assembly")
+        with undivided:
+            from strandline.wiring.assembly import ensure_tables
         self._stack = stack
         self._find_url = stack.find_database
         database = self._connect(stack.database_url)
-        assembly.ensure_tables(stack.database_url, database, self.settings)
+        ensure_tables(stack.database_url, database, self.settings)
         if stack.broker_url is not None and self._consume is None:
             self._start_doorbell(stack.broker_url)
         else:
@@ -190,14 +191,16 @@ class ProcessResources:
                 "consume='background' works in threads, which an AsyncConnectionPool does not serve; pass"
                 " database_url=, or a psycopg_pool.ConnectionPool as pool="
             )
-        assembly = _load("strandline.wiring.assembly")
-        runner: BackgroundRunner = assembly.background_runner(database, self.settings)
+        with undivided:
+            from strandline.wiring.assembly import background_runner
+        runner = background_runner(database, self.settings)
         runner.start()
         self._runner = runner
 
     def _start_doorbell(self, broker_url: str) -> None:
-        doorbell = _load("strandline.producers.doorbell.doorbell")
-        self._doorbell = doorbell.Doorbell(broker_url)
+        with undivided:
+            from strandline.producers.doorbell.doorbell import Doorbell
+        self._doorbell = Doorbell(broker_url)
 
     def _make_async(self) -> AsyncDatabase:
         schema = self.settings.database_schema
@@ -224,13 +227,14 @@ class ProcessResources:
             return self._embedders[made_with]
 
     def _build_embedder(self, name: str, config: Mapping[str, Any]) -> Embedder | None:
-        factory = _load("strandline.pipelines.models.factory")
+        with undivided:
+            from strandline.pipelines.models.factory import build_query_embedder
         backend = "local" if name.startswith("wordllama") else "openai"
         update: dict[str, Any] = {"embedding_backend": backend}
         if backend == "openai":
             update |= {"embedding_model": name, "embedding_dimensions": config.get("dimensions")}
         try:
-            embedder: Embedder = factory.build_query_embedder(self.settings.model_copy(update=update))
+            embedder = build_query_embedder(self.settings.model_copy(update=update))
         except ConfigurationError:
             return None
         same = embedder.model == name and embedder.dimensions == config.get("dimensions")
@@ -239,7 +243,8 @@ class ProcessResources:
 
 def _embedded_stack(settings: Settings) -> EmbeddedStack:
     try:
-        stacks = _load("strandline.deploy.embedded.stack")
+        with undivided:
+            from strandline.deploy.embedded.stack import running_stack, start_stack
     except ImportError as error:
         raise EmbeddedUnavailableError(
             "No database is configured, and the embedded one is not installed: set STRANDLINE_DATABASE_URL,"
@@ -247,10 +252,10 @@ def _embedded_stack(settings: Settings) -> EmbeddedStack:
         ) from error
     running: EmbeddedStack | None = None
     if settings.embedded != "never":
-        running = stacks.running_stack(settings.home)
+        running = running_stack(settings.home)
     if running is not None:
         return running
-    stack: EmbeddedStack = stacks.start_stack(settings.home, with_broker=False, embedded=settings.embedded)
+    stack = start_stack(settings.home, with_broker=False, embedded=settings.embedded)
     print(
         f"strandline: no database is configured, using the embedded PostgreSQL in {settings.home}"
         " (STRANDLINE_EMBEDDED=never forbids it)",
@@ -258,8 +263,3 @@ def _embedded_stack(settings: Settings) -> EmbeddedStack:
         flush=True,
     )
     return stack
-
-
-def _load(module: str) -> Any:
-    with undivided:  # a child that was forked meanwhile would wait for the import's end for good
-        return importlib.import_module(module)
