@@ -20,8 +20,8 @@ from strandline.pipelines.custom.stage import block_calls
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.drain import Turn, drain, drain_next
 from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
+from strandline.pipelines.engine.failure_logging import level_of
 from strandline.pipelines.engine.leases import LeaseTerms
-from strandline.pipelines.engine.log_levels import level_of
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.errors import StrandlineError

@@ -16,6 +16,7 @@ from typing import Any
 from strandline.pipelines.engine.answering import answer
 from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew, take_turn
 from strandline.pipelines.engine.engine import Engine, Outcome
+from strandline.pipelines.engine.failure_logging import level_of, raised_at
 from strandline.pipelines.engine.leases import (
     KeptLease,
     Lease,
@@ -24,8 +25,6 @@ from strandline.pipelines.engine.leases import (
     lane_params,
     release,
 )
-from strandline.pipelines.engine.log_levels import level_of
-from strandline.pipelines.engine.raised_at import raised_at
 from strandline.pipelines.engine.stage import Batch, Sharing, Stage, Stepping
 from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import (

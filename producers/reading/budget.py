@@ -16,8 +16,8 @@ from typing import Any
 
 from strandline.producers.blocks.base import BaseMemoryBlock, CountText
 from strandline.producers.blocks.render import Renderer, Section, render_memory
-from strandline.producers.reading.block_code import attempt
 from strandline.producers.reading.context import Omission
+from strandline.producers.reading.foreign_code import attempt
 from strandline.producers.reading.parted_calls import parted_calls
 from strandline.producers.reading.recent_counts import recent_counts
 from strandline.producers.tokens import PART_TOKENS, count_parts

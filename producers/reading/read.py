@@ -22,7 +22,6 @@ from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.applicable_blocks import readable_blocks, shorter_window
-from strandline.producers.reading.block_code import attempt, is_foreign
 from strandline.producers.reading.block_search import (
     Shown,
     query_text,
@@ -32,6 +31,7 @@ from strandline.producers.reading.block_search import (
 )
 from strandline.producers.reading.budget import Contribution, Fitted, Measure, fit, reserved_tail
 from strandline.producers.reading.context import MemoryContext, Omission
+from strandline.producers.reading.foreign_code import attempt, is_foreign
 from strandline.producers.reading.insertion import assembled
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
 from strandline.producers.reading.window_cache import NOTHING_KNOWN, WindowCache

@@ -9,7 +9,7 @@ from functools import partial
 
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import Omission
-from strandline.producers.reading.time_limit import NoPlaceError, TimeLimitError, call_within
+from strandline.producers.reading.foreign_code import NoPlaceError, TimeLimitError, call_within
 from strandline.producers.search.hits import Hit, Reranker
 
 logger = logging.getLogger("strandline.producers")

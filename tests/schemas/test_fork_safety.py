@@ -45,7 +45,7 @@ WORKS = {
 
 HANGING_CALLS = """
     import os, threading
-    from strandline.producers.reading.time_limit import NoPlaceError, call_within
+    from strandline.producers.reading.foreign_code import NoPlaceError, call_within
 
     def hang():
         call_within(600, threading.Event().wait)

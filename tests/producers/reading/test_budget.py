@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from strandline.producers.blocks.base import BaseMemoryBlock, CountText, FactExtractionMemoryBlock, Material
 from strandline.producers.blocks.render import render_memory
 from strandline.producers.blocks.template import compile_memory_template
-from strandline.producers.reading.block_code import attempt
 from strandline.producers.reading.budget import Contribution, Fitted, Measure, Tail, fit, newest_that_fit
+from strandline.producers.reading.foreign_code import attempt
 from strandline.schemas.values.message import Message
 
 

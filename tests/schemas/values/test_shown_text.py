@@ -259,7 +259,7 @@ PRINTED_ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(CLI.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=lambda path: str(path.relative_to(CLI)))
 def test_commands_print_through_the_terminal_module(path: Path) -> None:
     called = {
         ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)

@@ -1,19 +1,37 @@
-"""Calling a block's own code in a read, which it can neither fail nor keep waiting."""
+"""Code of the application's own in a read, which it can neither fail nor keep waiting: bounded in time."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
+from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.producers.blocks.base import BaseMemoryBlock, Rendered
 from strandline.producers.blocks.custom import CustomMemoryBlock
 from strandline.producers.reading.context import Omission
-from strandline.producers.reading.time_limit import NoPlaceError, TimeLimitError, call_within
+
+__all__ = ["NoPlaceError", "TimeLimitError", "attempt", "call_within", "is_foreign"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger("strandline.producers")
 
 # As long as the embedding of a query may take by default.
 BLOCK_SECONDS = 0.5
+
+# Calls that never come back are left to themselves; so many of them at most.
+_calls = BoundedCalls(32)
+
+
+def call_within(seconds: float, call: Callable[[], T]) -> T:
+    """What ``call`` returns, or raises, within ``seconds``.
+
+    Raises:
+        TimeLimitError: it is late.
+        NoPlaceError: it was not called.
+    """
+    return _calls.within(seconds, call)
 
 
 def is_foreign(block: BaseMemoryBlock) -> bool:

@@ -1,8 +1,10 @@
-"""How loudly a failure of a thread is logged, that others or the end of the process may explain."""
+"""How a failure is logged: how loudly, since others may explain it, and where it was raised."""
 
 from __future__ import annotations
 
 import logging
+import traceback
+from pathlib import Path
 
 from strandline.schemas.errors import (
     DatabaseBusyError,
@@ -23,3 +25,9 @@ def level_of(error: StrandlineError, *, ending: bool) -> int:
         return logging.WARNING
     is_loud = isinstance(error, (DatabaseTimeoutError, DatabaseBusyError)) and not ending
     return logging.WARNING if is_loud else logging.INFO
+
+
+def raised_at(error: BaseException) -> str:
+    """Where an error was raised, for a log that must not quote what it says: the innermost call last."""
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    return " > ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames)

@@ -1,0 +1,50 @@
+"""Every module has its room, rooms stay small enough to be looked over, and imports can be seen."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.project.test_contracts import ALL, ROOT, name_of, tree_of
+
+# Folders that hold modules; what is new belongs to one of them, or is a decision (docs/architecture.md).
+ROOMS = {
+    "schemas": "broker display migrations migrations/versions postgres postgres/pools sql tables values",
+    "pipelines": "custom engine facts flush generations inspect models models/local models/openai"
+    " models/prompts replay text vectors",
+    "producers": "blocks doorbell facts reading search writing",
+    "workers": "celery_app",
+    "deploy": "embedded",
+    "strandline": "adapters adapters/agents adapters/langchain adapters/llamaindex chat_import cli cli/demo"
+    " cli/doctor wiring",
+}
+SIDE_BY_SIDE = 13
+# One module a command.
+WITHOUT_BOUND = {"strandline/cli"}
+# What an application names in its settings is the application's own.
+IMPORTS_BY_NAME = {"pipelines/custom/loading.py"}
+
+CHECKED = [*ALL, *(path for folder in ("tests", "bench") for path in sorted((ROOT / folder).rglob("*.py")))]
+
+
+def test_every_module_is_in_a_room() -> None:
+    known = {*ROOMS, *(f"{top}/{room}" for top, rooms in ROOMS.items() for room in rooms.split())}
+    assert {name_of(path.parent) for path in ALL} == known
+
+
+def test_no_room_has_more_modules_than_can_be_looked_over() -> None:
+    beside: dict[str, list[str]] = {}
+    for path in CHECKED:
+        if path.name != "__init__.py":
+            beside.setdefault(name_of(path.parent), []).append(path.name)
+    crowded = {folder: len(names) for folder, names in beside.items() if len(names) > SIDE_BY_SIDE}
+    assert {folder for folder in crowded if folder not in WITHOUT_BOUND} == set(), crowded
+
+
+@pytest.mark.parametrize("path", [path for path in ALL if name_of(path) not in IMPORTS_BY_NAME], ids=name_of)
+def test_no_module_is_imported_by_a_name_in_a_string(path: Path) -> None:
+    called = [node.func for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    names = [f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in called]
+    assert not {"import_module", "__import__"} & set(names), "neither mypy nor the import contracts see it"
