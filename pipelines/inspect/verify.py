@@ -1,6 +1,6 @@
 """Verification: proves from the tables that nothing was lost, doubled or made up, and names what was.
 
-Every question is one set-based statement (``schemas/sql/verifying.sql``), and all of them see one
+Every question is one set-based statement (``schemas/sql/verify.sql``), and all of them see one
 snapshot: work that is under way is due, which is no violation, so a running system verifies clean.
 What the tables do not hold cannot be proved: when a reset happened, so that an event of an older
 incarnation counts as ended whether it was applied or void.

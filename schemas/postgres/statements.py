@@ -15,22 +15,24 @@ from types import MappingProxyType
 from typing import Any
 
 _FILES = (
-    "connecting.sql",
-    "producing.sql",
-    "importing.sql",
-    "consuming.sql",
-    "facts.sql",
-    "operating.sql",
+    "messages.sql",
     "sessions.sql",
-    "showing.sql",
-    "verifying.sql",
-    "explaining.sql",
-    "dead_letters.sql",
-    "popping.sql",
-    "sharing.sql",
-    "generations.sql",
+    "flush.sql",
+    "read.sql",
+    "search.sql",
+    "facts_merge.sql",
+    "facts_edit.sql",
+    "lanes.sql",
+    "states.sql",
+    "workers.sql",
     "limits.sql",
-    "replaying.sql",
+    "dead_letters.sql",
+    "generations.sql",
+    "replay.sql",
+    "sharing.sql",
+    "verify.sql",
+    "explain.sql",
+    "status.sql",
 )
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _PARAMETER = re.compile(r"%\((\w+)\)s")

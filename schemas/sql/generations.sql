@@ -1,5 +1,28 @@
 -- Generations: what each derivation of a pipeline is made with, how a new one is filled, and which one serves.
 
+-- name: register_generation
+-- The first derivation of a pipeline in this database.  One that serves already stays as it was made; only if
+-- it has derived nothing yet does it take on what it is to be made with from now on.
+WITH adopted AS (
+    UPDATE strandline.generation g SET config = %(config)s::jsonb, prompts = %(prompts)s::jsonb
+    WHERE g.pipeline = %(pipeline)s AND g.state = 'serving'
+        AND (g.version, g.entry_scope) = (%(version)s, %(entry_scope)s)
+        AND (g.config, g.prompts) <> (%(config)s::jsonb, %(prompts)s::jsonb)
+        AND NOT EXISTS (SELECT FROM strandline.batch b WHERE b.generation_id = g.generation_id)
+)
+INSERT INTO strandline.generation (pipeline, version, state, entry_stage, entry_scope, config, prompts)
+SELECT %(pipeline)s, %(version)s, 'serving', %(entry_stage)s, %(entry_scope)s, %(config)s::jsonb,
+    %(prompts)s::jsonb
+WHERE NOT EXISTS (
+    SELECT FROM strandline.generation g WHERE g.pipeline = %(pipeline)s AND g.state = 'serving')
+ON CONFLICT (pipeline) WHERE state = 'serving' DO NOTHING
+
+-- name: serving_generations
+-- Which derivation of each pipeline serves everybody who has none of their own.
+SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
+FROM strandline.generation WHERE state = 'serving'
+ORDER BY pipeline
+
 -- name: find_generation
 -- One derivation, whatever its state.
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text

@@ -1,5 +1,21 @@
--- What operators ask about sessions: which there are, and how one stands.  The directory is paged by its keys;
+-- Sessions: whose one is, which there are, and how one stands.  The directory is paged by its keys;
 -- the rows of a page's sessions are then looked up by theirs.
+
+-- name: claim_session
+-- Write the directory entry of a new session, or find whose it is already.
+WITH claimed AS (
+    INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key)
+    VALUES (%(directory_key)s, %(namespace)s, %(session_id)s, %(user_id)s, %(shard_key)s)
+    ON CONFLICT (shard_key) DO NOTHING
+    RETURNING user_id, owner_key
+)
+SELECT user_id, owner_key FROM claimed
+UNION ALL
+SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s
+
+-- name: find_owner
+-- Whose session this is; no row if it was never put to.
+SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s
 
 -- name: namespace_is_known
 -- Whether anything was ever put to a namespace, or a fact given to an owner in it.
@@ -96,3 +112,48 @@ SELECT status, detail, over FROM strandline.set_policy_v1(
 SELECT c.number, c.before::text, c.after::text, c.flushed_through, c.actor, c.created_at
 FROM strandline.policy_change c
 WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s ORDER BY c.number
+
+-- name: find_sessions
+-- Sessions of a namespace by name or user, for commands.
+SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
+WHERE o.namespace = %(namespace)s
+    AND (%(session_id)s::text IS NULL OR o.session_id = %(session_id)s)
+    AND (%(user_id)s::text IS NULL OR o.user_id = %(user_id)s)
+ORDER BY o.session_id LIMIT %(limit)s
+
+-- name: show_session
+-- Where a session stands: its marks and its short-term tokens.
+SELECT s.next_seq - s.log_start_seq - (
+        SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
+            AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages, s.pinned_tokens + s.window_tokens AS tokens,
+    s.flush_at_tokens, s.token_limit, s.window_from, s.flushed_through, s.pinned_through
+FROM strandline.session s
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+
+-- name: show_events
+-- A session's flush events in order, each with what the pipelines have done with it so far.
+SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens,
+    (SELECT coalesce(json_agg(json_build_object(
+        'pipeline', g.pipeline, 'stage', r.stage, 'outcome', r.outcome,
+        'seconds', extract(epoch FROM r.applied_at - e.created_at))), '[]')
+     FROM strandline.receipt r JOIN strandline.serving_v1(%(shard_key)s, NULL) g USING (generation_id)
+     WHERE r.shard_key = e.shard_key AND r.event_id = e.event_id)::text AS receipts
+FROM strandline.flush_event e
+WHERE e.shard_key = %(shard_key)s AND e.session_key = %(session_key)s
+ORDER BY e.from_seq
+
+-- name: show_facts
+-- How many live facts an owner has, and the latest of them.
+SELECT count(*) OVER () AS facts, f.text
+FROM strandline.fact f
+JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
+WHERE f.shard_key = %(shard_key)s AND f.live
+ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s
+
+-- name: show_states
+-- The newest state of each folding pipeline of a session, or of its owner.
+SELECT DISTINCT ON (g.pipeline) g.pipeline, b.state::text, b.through_seq
+FROM strandline.block_state b
+JOIN strandline.serving_v1(%(shard_key)s, NULL) g ON g.generation_id = b.generation_id
+WHERE b.shard_key = %(shard_key)s AND b.scope_key IN (%(session_key)s, %(shard_key)s)
+ORDER BY g.pipeline, b.ordinal DESC

@@ -27,7 +27,7 @@ DATA = (
     "strandline/samples/conversation.qa.json",
     "strandline/schemas/migrations/script.py.mako",
     "strandline/schemas/sql/functions/put_v1.sql",
-    "strandline/schemas/sql/producing.sql",
+    "strandline/schemas/sql/messages.sql",
     "strandline/producers/vocabularies/9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
     "strandline/producers/vocabularies/NOTICE.md",
     "strandline/producers/vocabularies/fb374d419588a4632f3f557e76b4b70aebbca790",

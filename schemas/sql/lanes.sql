@@ -1,4 +1,61 @@
--- What the engine runs to drain a lane.  Nothing here locks a row that a producer writes.
+-- Lanes: taken, held and given back, their batches, and what is due in them.  Nothing here locks a row that a
+-- producer writes.
+
+-- name: ring_due
+-- Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are.
+-- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.  What waits for its
+-- namespace's budget is not rung for: its time lies 5,000 years behind the end of the wait, where only those find it
+-- who look for it (bring_rings_forward).  The limits are locked, so that those who set others find all that was put
+-- off by the former ones.
+-- (clock_timestamp() is volatile: compared with it, the index would be read to its end.)
+-- (By place, since rows that are locked here do not move: by keys, a plan made while nothing was due would
+-- compare them with all that is due later.)
+WITH ripe AS (
+    SELECT d.ctid AS place, (
+        SELECT n.waits_until FROM strandline.namespace_limit n
+        WHERE n.namespace = d.namespace AND n.waits_until > statement_timestamp()
+            AND n.waits_until <= statement_timestamp() + interval '1 day' FOR SHARE) AS waits_until
+    FROM strandline.due d
+    WHERE d.stage = %(stage)s AND d.ring_at <= statement_timestamp()
+    ORDER BY d.ring_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), rung AS (
+    UPDATE strandline.due d SET rings = d.rings + 1,
+        ring_at = coalesce(r.waits_until + interval '5000 years', clock_timestamp()
+            + make_interval(secs => least(8, power(2, d.rings + 1)) * (0.75 + random() / 2)))
+    FROM ripe r WHERE d.ctid = r.place
+    RETURNING d.shard_key, d.scope_key, d.generation_id, d.stage, r.waits_until
+)
+SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung WHERE waits_until IS NULL
+
+-- name: bring_rings_forward
+-- Work that is to be rung for later than any wait is long: the clock has stepped back.  And work whose namespace has
+-- waited for its budget long enough (ring_due).
+WITH ahead AS (
+    SELECT d.ctid AS place FROM strandline.due d
+    WHERE d.stage = ANY (%(stages)s::text[]) AND d.ring_at > statement_timestamp() + interval '10 seconds'
+        AND d.ring_at < '5000-01-01'
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), waited AS (
+    SELECT d.ctid AS place FROM strandline.due d
+    WHERE d.stage = ANY (%(stages)s::text[]) AND d.ring_at >= '5000-01-01'
+        AND d.ring_at <= statement_timestamp() + interval '5000 years'
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+UPDATE strandline.due d SET ring_at = statement_timestamp()
+FROM (SELECT place FROM ahead UNION ALL SELECT place FROM waited) AS a WHERE d.ctid = a.place
+
+-- name: orphaned_lanes
+-- Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and
+-- whatever waits in the queue.
+SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
+WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
+    AND (l.deadline_at < clock_timestamp() OR NOT EXISTS (
+        SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
+            AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s))
+    AND EXISTS (
+        SELECT FROM strandline.due d WHERE d.shard_key = l.shard_key AND d.scope_key = l.scope_key
+            AND d.generation_id = l.generation_id AND d.stage = l.stage AND d.ring_at < 'infinity')
+LIMIT %(limit)s
 
 -- name: claim_lane
 -- Take this lane, if it has work and can be had (claim_lane_v1), and begin its first batch.
@@ -274,143 +331,3 @@ WHERE e.shard_key = %(shard_key)s AND e.event_id = ANY (%(event_ids)s::uuid[])
 INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
 SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, 'applied', %(batch_id)s
 FROM unnest(%(event_ids)s::uuid[]) AS passed (event_id)
-
--- name: insert_candidates
--- What extract found.
-INSERT INTO strandline.fact_candidate (shard_key, generation_id, event_id, ordinal, session_key, batch_id,
-    text, seqs, topics, said_by, about_date, said_at, model, prompt_hash)
-SELECT %(shard_key)s, %(generation_id)s, c.event_id, c.ordinal, c.session_key, %(batch_id)s, c.text,
-    c.seqs, c.topics, c.said_by, c.about_date, c.said_at, %(model)s, %(prompt_hash)s
-FROM json_to_recordset(%(candidates)s::json) AS c (
-    event_id uuid, ordinal integer, session_key uuid, text text, seqs bigint[], topics text[],
-    said_by text, about_date date, said_at timestamptz)
-
--- name: pending_candidates
--- What merge has to fold in, in the order of its batch.
-SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date,
-    c.said_at, c.model, c.prompt_hash, (
-        SELECT e.created_at FROM strandline.flush_event e
-        WHERE e.shard_key = c.shard_key AND e.session_key = c.session_key
-            AND e.from_seq <= (SELECT max(seq) FROM unnest(c.seqs) AS cited (seq))
-        ORDER BY e.from_seq DESC LIMIT 1) AS flushed_at
-FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
-JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s
-    AND c.generation_id = %(generation_id)s AND c.event_id = wanted.event_id AND c.dropped_by IS NULL
-ORDER BY wanted.place, c.ordinal
-
--- name: related_facts
--- The owner's live facts that share words with the candidates, closest first; with the person's event that
--- worded a fact last, if one did.
-WITH nearest AS (
-    SELECT f.fact_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
-        ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC,
-            f.fact_id) AS place
-    FROM strandline.fact f
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS shared FROM unnest(f.lexemes) AS l (lexeme)
-        WHERE l.lexeme = ANY (%(lexemes)s::text[])) AS overlap
-    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
-        AND (f.lexemes && %(lexemes)s::text[] OR f.fingerprint = ANY (%(fingerprints)s::bytea[]))
-    ORDER BY place LIMIT %(limit)s
-)
-SELECT n.fact_id, n.text, n.said_at, n.fingerprint, worded.number, worded.created_at
-FROM nearest n LEFT JOIN LATERAL (
-    SELECT e.number, e.created_at FROM strandline.fact_revision r
-    JOIN strandline.fact_event e ON e.shard_key = r.shard_key AND e.number = r.fact_event
-    WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = n.fact_id
-    ORDER BY r.revision DESC LIMIT 1) AS worded ON true
-ORDER BY n.place
-
--- name: add_fact
--- A new fact with its first revision.  One with the same words that is live already is kept instead, and has
--- the candidate as another source.
-WITH kept AS (
-    INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
-        said_by, about_date, said_at, valid_from)
-    VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
-        %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s)
-    ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
-        DO UPDATE SET updated_at = clock_timestamp(), said_at = greatest(fact.said_at, excluded.said_at),
-            valid_from = least(fact.valid_from, excluded.valid_from)
-    RETURNING fact_id
-)
-INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
-    fingerprint, lexemes, own_text, own_fingerprint, own_lexemes, event_id, session_key, seqs,
-    extract_batch_id, merge_batch_id, model, prompt_hash)
-SELECT %(shard_key)s, %(generation_id)s, k.fact_id, coalesce((
-        SELECT max(r.revision) FROM strandline.fact_revision r
-        WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s
-            AND r.fact_id = k.fact_id), 0) + 1,
-    CASE WHEN k.fact_id = %(fact_id)s THEN 'add' ELSE 'duplicate' END,
-    %(text)s, %(fingerprint)s, %(lexemes)s::text[], %(own_text)s, %(own_fingerprint)s,
-    %(own_lexemes)s::text[], %(event_id)s, %(session_key)s, %(seqs)s::bigint[],
-    %(extract_batch_id)s, %(merge_batch_id)s, %(model)s, %(prompt_hash)s
-FROM kept k
-RETURNING fact_id
-
--- name: update_fact
--- The fact as it is now known, if it still says what the merge was planned with; what it was stays in its
--- revisions.
-UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
-    topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
-    about_date = coalesce(%(about_date)s, f.about_date), said_at = greatest(f.said_at, %(said_at)s),
-    updated_at = clock_timestamp()
-WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
-    AND f.live AND f.fingerprint = %(expected)s AND NOT EXISTS (
-        SELECT FROM strandline.fact o WHERE o.shard_key = f.shard_key AND o.live
-            AND o.generation_id = f.generation_id AND o.fingerprint = %(fingerprint)s
-            AND o.fact_id <> f.fact_id)
-RETURNING f.fact_id
-
--- name: confirm_fact
--- Said again: only when it was first and last said changes.
-UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(said_at)s),
-    valid_from = least(f.valid_from, %(said_at)s), updated_at = clock_timestamp()
-WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
-RETURNING f.fact_id
-
--- name: invalidate_fact
--- It was true and no longer is, since something else was said; it stays, with what took its place.
-UPDATE strandline.fact f SET live = false, invalidated_at = clock_timestamp(), invalidated_by = %(by_fact_id)s,
-    valid_until = greatest(f.valid_from, %(said_at)s), updated_at = clock_timestamp()
-WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
-    AND f.live AND f.fingerprint = %(expected)s
-RETURNING f.fact_id
-
--- name: insert_revision
--- Provenance: what was done to a fact, from which event and messages, by which prompt and model; and the
--- candidate's own words, where the fact is worded otherwise.
-INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
-    fingerprint, lexemes, own_text, own_fingerprint, own_lexemes, event_id, session_key, seqs,
-    extract_batch_id, merge_batch_id, model, prompt_hash)
-SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, coalesce(max(r.revision), 0) + 1, %(operation)s,
-    %(text)s, %(fingerprint)s, %(lexemes)s::text[], %(own_text)s, %(own_fingerprint)s,
-    %(own_lexemes)s::text[], %(event_id)s, %(session_key)s, %(seqs)s::bigint[],
-    %(extract_batch_id)s, %(merge_batch_id)s, %(model)s, %(prompt_hash)s
-FROM strandline.fact_revision r
-WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
-
--- name: latest_state
--- The state that an ordered lane goes on from.
-SELECT state::text, through_seq FROM strandline.block_state
-WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
-ORDER BY ordinal DESC LIMIT 1
-
--- name: insert_state
--- The state after a batch, with the next number of its lane.
-INSERT INTO strandline.block_state (shard_key, scope_key, generation_id, ordinal, through_seq, state, batch_id)
-SELECT %(shard_key)s, %(scope_key)s, %(generation_id)s, coalesce(max(b.ordinal), 0) + 1, %(through_seq)s,
-    %(state)s::jsonb, %(batch_id)s
-FROM strandline.block_state b
-WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s AND b.generation_id = %(generation_id)s
-
--- name: insert_chunks
--- Searchable pieces with their lexemes and vectors.
-INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
-    event_id, batch_id, length, lexemes, embedding)
-SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
-    %(batch_id)s, c.length, c.lexemes::tsvector, c.embedding::halfvec
-FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integer[],
-    %(through_seqs)s::bigint[], %(event_ids)s::uuid[], %(lengths)s::integer[], %(lexemes)s::text[],
-    %(embeddings)s::text[])
-    AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding)

@@ -1,0 +1,185 @@
+-- Facts as extract, merge and condensing derive them.
+
+-- name: insert_candidates
+-- What extract found.
+INSERT INTO strandline.fact_candidate (shard_key, generation_id, event_id, ordinal, session_key, batch_id,
+    text, seqs, topics, said_by, about_date, said_at, model, prompt_hash)
+SELECT %(shard_key)s, %(generation_id)s, c.event_id, c.ordinal, c.session_key, %(batch_id)s, c.text,
+    c.seqs, c.topics, c.said_by, c.about_date, c.said_at, %(model)s, %(prompt_hash)s
+FROM json_to_recordset(%(candidates)s::json) AS c (
+    event_id uuid, ordinal integer, session_key uuid, text text, seqs bigint[], topics text[],
+    said_by text, about_date date, said_at timestamptz)
+
+-- name: pending_candidates
+-- What merge has to fold in, in the order of its batch.
+SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date,
+    c.said_at, c.model, c.prompt_hash, (
+        SELECT e.created_at FROM strandline.flush_event e
+        WHERE e.shard_key = c.shard_key AND e.session_key = c.session_key
+            AND e.from_seq <= (SELECT max(seq) FROM unnest(c.seqs) AS cited (seq))
+        ORDER BY e.from_seq DESC LIMIT 1) AS flushed_at
+FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
+JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s
+    AND c.generation_id = %(generation_id)s AND c.event_id = wanted.event_id AND c.dropped_by IS NULL
+ORDER BY wanted.place, c.ordinal
+
+-- name: drop_candidate
+-- A person's event speaks against what extract found.
+UPDATE strandline.fact_candidate SET dropped_by = %(number)s
+WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_id = %(event_id)s
+    AND ordinal = %(ordinal)s
+
+-- name: related_facts
+-- The owner's live facts that share words with the candidates, closest first; with the person's event that
+-- worded a fact last, if one did.
+WITH nearest AS (
+    SELECT f.fact_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
+        ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC,
+            f.fact_id) AS place
+    FROM strandline.fact f
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS shared FROM unnest(f.lexemes) AS l (lexeme)
+        WHERE l.lexeme = ANY (%(lexemes)s::text[])) AS overlap
+    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
+        AND (f.lexemes && %(lexemes)s::text[] OR f.fingerprint = ANY (%(fingerprints)s::bytea[]))
+    ORDER BY place LIMIT %(limit)s
+)
+SELECT n.fact_id, n.text, n.said_at, n.fingerprint, worded.number, worded.created_at
+FROM nearest n LEFT JOIN LATERAL (
+    SELECT e.number, e.created_at FROM strandline.fact_revision r
+    JOIN strandline.fact_event e ON e.shard_key = r.shard_key AND e.number = r.fact_event
+    WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = n.fact_id
+    ORDER BY r.revision DESC LIMIT 1) AS worded ON true
+ORDER BY n.place
+
+-- name: add_fact
+-- A new fact with its first revision.  One with the same words that is live already is kept instead, and has
+-- the candidate as another source.
+WITH kept AS (
+    INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
+        said_by, about_date, said_at, valid_from)
+    VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
+        %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s)
+    ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
+        DO UPDATE SET updated_at = clock_timestamp(), said_at = greatest(fact.said_at, excluded.said_at),
+            valid_from = least(fact.valid_from, excluded.valid_from)
+    RETURNING fact_id
+)
+INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
+    fingerprint, lexemes, own_text, own_fingerprint, own_lexemes, event_id, session_key, seqs,
+    extract_batch_id, merge_batch_id, model, prompt_hash)
+SELECT %(shard_key)s, %(generation_id)s, k.fact_id, coalesce((
+        SELECT max(r.revision) FROM strandline.fact_revision r
+        WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s
+            AND r.fact_id = k.fact_id), 0) + 1,
+    CASE WHEN k.fact_id = %(fact_id)s THEN 'add' ELSE 'duplicate' END,
+    %(text)s, %(fingerprint)s, %(lexemes)s::text[], %(own_text)s, %(own_fingerprint)s,
+    %(own_lexemes)s::text[], %(event_id)s, %(session_key)s, %(seqs)s::bigint[],
+    %(extract_batch_id)s, %(merge_batch_id)s, %(model)s, %(prompt_hash)s
+FROM kept k
+RETURNING fact_id
+
+-- name: update_fact
+-- The fact as it is now known, if it still says what the merge was planned with; what it was stays in its
+-- revisions.
+UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
+    topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
+    about_date = coalesce(%(about_date)s, f.about_date), said_at = greatest(f.said_at, %(said_at)s),
+    updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+    AND f.live AND f.fingerprint = %(expected)s AND NOT EXISTS (
+        SELECT FROM strandline.fact o WHERE o.shard_key = f.shard_key AND o.live
+            AND o.generation_id = f.generation_id AND o.fingerprint = %(fingerprint)s
+            AND o.fact_id <> f.fact_id)
+RETURNING f.fact_id
+
+-- name: confirm_fact
+-- Said again: only when it was first and last said changes.
+UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(said_at)s),
+    valid_from = least(f.valid_from, %(said_at)s), updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+RETURNING f.fact_id
+
+-- name: invalidate_fact
+-- It was true and no longer is, since something else was said; it stays, with what took its place.
+UPDATE strandline.fact f SET live = false, invalidated_at = clock_timestamp(), invalidated_by = %(by_fact_id)s,
+    valid_until = greatest(f.valid_from, %(said_at)s), updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
+    AND f.live AND f.fingerprint = %(expected)s
+RETURNING f.fact_id
+
+-- name: insert_revision
+-- Provenance: what was done to a fact, from which event and messages, by which prompt and model; and the
+-- candidate's own words, where the fact is worded otherwise.
+INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
+    fingerprint, lexemes, own_text, own_fingerprint, own_lexemes, event_id, session_key, seqs,
+    extract_batch_id, merge_batch_id, model, prompt_hash)
+SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, coalesce(max(r.revision), 0) + 1, %(operation)s,
+    %(text)s, %(fingerprint)s, %(lexemes)s::text[], %(own_text)s, %(own_fingerprint)s,
+    %(own_lexemes)s::text[], %(event_id)s, %(session_key)s, %(seqs)s::bigint[],
+    %(extract_batch_id)s, %(merge_batch_id)s, %(model)s, %(prompt_hash)s
+FROM strandline.fact_revision r
+WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
+
+-- name: condensing
+-- How many live facts an owner has, how many the last attempt to condense them left, and the least that one
+-- of some sessions wants to have at most.
+SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
+        AND f.generation_id = %(generation_id)s AND f.live) AS live,
+    coalesce((SELECT c.facts_after FROM strandline.condensation c WHERE c.shard_key = %(shard_key)s
+        AND c.generation_id = %(generation_id)s ORDER BY c.created_at DESC LIMIT 1), 0) AS left_by_last,
+    (SELECT min(s.max_facts) FROM strandline.session s WHERE s.shard_key = %(shard_key)s
+        AND s.session_key = ANY (%(session_keys)s::uuid[])) AS wanted
+
+-- name: condensable_facts
+-- The live facts that nobody has worded or judged by hand, longest known first.
+SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes FROM strandline.fact f
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live AND f.feedback IS NULL
+    AND NOT EXISTS (
+        SELECT FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
+            AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id AND r.fact_event IS NOT NULL)
+ORDER BY f.said_at, f.fact_id LIMIT %(limit)s
+
+-- name: end_condensed
+-- Facts that one sentence says from now on: they stay, and name it.
+UPDATE strandline.fact f SET live = false, condensed_into = %(fact_id)s, updated_at = clock_timestamp()
+WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
+    AND f.fact_id = ANY (%(parts)s::uuid[])
+RETURNING f.fact_id
+
+-- name: add_condensed
+-- The sentence, with the time, topics and speaker of what it holds, and every source of it.
+WITH part AS (
+    SELECT f.* FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
+        AND f.generation_id = %(generation_id)s AND f.fact_id = ANY (%(parts)s::uuid[])
+), made AS (
+    INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
+        said_by, about_date, said_at, valid_from)
+    SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
+        CASE WHEN cardinality(%(topics)s::text[]) > 0 THEN %(topics)s::text[] ELSE (
+            SELECT coalesce(array_agg(DISTINCT t.topic), '{}') FROM part o CROSS JOIN unnest(o.topics) AS t (topic))
+        END, CASE WHEN count(DISTINCT coalesce(said_by, '')) = 1 THEN min(said_by) END,
+        CASE WHEN count(DISTINCT coalesce(about_date, '-infinity')) = 1 THEN min(about_date) END,
+        max(said_at), min(valid_from)
+    FROM part
+), source AS (
+    SELECT DISTINCT ON (r.event_id, r.extract_batch_id, r.seqs) r.* FROM strandline.fact_revision r
+    WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s
+        AND r.fact_id = ANY (%(parts)s::uuid[]) AND r.operation <> 'invalidate'
+    ORDER BY r.event_id, r.extract_batch_id, r.seqs, r.created_at
+)
+INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
+    fingerprint, lexemes, event_id, session_key, seqs, extract_batch_id, merge_batch_id, condense_batch_id,
+    model, prompt_hash)
+SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, row_number() OVER (ORDER BY s.created_at, s.event_id,
+    s.seqs), 'condense', %(text)s, %(fingerprint)s, %(lexemes)s::text[], s.event_id, s.session_key, s.seqs,
+    s.extract_batch_id, s.merge_batch_id, %(batch_id)s, %(model)s, %(prompt_hash)s
+FROM source s
+
+-- name: record_condensation
+-- What came of an attempt to condense.
+INSERT INTO strandline.condensation (shard_key, generation_id, batch_id, outcome, facts_before, facts_after,
+    reason)
+VALUES (%(shard_key)s, %(generation_id)s, %(batch_id)s, %(outcome)s, %(facts_before)s, %(facts_after)s,
+    %(reason)s)
+ON CONFLICT DO NOTHING

@@ -1,0 +1,103 @@
+-- Reading: one statement and one snapshot for a prompt.
+
+-- name: read
+-- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
+-- newest first and cut off by count and bytes, part 2 the pinned head and the window, without what is known of it.
+WITH s AS (
+    SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s
+), g AS (
+    SELECT generation_id, pipeline, version, entry_scope, config
+    FROM strandline.serving_v1(%(shard_key)s, %(pipelines)s::text[])
+), pending AS (
+    -- By the keys as they are given, here and below: those of s would not lead into an index before s is read.
+    SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.due d JOIN g USING (generation_id), s
+    WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.incarnation = s.incarnation
+        AND d.from_seq >= s.log_start_seq
+    UNION ALL
+    SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.dead_letter d JOIN g USING (generation_id), s
+    WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.incarnation = s.incarnation
+        AND d.from_seq >= s.log_start_seq AND d.dropped_at IS NULL
+), gap AS (
+    SELECT DISTINCT p.from_seq, least(p.through_seq, s.window_from - 1) AS through_seq
+    FROM pending p, s WHERE p.from_seq < s.window_from
+), tail AS (
+    -- Per gap: as a plain join, a generic plan reads the whole log even where there is no gap.
+    SELECT * FROM (
+        SELECT t.*, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes FROM gap CROSS JOIN LATERAL (
+            SELECT m.* FROM strandline.message m
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+                AND m.seq BETWEEN gap.from_seq AND gap.through_seq
+            ORDER BY m.seq DESC LIMIT %(tail_rows)s) AS t
+        ) AS t
+    WHERE t.taken_bytes <= %(tail_bytes)s
+    ORDER BY t.seq DESC LIMIT %(tail_rows)s
+), known AS (
+    -- What the process has read before, if it is still so (producers/reading/window_cache.py): the last message bears the
+    -- same seal, so it is the same row of the same table, and no other of these words.
+    SELECT %(known_through)s::bigint AS through_seq FROM s
+    WHERE s.window_from >= %(known_from)s::bigint AND EXISTS (
+        SELECT FROM strandline.message m
+        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+            AND m.seq = %(known_through)s::bigint
+            AND md5((m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) = %(known_seal)s::text)
+), head AS (
+    SELECT json_build_object(
+        'window_from', s.window_from, 'flushed_through', s.flushed_through,
+        'pinned_through', s.pinned_through, 'next_seq', s.next_seq, 'log_start_seq', s.log_start_seq,
+        'token_limit', s.token_limit, 'flush_at_tokens', s.flush_at_tokens,
+        'token_flush_size', s.token_flush_size, 'pipelines', s.pipelines,
+        'shared_key', s.shared_key) AS session
+    FROM s
+)
+SELECT 0 AS part, 0::bigint AS seq, NULL::text AS id, NULL::text AS role, 0 AS tokens,
+    NULL::timestamptz AS created_at,
+    json_build_object(
+        'session', (SELECT session FROM head),
+        'known', EXISTS (SELECT FROM known),
+        'seal', (SELECT l.seal FROM s CROSS JOIN LATERAL (
+            SELECT md5((m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) AS seal
+            FROM strandline.message m
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+                AND m.seq >= s.window_from AND m.seq < s.next_seq
+            ORDER BY m.seq DESC LIMIT 1) AS l),
+        'serving', (SELECT json_object_agg(g.pipeline, json_build_object(
+            'generation_id', g.generation_id, 'version', g.version,
+            -- What only the search asks for.
+            'config', CASE WHEN g.pipeline = 'vectors' THEN g.config END)) FROM g),
+        'pending', (SELECT json_agg(json_build_array(p.pipeline, p.from_seq, p.through_seq)) FROM pending p),
+        'facts', (SELECT json_agg(f ORDER BY f.said_at, f.fact_id) FROM g CROSS JOIN LATERAL (
+            -- Per generation, of which there is one: as a join, all facts would be sorted for the newest few.
+            SELECT t.fact_id, t.text, t.said_at FROM strandline.fact t
+            WHERE t.shard_key = %(shard_key)s AND t.generation_id = g.generation_id AND t.live
+            ORDER BY t.said_at DESC LIMIT %(max_facts)s) AS f WHERE g.pipeline = 'facts'),
+        'states', (SELECT json_object_agg(g.pipeline, b.state) FROM g CROSS JOIN LATERAL (
+            SELECT state FROM strandline.block_state b
+            WHERE b.shard_key = %(shard_key)s AND b.generation_id = g.generation_id AND b.scope_key
+                = CASE g.entry_scope WHEN 'owner' THEN %(shard_key)s::uuid ELSE %(session_key)s::uuid END
+            ORDER BY b.ordinal DESC LIMIT 1) AS b)
+    )::text AS envelope, NULL::text AS metadata
+UNION ALL
+SELECT 1, t.seq, t.id, t.role, t.tokens, t.created_at, t.envelope::text, t.metadata::text FROM tail t
+UNION ALL
+SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq >= greatest(s.window_from, (SELECT k.through_seq + 1 FROM known k)) AND m.seq < s.next_seq
+UNION ALL
+SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq BETWEEN s.log_start_seq AND s.pinned_through
+ORDER BY part, seq
+
+-- name: coverage
+-- Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait).
+SELECT g.pipeline, d.from_seq, s.next_seq - 1 AS last_seq
+FROM strandline.session s
+LEFT JOIN strandline.serving_v1(%(shard_key)s, %(pipelines)s::text[]) g ON true
+LEFT JOIN strandline.due d ON d.shard_key = s.shard_key AND d.session_key = s.session_key
+    AND d.generation_id = g.generation_id AND d.incarnation = s.incarnation AND d.from_seq <= %(seq)s
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+
+-- name: serving_generation
+-- Which derivation of a pipeline serves an owner, and what it was made with.
+SELECT generation_id, config::text
+FROM strandline.serving_v1(%(shard_key)s, ARRAY[%(pipeline)s::text])

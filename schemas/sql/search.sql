@@ -1,0 +1,130 @@
+-- Searching: chunks of messages, facts, and what has no chunk yet.
+
+-- name: insert_chunks
+-- Searchable pieces with their lexemes and vectors.
+INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
+    event_id, batch_id, length, lexemes, embedding)
+SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
+    %(batch_id)s, c.length, c.lexemes::tsvector, c.embedding::halfvec
+FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integer[],
+    %(through_seqs)s::bigint[], %(event_ids)s::uuid[], %(lengths)s::integer[], %(lexemes)s::text[],
+    %(embeddings)s::text[])
+    AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding)
+
+-- name: search_chunks
+-- The best messages and facts of a scope for a query, best first; a message with those beside it.
+SELECT f.score, f.similarity, f.session_key, f.from_seq, f.through_seq, m.seq, m.id, m.role, m.tokens,
+    m.created_at, m.envelope::text, m.metadata::text, f.fact_id, k.text
+FROM strandline.search_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s, %(visible_from)s,
+    %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
+    %(facts_generation_id)s::integer, %(facts_shown)s::uuid[]) AS f
+LEFT JOIN LATERAL (
+    -- The limit keeps this a look-up per hit, whatever the planner expects.
+    SELECT * FROM strandline.message n
+    WHERE n.shard_key = %(shard_key)s AND n.session_key = f.session_key
+        AND n.seq BETWEEN f.from_seq - %(beside)s::integer AND f.through_seq + %(beside)s::integer
+    ORDER BY n.seq LIMIT f.through_seq - f.from_seq + 1 + 2 * %(beside)s::integer) AS m ON true
+LEFT JOIN LATERAL (
+    SELECT t.text FROM strandline.fact t
+    WHERE t.shard_key = %(shard_key)s AND t.generation_id = %(facts_generation_id)s::integer
+        AND t.fact_id = f.fact_id LIMIT 1) AS k ON true
+WHERE m.seq IS NOT NULL OR k.text IS NOT NULL
+ORDER BY f.score DESC, f.session_key, f.from_seq, f.fact_id, m.seq
+
+-- name: unsearched_messages
+-- What a search cannot find otherwise, newest first: messages of the sessions last put to that are not delivered,
+-- that vectors have not covered, or that were flushed while the session fed no vectors.
+WITH s AS (
+    SELECT t.session_key, t.incarnation, t.next_seq, t.flushed_through, t.pipelines,
+        greatest(t.log_start_seq, t.pinned_through + 1) AS first_seq
+    FROM strandline.session t
+    WHERE t.shard_key = %(shard_key)s
+        AND (%(scope_key)s::uuid IS NULL OR t.session_key = %(scope_key)s::uuid)
+        AND (%(left_out)s::uuid IS NULL OR t.session_key <> %(left_out)s::uuid)
+    ORDER BY t.last_put_at DESC LIMIT %(sessions)s
+), flushed AS (
+    -- Under which policy, as strandline.fed_v1 tells it of one message.
+    SELECT s.session_key, 1 + coalesce(max(c.flushed_through), 0) AS from_seq, s.flushed_through AS through_seq,
+        'vectors' = ANY (s.pipelines) AS fed
+    FROM s LEFT JOIN strandline.policy_change c ON c.shard_key = %(shard_key)s AND c.session_key = s.session_key
+    GROUP BY s.session_key, s.flushed_through, s.pipelines
+    UNION ALL
+    SELECT s.session_key,
+        1 + coalesce(lag(c.flushed_through) OVER (PARTITION BY s.session_key ORDER BY c.number), 0),
+        c.flushed_through, c.before -> 'pipelines' @> '["vectors"]'
+    FROM s JOIN strandline.policy_change c ON c.shard_key = %(shard_key)s AND c.session_key = s.session_key
+), gap AS (
+    SELECT s.session_key, greatest(s.flushed_through + 1, s.first_seq) AS from_seq, s.next_seq - 1 AS through_seq,
+        true AS fed
+    FROM s WHERE s.flushed_through + 1 < s.next_seq
+    UNION
+    SELECT s.session_key, greatest(f.from_seq, s.first_seq), f.through_seq, false
+    FROM s JOIN flushed f USING (session_key)
+    WHERE NOT f.fed AND greatest(f.from_seq, s.first_seq) <= f.through_seq
+    UNION
+    SELECT d.session_key, d.from_seq, d.through_seq, true FROM s JOIN strandline.due d
+        ON d.shard_key = %(shard_key)s AND d.session_key = s.session_key AND d.incarnation = s.incarnation
+        AND d.generation_id = %(generation_id)s::integer
+    UNION
+    SELECT d.session_key, d.from_seq, d.through_seq, true FROM s JOIN strandline.dead_letter d
+        ON d.shard_key = %(shard_key)s AND d.session_key = s.session_key AND d.incarnation = s.incarnation
+        AND d.generation_id = %(generation_id)s::integer AND d.dropped_at IS NULL
+)
+SELECT g.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM gap g CROSS JOIN LATERAL (
+    SELECT * FROM strandline.message n
+    WHERE n.shard_key = %(shard_key)s AND n.session_key = g.session_key
+        AND n.seq BETWEEN g.from_seq AND g.through_seq
+    ORDER BY n.seq DESC LIMIT %(messages)s) AS m
+-- A replay may have covered it since.
+WHERE g.fed OR NOT EXISTS (
+    SELECT FROM strandline.chunk c
+    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s::integer
+        AND c.session_key = g.session_key AND c.from_seq = m.seq)
+ORDER BY m.created_at DESC, m.seq DESC LIMIT %(messages)s
+
+-- name: session_names
+-- What sessions of an owner are called.
+SELECT session_key, session_id FROM strandline.session
+WHERE shard_key = %(shard_key)s AND session_key = ANY (%(session_keys)s::uuid[])
+
+-- name: search_facts
+-- The live facts that fit a query best: BM25 over their words, fused with how near the query comes to the
+-- conversation that they were taken from.  Without a vector the words alone decide.
+WITH scope AS MATERIALIZED (
+    SELECT f.fact_id, f.generation_id, f.lexemes, cardinality(f.lexemes)::float8 AS length
+    FROM strandline.fact f
+    JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
+    WHERE f.shard_key = %(shard_key)s AND f.live
+        AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
+        AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
+        AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s::text)
+), extent AS (
+    SELECT count(*)::float8 AS facts, greatest(avg(length), 1)::float8 AS average FROM scope
+), hit AS (
+    SELECT s.fact_id, s.length, u.lexeme FROM scope s CROSS JOIN LATERAL unnest(s.lexemes) AS u (lexeme)
+    WHERE u.lexeme = ANY (%(lexemes)s::text[])
+), rarity AS (
+    SELECT h.lexeme, ln(1 + (e.facts - count(*) + 0.5::float8) / (count(*) + 0.5::float8)) AS weight
+    FROM hit h CROSS JOIN extent e GROUP BY h.lexeme, e.facts
+), worded AS (
+    SELECT h.fact_id, sum(r.weight * 2.2::float8
+        / (1 + 1.2::float8 * (0.25::float8 + 0.75::float8 * h.length / e.average))) AS score
+    FROM hit h JOIN rarity r USING (lexeme) CROSS JOIN extent e GROUP BY h.fact_id
+), meant AS (
+    SELECT s.fact_id, max(greatest(0, 1 - (c.embedding <=> %(embedding)s::halfvec))) AS score
+    FROM scope s
+    JOIN strandline.fact_revision r ON r.shard_key = %(shard_key)s AND r.generation_id = s.generation_id
+        AND r.fact_id = s.fact_id AND r.operation <> 'invalidate'
+    CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
+    JOIN strandline.chunk c ON c.shard_key = r.shard_key AND c.generation_id = %(vectors_generation)s::integer
+        AND c.session_key = r.session_key AND cited.seq BETWEEN c.from_seq AND c.through_seq
+    WHERE %(embedding)s::text IS NOT NULL AND c.embedding IS NOT NULL
+    GROUP BY s.fact_id
+), scored AS (
+    SELECT s.fact_id, coalesce(m.score, 0) * %(vector_weight)s::float8
+        + coalesce(w.score / nullif((SELECT max(score) FROM worded), 0), 0) * (1 - %(vector_weight)s::float8)
+        AS score
+    FROM scope s LEFT JOIN worded w USING (fact_id) LEFT JOIN meant m USING (fact_id)
+)
+SELECT fact_id, score FROM scored WHERE score > 0 ORDER BY score DESC, fact_id LIMIT %(limit)s

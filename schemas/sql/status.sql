@@ -1,0 +1,68 @@
+-- Status: how the pipeline and its server are.
+
+-- name: status_pipelines
+-- Per stage: what is due, held, dead, and how old the oldest work is that waits for no budget (ring_due).
+SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
+    SELECT coalesce(json_agg(x), '[]') FROM (
+        SELECT d.stage, count(*) AS due, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)
+            FILTER (WHERE d.ring_at < '5000-01-01' OR d.ring_at = 'infinity')), 0) AS lag_seconds
+        FROM strandline.due d WHERE d.generation_id = g.generation_id GROUP BY d.stage) AS x)::text AS due, (
+    SELECT coalesce(json_agg(x), '[]') FROM (
+        SELECT l.stage, count(*) AS leased FROM strandline.lane l
+        JOIN strandline.worker w ON w.worker_id = l.holder
+        WHERE l.generation_id = g.generation_id AND l.holder IS NOT NULL
+            AND l.deadline_at > clock_timestamp()
+            AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s
+        GROUP BY l.stage) AS x)::text AS leased, (
+    SELECT coalesce(json_agg(x), '[]') FROM (
+        SELECT d.stage, count(*) AS dead FROM strandline.dead_letter d
+        WHERE d.generation_id = g.generation_id AND d.dropped_at IS NULL GROUP BY d.stage) AS x)::text AS dead
+FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.generation_id
+
+-- name: status_totals
+-- How much there is; of what is derived, what serves.
+SELECT (SELECT count(*) FROM strandline.session) AS sessions,
+    (SELECT count(*) FROM strandline.message) AS messages,
+    (SELECT count(*) FROM strandline.flush_event) AS events,
+    (SELECT count(*) FROM strandline.fact f JOIN strandline.generation g USING (generation_id)
+        WHERE f.live AND g.state = 'serving') AS facts,
+    (SELECT count(*) FROM strandline.chunk JOIN strandline.generation g USING (generation_id)
+        WHERE g.state = 'serving') AS chunks,
+    (SELECT coalesce(json_agg(x), '[]') FROM (
+        SELECT c.model, count(*) AS calls, sum(c.input_tokens) AS input_tokens,
+            sum(c.output_tokens) AS output_tokens, sum(c.cost_usd)::float AS cost_usd
+        FROM strandline.model_call c GROUP BY c.model ORDER BY c.model) AS x)::text AS calls_by_model
+
+-- name: status_workers
+-- Who is alive, and what each one serves.
+SELECT worker_id, host, pid, version, stages, started_at,
+    extract(epoch FROM clock_timestamp() - heartbeat_at) AS beat_seconds_ago, left_out,
+    condition::text
+FROM strandline.worker
+WHERE abs(extract(epoch FROM clock_timestamp() - heartbeat_at)) < %(dead_after_seconds)s
+ORDER BY started_at
+
+-- name: used_pipelines
+-- Which pipelines sessions feed; what no live worker serves piles up.
+SELECT DISTINCT u.pipeline FROM strandline.session s CROSS JOIN LATERAL unnest(s.pipelines) AS u (pipeline)
+ORDER BY u.pipeline
+
+-- name: describe_server
+-- Version, pgvector, rights and clock of the server; needs no tables.
+SELECT current_setting('server_version') AS server,
+    (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS vector_installed,
+    (SELECT default_version FROM pg_available_extensions WHERE name = 'vector') AS vector_available,
+    has_database_privilege(current_database(), 'CREATE') AS may_create_schema,
+    (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
+        OR coalesce((SELECT bool_or(trusted) FROM pg_available_extension_versions WHERE name = 'vector'), false)
+        AS may_create_vector,
+    (SELECT count(*) FROM pg_namespace WHERE nspname = %(schema)s) > 0 AS schema_exists,
+    extract(epoch FROM clock_timestamp()) AS epoch_seconds
+
+-- name: schema_revision
+-- Which migration the tables are at.
+SELECT version_num FROM strandline.alembic_version
+
+-- name: transaction_defaults
+-- How a transaction begins here that says nothing of it.
+SELECT current_setting('transaction_isolation'), current_setting('default_transaction_read_only')
