@@ -37,9 +37,9 @@ from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.generations.registry import Generation, kept
 from strandline.pipelines.inspect.verify import verify
-from strandline.pipelines.replay.derivation import begin_generation, derive_generation
+from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
-from strandline.pipelines.replay.records import Selection, take
+from strandline.pipelines.replay.records import Replay, Selection, replays, take
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody
 from strandline.schemas.errors import ReplayError, StrandlineError
 from strandline.schemas.postgres.connections import ConnectionOptions
@@ -333,11 +333,10 @@ class Campaign:
                 actor.start()
             while not self._shared.count.value and not self._shared.stop.wait(0.1):
                 self._end_if_dead(actors)
-            working = threading.Thread(target=self._derive_on, args=(database,))
-            working.start()
-            self._replay_beside(database, actors)
-            working.join()
+            with self._deriving(database, self._stop()):
+                self._replay_beside(database, actors)
             self._hear(until_ended=True)
+            self._finish_replays(database)
             self._drain_all(database)
             self.look(database, "at the end")
         self.found.operations = self._shared.count.value
@@ -357,11 +356,38 @@ class Campaign:
                 self._hear()
                 actor.join(0.2)
 
-    def _derive_on(self, database: Database) -> None:
-        """What does not serve yet is derived beside the actors, so that replays get on."""
+    def _finish_replays(self, database: Database) -> None:
+        """What was stopped in the middle is taken up and brought to its end, as ``replay --resume`` does.
+
+        Until then its owners wait for their turn, and so does what is due of theirs.
+        """
+        over = threading.Event()
+        with self._deriving(database, over):
+            for replay in replays(database, unfinished=True):
+                taken = take(database, replay.replay_id)
+                if taken.kind == "in_place":
+                    replay_in_place(database, taken, settings_of(self._url), stop=threading.Event())
+                else:
+                    self._bring_on(database, taken, threading.Event())
+                self._replays["finished"] += 1
+            over.set()
+
+    @contextlib.contextmanager
+    def _deriving(self, database: Database, over: threading.Event) -> Iterator[None]:
+        """Until ``over``, what does not serve yet is derived beside the caller, so that replays get on."""
+        working = threading.Thread(target=self._derive_on, args=(database, over))
+        working.start()
+        try:
+            yield
+        finally:
+            if sys.exc_info()[0] is not None:
+                over.set()
+            working.join()
+
+    def _derive_on(self, database: Database, over: threading.Event) -> None:
         worker = HandWorker(database, ScriptedStages(), TERMS, budget=400)
         wanted = {"stages": list(STAGES), "from_shard": UUID(int=0), "limit": 64}
-        while not self._shared.stop.is_set():
+        while not over.is_set():
             rows = database.fetch("replay_lanes", wanted | {"dead_after_seconds": TERMS.dead_after_seconds})
             for row in rows:
                 try:
@@ -369,7 +395,7 @@ class Campaign:
                 except StrandlineError as error:
                     self._wrong(f"derive: {type(error).__name__}: {error}")
             if not rows:
-                self._shared.stop.wait(IDLE_SECONDS)
+                over.wait(IDLE_SECONDS)
 
     def _end_if_dead(self, actors: Sequence[BaseProcess]) -> None:
         if dead := [actor.exitcode for actor in actors if actor.exitcode]:
@@ -390,16 +416,7 @@ class Campaign:
 
     def _derive(self, database: Database, pipeline: str, *, hold: bool) -> None:
         replay = begin_generation(database, pipeline, settings_of(self._url), force=True, hold=hold)
-        while True:
-            try:
-                progress = derive_generation(database, replay, stop=self._stop())
-                break
-            except ReplayError as error:
-                # Said where owners lack what is neither due nor done: it goes on, as the sentence says.
-                self._replays["resumed"] += 1
-                if "--resume" not in str(error):
-                    raise
-                replay = take(database, replay.replay_id)
+        progress = self._bring_on(database, replay, self._stop())
         if progress.phase == "held" and self._chance.random() < 0.7:
             self._promote(database, replay.generation_id)
         if progress.phase in ("done", "held") and self._chance.random() < 0.4:
@@ -407,6 +424,17 @@ class Campaign:
             with contextlib.suppress(ReplayError):
                 roll_back(database, pipeline)
                 self._replays["rolled back"] += 1
+
+    def _bring_on(self, database: Database, replay: Replay, stop: threading.Event) -> Progress:
+        while True:
+            try:
+                return derive_generation(database, replay, stop=stop)
+            except ReplayError as error:
+                # Said where owners lack what is neither due nor done: it goes on, as the sentence says.
+                self._replays["resumed"] += 1
+                if "--resume" not in str(error):
+                    raise
+                replay = take(database, replay.replay_id)
 
     def _promote(self, database: Database, generation_id: int) -> None:
         (chosen,) = (g for g in kept(database) if g.generation_id == generation_id)
@@ -447,7 +475,7 @@ class Campaign:
             if any(worker.drain(lane) == "drained" for lane in lanes):
                 got_on = time.monotonic()
             elif time.monotonic() - got_on > POSTPONED_AT_MOST_SECONDS:
-                self._wrong(f"{len(lanes)} lanes have work that nobody can do")
+                self._wrong(f"{len(lanes)} lanes have work that nobody can do: {lanes[:3]}")
                 return
             else:
                 time.sleep(0.1)  # a lane that failed beside an actor is put off for a while
