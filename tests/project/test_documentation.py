@@ -22,8 +22,10 @@ from strandline.cli.entry import cli
 from strandline.schemas.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
-NAMES = [path.name for path in DOCUMENTS]
+DOCS = ROOT / "docs"
+DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
+WRAPPED = (*DOCUMENTS, ROOT / "CHANGELOG.md")
+PROSE_WIDTH = 120
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE_CODE = re.compile(r"`([^`\n]+)`")
@@ -52,6 +54,10 @@ class Block:
         return self.where
 
 
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
 @cache
 def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
@@ -62,7 +68,7 @@ def blocks_of(*languages: str) -> list[Block]:
     for path in DOCUMENTS:
         for match in BLOCK.finditer(text_of(path)):
             line = text_of(path).count("\n", 0, match.start()) + 1
-            found.append(Block(f"{path.name}:{line}", match[1], match[2]))
+            found.append(Block(f"{name_of(path)}:{line}", match[1], match[2]))
     return [block for block in found if not languages or block.language in languages]
 
 
@@ -75,6 +81,11 @@ def code_of(path: Path) -> Iterator[str]:
     for _, text in BLOCK.findall(text_of(path)):
         yield from text.splitlines()
     yield from INLINE_CODE.findall(BLOCK.sub("", text_of(path)))
+
+
+def without_targets(line: str) -> str:
+    """A line as it counts: of a link or picture only its text."""
+    return re.sub(r"\]\([^)\s]+\)", "]", line)
 
 
 def anchors_of(path: Path) -> set[str]:
@@ -138,7 +149,17 @@ def test_queries_run(block: Block, database_url: str) -> None:
         connection.execute(block.text.encode())
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+@pytest.mark.parametrize("path", WRAPPED, ids=name_of)
+def test_prose_is_wrapped(path: Path) -> None:
+    """So that a diff shows the sentences that changed; what Markdown cannot break may be longer."""
+    prose = BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text_of(path))
+    lines = enumerate(prose.splitlines(), 1)
+    free = ("|", "#")
+    long = [n for n, line in lines if not line.startswith(free) and len(without_targets(line)) > PROSE_WIDTH]
+    assert long == [], f"lines of more than {PROSE_WIDTH} characters"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in LINK.findall(text_of(path)):
         if target.startswith(("http://", "https://")):
@@ -149,7 +170,7 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not anchor or anchor in anchors_of(found), target
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_commands_and_options_exist(path: Path) -> None:
     for line in code_of(path):
         if shown := COMMAND.match(line.partition("#")[0].strip()):
@@ -166,7 +187,7 @@ def test_every_command_is_named_in_the_documents() -> None:
     assert "make demo" in shown
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_make_targets_exist(path: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for line in code_of(path):
@@ -174,13 +195,13 @@ def test_make_targets_exist(path: Path) -> None:
             assert named[1] in targets, line
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_variables_exist(path: Path) -> None:
     assert set(VARIABLE.findall(text_of(path))) <= set(variables())
 
 
 def test_every_setting_is_described_with_its_default() -> None:
-    rows = {row[0].strip("`"): row[1] for row in table_rows(ROOT / "docs" / "operations.md") if len(row) == 3}
+    rows = {row[0].strip("`"): row[1] for row in table_rows(DOCS / "operations.md") if len(row) == 3}
     for variable, field in variables().items():
         assert variable in rows, f"{variable} is not described"
         default = Settings.model_fields[field].get_default()
@@ -191,13 +212,13 @@ def test_every_setting_is_described_with_its_default() -> None:
 
 
 def test_every_error_is_explained() -> None:
-    text = text_of(ROOT / "docs" / "operations.md")
+    text = text_of(DOCS / "operations.md")
     errors = [name for name in strandline.__all__ if name.endswith("Error")]
     assert [name for name in errors if f"`{name}`" not in text] == []
 
 
 def test_every_feature_has_a_row_with_its_status_and_proof() -> None:
-    rows = {row[0]: row for row in table_rows(ROOT / "docs" / "features.md") if row[0] in FEATURE_ROWS}
+    rows = {row[0]: row for row in table_rows(DOCS / "features.md") if row[0] in FEATURE_ROWS}
     assert list(rows) == FEATURE_ROWS
     for number, row in rows.items():
         _, _, status, proof = row
@@ -206,13 +227,13 @@ def test_every_feature_has_a_row_with_its_status_and_proof() -> None:
 
 
 def test_every_proof_is_a_test() -> None:
-    for file, name in TEST_NAME.findall(text_of(ROOT / "docs" / "features.md")):
+    for file, name in TEST_NAME.findall(text_of(DOCS / "features.md")):
         source = ROOT / file
         assert source.exists(), file
         assert re.search(rf"^(?:async )?def {name}\(", text_of(source), re.MULTILINE), f"{file}::{name}"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.svg")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.svg")), ids=lambda path: path.name)
 def test_pictures_say_what_they_show(path: Path) -> None:
     names = {child.tag.rpartition("}")[2] for child in ElementTree.parse(path).getroot()}  # noqa: S314  # our own
     assert {"title", "desc"} <= names
