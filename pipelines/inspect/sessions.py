@@ -46,7 +46,7 @@ class SessionPolicy(_Part):
 
 
 class SessionState(_Part):
-    """One session: how much it holds, and its marks (docs/architecture.md says what they mean)."""
+    """One session: how much it holds, and its marks (docs/architecture/log-and-marks.md)."""
 
     namespace: str
     session_id: str

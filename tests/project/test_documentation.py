@@ -26,6 +26,7 @@ DOCS = ROOT / "docs"
 DOCUMENTS = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
 WRAPPED = (*DOCUMENTS, ROOT / "CHANGELOG.md")
 PROSE_WIDTH = 120
+WORDS_A_MINUTE = 200
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE_CODE = re.compile(r"`([^`\n]+)`")
@@ -157,6 +158,37 @@ def test_prose_is_wrapped(path: Path) -> None:
     free = ("|", "#")
     long = [n for n, line in lines if not line.startswith(free) and len(without_targets(line)) > PROSE_WIDTH]
     assert long == [], f"lines of more than {PROSE_WIDTH} characters"
+
+
+def test_the_overview_is_read_in_ten_minutes() -> None:
+    assert len(text_of(DOCS / "architecture.md").split()) <= 10 * WORDS_A_MINUTE
+
+
+@pytest.mark.parametrize(
+    ("index", "folder"),
+    [(DOCS / "architecture.md", "architecture"), (DOCS / "decisions" / "README.md", "decisions")],
+    ids=["concepts", "decisions"],
+)
+def test_every_page_is_in_its_index(index: Path, folder: str) -> None:
+    pages = {path for path in (DOCS / folder).glob("*.md") if path != index}
+    linked = {(index.parent / target.partition("#")[0]).resolve() for target in LINK.findall(text_of(index))}
+    assert pages <= linked
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "architecture").glob("*.md")), ids=name_of)
+def test_a_concept_begins_with_a_paragraph_about_it(path: Path) -> None:
+    assert re.match(r"# .+\n\n(?:[A-Z*`].+\n)(?:.+\n)+\n", text_of(path))
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "decisions").glob("0*.md")), ids=name_of)
+def test_a_decision_is_a_dated_record(path: Path) -> None:
+    text = text_of(path)
+    assert re.search(r"^Date: 20\d\d-\d\d(?:-\d\d)?$", text, re.MULTILINE)
+    title, *parts = HEADING.findall(text)
+    assert parts == ["Context", "Decision", "Consequences"]
+    (row,) = [row for row in table_rows(DOCS / "decisions" / "README.md") if f"]({path.name})" in row[1]]
+    assert row[:2] == [path.name[:4], f"[{title}]({path.name})"]
+    assert f"Date: {row[2]}\n" in text
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)

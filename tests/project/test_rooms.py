@@ -9,7 +9,7 @@ import pytest
 
 from tests.project.test_contracts import ALL, ROOT, name_of, tree_of
 
-# Folders that hold modules; what is new belongs to one of them, or is a decision (docs/architecture.md).
+# Folders that hold modules; what is new belongs to one of them, or is a decision (docs/decisions).
 ROOMS = {
     "schemas": "broker display migrations migrations/versions postgres postgres/pools sql tables values",
     "pipelines": "custom engine facts flush generations inspect models models/local models/openai"
