@@ -4,6 +4,9 @@
 errors that only the engine meets (they decide between retry, split and dead letter) in the second.
 Driver errors become these at one boundary (``schemas.postgres.connections.translated``).
 
+Errors of a common kind are that kind too, so that callers and frameworks catch what they expect: what cannot
+be used is a ``ValueError``, what is not there a ``LookupError``, what took too long a ``TimeoutError``.
+
 A sentence may quote what users wrote: it is one line without control characters, however it is printed.
 """
 
@@ -30,11 +33,11 @@ class StrandlineError(Exception):
         return _remade, (type(self), self.args), self.__dict__
 
 
-class ConfigurationError(StrandlineError):
+class ConfigurationError(StrandlineError, ValueError):
     """A setting is missing, malformed or contradicts another; raised before any work is done."""
 
 
-class NotFoundError(ConfigurationError):
+class NotFoundError(ConfigurationError, LookupError):
     """What was named (a namespace, a user, a session, a message, a fact) is not in this database."""
 
 
@@ -62,7 +65,7 @@ class OwnerError(StrandlineError):
     """The session belongs to another owner: its owner is fixed at the first put."""
 
 
-class UnknownPipelineError(StrandlineError):
+class UnknownPipelineError(StrandlineError, LookupError):
     """A memory block names a pipeline that no worker has registered in this database."""
 
 
@@ -74,7 +77,7 @@ class DatabaseUnavailableError(DatabaseError):
     """Postgres cannot be reached, or ended the connection; the call may be repeated."""
 
 
-class DatabaseTimeoutError(DatabaseUnavailableError):
+class DatabaseTimeoutError(DatabaseUnavailableError, TimeoutError):
     """No connection became free, or a statement ran over its time limit; the call may be repeated."""
 
 
@@ -188,4 +191,6 @@ class LeaseLostError(StrandlineError):
 
 
 def _remade(kind: type[StrandlineError], sentence: tuple[object, ...]) -> StrandlineError:
-    return kind.__new__(kind, *sentence)
+    error = kind.__new__(kind, *sentence)
+    error.args = sentence  # which kinds of OSError, as TimeoutError is, take from __init__ alone
+    return error

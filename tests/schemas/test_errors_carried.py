@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import strandline
 from strandline import InvalidMessageError, Memory
+from strandline.schemas import errors as errors_module
 from strandline.schemas.errors import StrandlineError
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -60,6 +61,27 @@ def _with_note(error: StrandlineError, note: str | None) -> StrandlineError:
     if note is not None:
         error.add_note(note)
     return error
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin"),
+    [
+        (errors_module.ConfigurationError, ValueError),
+        (errors_module.InvalidMessageError, ValueError),
+        (errors_module.EmbeddedUnavailableError, ValueError),
+        (errors_module.NotFoundError, LookupError),
+        (errors_module.UnknownPipelineError, LookupError),
+        (errors_module.DatabaseTimeoutError, TimeoutError),
+    ],
+)
+def test_an_error_of_a_common_kind_is_caught_as_that_kind(
+    kind: type[StrandlineError], builtin: type[Exception]
+) -> None:
+    error = kind("messages[0]", "is late") if kind is InvalidMessageError else kind("It is late.")
+    with pytest.raises(builtin, match="is late") as caught:
+        raise error
+    assert isinstance(caught.value, StrandlineError)
+    assert not isinstance(errors_module.DatabaseUnavailableError("It is away."), TimeoutError)
 
 
 def test_the_tree_of_errors_is_known_whole() -> None:

@@ -126,7 +126,7 @@ def test_bounds_follow_from_the_defaults_that_they_name() -> None:
 
 
 def test_each_bound_names_a_test_that_there_is() -> None:
-    named = re.findall(r"`(tests/\w+\.py)::(\w+)`", section())
+    named = re.findall(r"`(tests/(?:\w+/)*\w+\.py)::(\w+)`", section())
     assert len(named) >= 7
     for path, name in named:
         assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path} has no {name}"

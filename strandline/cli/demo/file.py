@@ -90,8 +90,9 @@ def _object(line: str) -> dict[str, Any]:
 
 
 def _questions(path: Path) -> Iterator[Question]:
+    text = _text(path)
     try:
-        entries = json.loads(_text(path))
+        entries = json.loads(text)
     except ValueError as error:
         raise ConfigurationError(f"{path} is no JSON ({error}).") from None
     if not isinstance(entries, list):
