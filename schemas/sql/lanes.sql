@@ -244,7 +244,8 @@ RETURNING (SELECT count(*) = 1 FROM stored) AS is_first
 
 -- name: hold_batch
 -- Lock the lease, and then what is due of a batch whose events still belong to their session's incarnation:
--- how many leases (1, or 0 when it was taken away), and how many events.
+-- how many leases (1, or 0 when it was taken away), and how many events.  In the order in which all others lock what
+-- is due.
 WITH held AS (
     SELECT 1 FROM strandline.lane
     WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
@@ -259,7 +260,7 @@ WITH held AS (
         AND EXISTS (
             SELECT FROM strandline.session s WHERE s.shard_key = d.shard_key
                 AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
-    FOR UPDATE OF d
+    ORDER BY d.session_key, d.from_seq FOR UPDATE OF d
 )
 SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM locked)
 
