@@ -25,6 +25,7 @@ from strandline.schemas.broker.settings import (
     celery_settings,
     hint_properties,
 )
+from strandline.schemas.forking import undivided
 from strandline.schemas.values.lanes import Lane, queue_name
 
 # The longest wait for an answer of RabbitMQ.
@@ -46,8 +47,10 @@ class HintPublisher:
     """
 
     def __init__(self, broker_url: str) -> None:
-        self._app = Celery("strandline-doorbell", broker=broker_url, set_as_current=False)
-        self._app.conf.update(celery_settings(broker_url))
+        # Celery imports as it is made and set up: a child forked meanwhile would find modules half made.
+        with undivided:
+            self._app = Celery("strandline-doorbell", broker=broker_url, set_as_current=False)
+            self._app.conf.update(celery_settings(broker_url))
         self._properties = hint_properties(broker_url)
         self._confirmed = broker_kind(broker_url) == "rabbitmq"
         self._hosts = len(broker_url.split(";"))
@@ -80,10 +83,11 @@ class HintPublisher:
 
     def _connect(self) -> Connection:
         # A connection of the thread's own: Celery's pools are kept by URL, also across a fork.
-        connection: Connection = self._app.connection_for_write(heartbeat=HEARTBEAT_SECONDS)
-        self._connection = connection
-        if type(connection.transport) is redis.Transport:
-            connection.transport.Channel = _RedisChannel
+        with undivided:
+            connection: Connection = self._app.connection_for_write(heartbeat=HEARTBEAT_SECONDS)
+            self._connection = connection
+            if type(connection.transport) is redis.Transport:
+                connection.transport.Channel = _RedisChannel
         # Each host of the URL once.
         connection.ensure_connection(max_retries=self._hosts - 1)
         if self._confirmed:

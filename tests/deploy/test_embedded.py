@@ -34,7 +34,7 @@ TERM_DEAF = (
 HOLDER = """
     import sys
     from pathlib import Path
-    from strandline.deploy.{module} import {name}
+    from strandline.deploy.embedded.{module} import {name}
     server = {name}(Path(sys.argv[1]))
     print(server.start(), flush=True)
     sys.stdin.readline()
@@ -112,7 +112,7 @@ def test_postgres_runs_with_its_settings_in_its_own_session(postgres: EmbeddedPo
 def test_postgres_is_shared_and_ends_with_its_last_user(postgres: EmbeddedPostgres) -> None:
     url = postgres.start()
     pid = postgres.pid()
-    with holder("embedded_postgres", "EmbeddedPostgres", postgres.data_dir) as (other, other_url):
+    with holder("postgres", "EmbeddedPostgres", postgres.data_dir) as (other, other_url):
         assert other_url == url
         assert not postgres.stop()
         assert postgres.pid() == pid
@@ -123,7 +123,7 @@ def test_postgres_is_shared_and_ends_with_its_last_user(postgres: EmbeddedPostgr
 
 
 def test_postgres_outlives_a_killed_owner_which_no_longer_counts(postgres: EmbeddedPostgres) -> None:
-    with holder("embedded_postgres", "EmbeddedPostgres", postgres.data_dir) as (owner, url):
+    with holder("postgres", "EmbeddedPostgres", postgres.data_dir) as (owner, url):
         pid = postgres.pid()
         owner.kill()
         owner.wait()
@@ -214,7 +214,7 @@ def closing_server(server: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
 
 
 def test_many_first_starts_at_once_make_one_cluster(postgres: EmbeddedPostgres) -> None:
-    arguments = ("embedded_postgres", "EmbeddedPostgres", postgres.data_dir)
+    arguments = ("postgres", "EmbeddedPostgres", postgres.data_dir)
     with holder(*arguments) as (_, first), holder(*arguments) as (_, second):
         assert first == second == postgres.start()
         assert query(first, "SELECT 1") == "1"
@@ -244,7 +244,7 @@ def test_broker_needs_its_password_and_keeps_nothing(broker: EmbeddedBroker) -> 
 def test_broker_is_shared_and_ends_with_its_last_user(broker: EmbeddedBroker) -> None:
     url = broker.start()
     pid = broker.pid
-    with holder("embedded_broker", "EmbeddedBroker", broker.data_dir) as (other, other_url):
+    with holder("broker", "EmbeddedBroker", broker.data_dir) as (other, other_url):
         assert other_url == url
         assert not broker.stop()
         assert ping(url)
@@ -256,7 +256,7 @@ def test_broker_is_shared_and_ends_with_its_last_user(broker: EmbeddedBroker) ->
 
 
 def test_broker_ends_when_its_owner_is_killed(broker: EmbeddedBroker) -> None:
-    with holder("embedded_broker", "EmbeddedBroker", broker.data_dir) as (owner, url):
+    with holder("broker", "EmbeddedBroker", broker.data_dir) as (owner, url):
         assert ping(url)
         running = recorded_broker(broker.data_dir)
         assert running is not None

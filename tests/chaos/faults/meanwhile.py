@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from tests.chaos.faults.faults import (
@@ -22,7 +23,9 @@ from tests.chaos.faults.faults import (
 from tests.chaos.faults.owner_faults import DERIVED_WITHIN_SECONDS, Conversation, huge_turn, repeated
 from tests.chaos.plan import Kind
 
-REPLAY_SECONDS = 400.0
+REPLAY_SECONDS = 900.0
+# What replays in place go back by: all of the log, they would outlast the plan of a long campaign.
+REPLAYED_SECONDS = 120.0
 PIPELINES = ("facts", "summary", "vectors")
 
 
@@ -115,12 +118,16 @@ class Replayed:
 
     harm: Harm
     arguments: tuple[str, ...] = ()
+    recent: bool = False
 
     def inject(self) -> None:
         ended: list[float] = []
         self.harm.recovery(done=lambda _connection: bool(ended), needs=(*CONSUMING, *PROVIDER_DOWN))
         deadline = time.monotonic() + REPLAY_SECONDS
         arguments = self.arguments
+        if self.recent:
+            since = datetime.now(UTC) - timedelta(seconds=REPLAYED_SECONDS)
+            arguments += ("--since", f"{since:%Y-%m-%dT%H:%M:%S}")
         while time.monotonic() < deadline and not self.harm.stack.ending.is_set():
             code, said = self._run("replay", *arguments, "--json")
             if code == 0:
@@ -165,8 +172,8 @@ class Replayed:
 
 
 def replayed_in_place(harm: Harm) -> Replayed:
-    """Of one pipeline after the other, so that the load does not outlast the plan by much."""
-    return Replayed(harm, ("--pipeline", PIPELINES[harm.planned.number % len(PIPELINES)]))
+    """Of one pipeline after the other, and of what was flushed lately."""
+    return Replayed(harm, ("--pipeline", PIPELINES[harm.planned.number % len(PIPELINES)]), recent=True)
 
 
 def replayed_anew(harm: Harm) -> Replayed:
