@@ -18,14 +18,14 @@ T = TypeVar("T")
 class Carrier:
     """Carries operations out; safe to share between threads and tasks.
 
-    ``connection`` is the caller's, inside a transaction that the caller ends.  ``atomic`` operations run in
-    one transaction, others each statement in its own.
+    ``connection`` is the caller's, inside a transaction that the caller ends; without it, each statement runs
+    in a transaction of its own, but for what an operation has carried out as ``Atomic``.
     """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
 
-    def run(self, operation: Operation[T], connection: object | None = None, *, atomic: bool = False) -> T:
+    def run(self, operation: Operation[T], connection: object | None = None) -> T:
         """Carry an operation out in this thread.
 
         Raises:
@@ -34,24 +34,15 @@ class Carrier:
         if connection is not None:
             joined = driver_connection(connection, psycopg.Connection)
             return Transaction(joined, self._schema).run(operation)
-        database = self._resources.database()
-        if not atomic:
-            return database.run(operation)
-        with database.transaction() as transaction:
-            return transaction.run(operation)
+        return self._resources.database().run(operation)
 
-    async def arun(
-        self, operation: Operation[T], connection: object | None = None, *, atomic: bool = False
-    ) -> T:
+    async def arun(self, operation: Operation[T], connection: object | None = None) -> T:
         """Async twin of ``run``."""
         if connection is not None:
             joined = driver_connection(connection, psycopg.AsyncConnection)
             return await AsyncTransaction(joined, self._schema).run(operation)
         database = await self._resources.async_database()
-        if not atomic:
-            return await database.run(operation)
-        async with database.transaction() as transaction:
-            return await transaction.run(operation)
+        return await database.run(operation)
 
     @property
     def _schema(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from uuid import UUID, uuid4
 
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
@@ -31,7 +32,7 @@ from strandline.producers.writing.put import Append, Appended, append
 from strandline.producers.writing.reset import reset
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Atomic, Operation
 from strandline.schemas.values.identity import SessionIdentity, check_name
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, PolicyChange
@@ -258,12 +259,12 @@ class SessionMemory(Searching):
 
     def set(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Replace the history by ``messages``, atomically; what was derived before stays."""
-        appended = self._carrier.run(self._replacing(messages), connection, atomic=True)
+        appended = self._carrier.run(self._replacing(messages), connection)
         return self._announce(appended, joined=connection is not None)
 
     async def aset(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Async twin of ``set``."""
-        appended = await self._carrier.arun(self._replacing(messages), connection, atomic=True)
+        appended = await self._carrier.arun(self._replacing(messages), connection)
         return self._announce(appended, joined=connection is not None)
 
     def reset(self, *, derived: bool = False, connection: object | None = None) -> None:
@@ -329,6 +330,10 @@ class SessionMemory(Searching):
         )
 
     def _replacing(self, messages: Sequence[object]) -> Operation[Appended]:
+        appended: Appended = yield Atomic(partial(self._replaced, messages))
+        return appended
+
+    def _replaced(self, messages: Sequence[object]) -> Operation[Appended]:
         messages = listed_messages(messages)
         appending = self._appending(messages, joined=True) if messages else None
         yield from reset(self._identity, derived=False)

@@ -226,7 +226,8 @@ class Memory(SessionMemory):
     ) -> tuple[BaseMemoryBlock, ...] | None:
         for name in fixed:
             raise ConfigurationError(
-                f"set_policy cannot change {name}: " + _FIXED.get(name, "it is no part of a session's policy")
+                f"set_policy cannot change {name}: "
+                + _FIXED.get(name, "it is not part of a session's policy")
             )
         if memory_blocks is None:
             return None

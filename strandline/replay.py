@@ -51,8 +51,6 @@ def connect(settings: Settings | None = None) -> Database:
     """
     settings = settings or load_settings()
     if settings.database_url is None:
-        raise ConfigurationError(
-            "Set STRANDLINE_DATABASE_URL: replays work on a database of their own choice."
-        )
+        raise ConfigurationError("Set STRANDLINE_DATABASE_URL: a replay needs to know its database.")
     url = settings.database_url.get_secret_value()
     return Database.connect(ConnectionOptions.from_settings(url, settings, pool_size=2))

@@ -70,7 +70,7 @@ def hold_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation 
         rows: list[Row] = yield Fetch("fact_derivations", {"shard_key": shard_key})
         if {generation_id for generation_id, _serving in rows} <= {row[0] for row in held}:
             break
-        yield Fetch("open_fact_lanes", lanes)
+        yield from open_fact_lanes(shard_key)
     derivations = [Derivation(shard_key, generation_id) for generation_id, _serving in rows]
     serving = [Derivation(shard_key, generation_id) for generation_id, is_serving in rows if is_serving]
     return derivations, serving[0] if serving else None

@@ -9,6 +9,7 @@ from typing import Literal
 
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.generations.recipe import Recipe, differences, recipe_for
+from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings
@@ -53,6 +54,21 @@ def find(database: Fetcher, generation_id: int) -> Generation | None:
     """One generation by its number; None if there is none."""
     rows = database.fetch("find_generation", {"generation_id": generation_id})
     return Generation.read(rows[0]) if rows else None
+
+
+def find_kept(database: Fetcher, generation_id: int) -> Generation:
+    """One generation by its number.
+
+    Raises:
+        ReplayError: there is none, or it was pruned.
+    """
+    found = find(database, generation_id)
+    if found is None or found.state == "retired":
+        raise ReplayError(
+            f"There is no generation {generation_id} that is kept;"
+            " `strandline generations list` shows those there are."
+        )
+    return found
 
 
 def register(database: Fetcher, wanted: Mapping[str, Recipe]) -> dict[str, Generation]:

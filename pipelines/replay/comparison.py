@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from strandline.pipelines.generations.registry import Generation, find, serving
+from strandline.pipelines.generations.registry import Generation, find, find_kept, serving
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import FACTS, VECTORS
@@ -89,12 +89,7 @@ def compare(
 
 
 def _pair(database: Database, new_id: int, old_id: int | None) -> tuple[Generation, Generation]:
-    new = find(database, new_id)
-    if new is None or new.state == "retired":
-        raise ReplayError(
-            f"There is no generation {new_id} that is kept;"
-            " `strandline generations list` shows those there are."
-        )
+    new = find_kept(database, new_id)
     old = serving(database).get(new.pipeline) if old_id is None else find(database, old_id)
     if old is None or old.pipeline != new.pipeline or old.generation_id == new.generation_id:
         raise ReplayError(

@@ -77,15 +77,14 @@ def roll_back(database: Database, pipeline: str) -> Generation:
             if not before:
                 raise ReplayError(
                     f"No generation of {pipeline} that served before is kept, so there is none to go back to."
-                    f" Derive a new one: strandline replay --new --pipeline {pipeline}."
+                    f" {_derive_anew(pipeline)}"
                 )
             found = find(tx, max(before, key=lambda row: row[2])[0])
             if found is not None:
                 _serve(tx, found)
     if found is None:
         raise ReplayError(
-            f"The generation of {pipeline} that served before is gone. Derive a new one: strandline"
-            f" replay --new --pipeline {pipeline}."
+            f"The generation of {pipeline} that served before is gone. {_derive_anew(pipeline)}"
         )
     logger.info("rolled back", extra={"action": "generation_rolled_back", **_where(found)})
     return found
@@ -142,13 +141,17 @@ def prune_owner(database: Database, shard_key: UUID, generation_id: int) -> int:
     return int(receipts)
 
 
+def _derive_anew(pipeline: str) -> str:
+    return f"Derive a new one: strandline replay --new --pipeline {pipeline}."
+
+
 def _serve(tx: Transaction, generation: Generation) -> None:
     keys = {"pipeline": generation.pipeline, "generation_id": generation.generation_id}
     tx.fetch("end_serving", keys)
     if not tx.fetch("begin_serving", keys):
         raise ReplayError(
             f"Generation {generation.generation_id} of {generation.pipeline} cannot serve: it is not"
-            f" fed. Derive a new one: strandline replay --new --pipeline {generation.pipeline}."
+            f" fed. {_derive_anew(generation.pipeline)}"
         )
     tx.fetch("forget_owners_generations", keys)
     tx.fetch("ring_generation", keys | {"stages": list(stages_of(generation.pipeline))})

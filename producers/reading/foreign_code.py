@@ -11,7 +11,7 @@ from strandline.producers.blocks.base import BaseMemoryBlock, Rendered
 from strandline.producers.blocks.custom import CustomMemoryBlock
 from strandline.producers.reading.context import Omission
 
-__all__ = ["NoPlaceError", "TimeLimitError", "attempt", "call_within", "is_foreign"]
+__all__ = ["NoPlaceError", "TimeLimitError", "attempt", "call_within", "is_foreign", "problem_of"]
 
 T = TypeVar("T")
 
@@ -34,6 +34,15 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
     return _calls.within(seconds, call)
 
 
+def problem_of(error: Exception, seconds: float) -> str:
+    """What went wrong with a call that was given so many seconds; never the error's own words."""
+    if isinstance(error, TimeLimitError):
+        return f"took longer than {seconds} s"
+    if isinstance(error, NoPlaceError):
+        return "was not called, since too many earlier calls have not come back"
+    return f"raised {type(error).__name__}"
+
+
 def is_foreign(block: BaseMemoryBlock) -> bool:
     """Whether showing the block runs code that is not Strandline's."""
     return isinstance(block, CustomMemoryBlock) or not type(block).__module__.startswith("strandline.")
@@ -49,12 +58,8 @@ def attempt(
     """
     try:
         result = call_within(BLOCK_SECONDS, call) if is_foreign(block) else call()
-    except TimeLimitError:
-        problem = f"took longer than {BLOCK_SECONDS} s"
-    except NoPlaceError:
-        problem = "was not called, since too many earlier calls have not come back"
     except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
-        problem = f"raised {type(error).__name__}"
+        problem = problem_of(error, BLOCK_SECONDS)
     else:
         if result is None or isinstance(result, (str, Rendered)):
             return result, None

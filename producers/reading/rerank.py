@@ -9,7 +9,7 @@ from functools import partial
 
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import Omission
-from strandline.producers.reading.foreign_code import NoPlaceError, TimeLimitError, call_within
+from strandline.producers.reading.foreign_code import call_within, problem_of
 from strandline.producers.search.hits import Hit, Reranker
 
 logger = logging.getLogger("strandline.producers")
@@ -49,12 +49,8 @@ def _attempt(
     """What the function leaves, or None and why it is not used."""
     try:
         chosen = tuple(call_within(max(0.0, seconds), partial(step, query, hits)))
-    except TimeLimitError:
-        return None, f"took longer than {SECONDS} s"
-    except NoPlaceError:
-        return None, "was not called, since too many earlier calls have not come back"
     except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
-        return None, f"raised {type(error).__name__}"
+        return None, problem_of(error, SECONDS)
     places = [_place(hit, hits) for hit in chosen]
     if None in places:
         return None, "returned something that is none of the hits"

@@ -181,16 +181,16 @@ class AsyncDatabase:
 
     async def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
         """Async twin of ``Database.run_atomically``."""
-        for pause in pauses():
+        again = pauses()
+        while True:
             try:
                 async with self.transaction() as transaction:
                     return await transaction.run(make())
             except DatabaseBusyError as error:
-                if not is_rolled_back(error):
+                pause = next(again, None)
+                if pause is None or not is_rolled_back(error):
                     raise
             await asyncio.sleep(pause)
-        async with self.transaction() as transaction:
-            return await transaction.run(make())
 
     async def close(self) -> None:
         """Close the pool, unless the caller of the library owns it."""

@@ -251,16 +251,16 @@ class Database:
 
     def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
         """Carry an operation out in one transaction; again if it was rolled back for another one."""
-        for pause in pauses():
+        again = pauses()
+        while True:
             try:
                 with self.transaction() as transaction:
                     return transaction.run(make())
             except DatabaseBusyError as error:
-                if not is_rolled_back(error):
+                pause = next(again, None)
+                if pause is None or not is_rolled_back(error):
                     raise
             time.sleep(pause)
-        with self.transaction() as transaction:
-            return transaction.run(make())
 
     def close(self) -> None:
         """Close the pool, unless the caller of the library owns it."""

@@ -30,7 +30,7 @@ command.add_command(history_command)
 @command.command("clear", short_help="Take all facts of all owners of a namespace away.")
 @click.option("--namespace", metavar="NAME", required=True, help="Whose owners' facts.")
 @click.option("--yes", is_flag=True, help="Do it; without this it is only said what would be done.")
-@click.option("--actor", metavar="NAME", help="Who does it; kept with the events.")
+@click.option("--actor", metavar="NAME", help="The name stored with the events.")
 @as_json
 @target_options
 def clear(

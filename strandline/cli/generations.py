@@ -23,7 +23,7 @@ from strandline.cli.replay_reports import (
 )
 from strandline.cli.targets import opened, running_servers
 from strandline.cli.terminal import print_json, print_schema, say
-from strandline.pipelines.generations.registry import Generation, find, serving, settings_differing
+from strandline.pipelines.generations.registry import Generation, find, find_kept, serving, settings_differing
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare
 from strandline.pipelines.replay.records import replays
@@ -101,7 +101,7 @@ def diff_command(
             max_owners=owners,
         )
         recalls = [
-            recall(database, _kept(database, number), read_questions(questions), settings)
+            recall(database, find_kept(database, number), read_questions(questions), settings)
             for number in (found.old, found.new)
             if questions is not None
         ]
@@ -130,7 +130,7 @@ def promote_command(
     The one before goes on being fed, so that `rollback` is at once; that costs its model calls until `prune`.
     """
     with _database(given) as (database, _settings):
-        chosen = _kept(database, generation)
+        chosen = find_kept(database, generation)
         check_known(
             database, session_id=session, user_id=user, namespace=namespace if user or session else None
         )
@@ -192,16 +192,6 @@ def _shard_key(namespace: str, user: str | None, session: str | None) -> UUID:
     if user is not None:
         return identify_user(namespace, user).shard_key
     return identify_session(namespace, session or "", None).shard_key
-
-
-def _kept(database: Database, generation_id: int) -> Generation:
-    found = find(database, generation_id)
-    if found is None or found.state == "retired":
-        raise ReplayError(
-            f"There is no generation {generation_id} that is kept;"
-            " `strandline generations list` shows those there are."
-        )
-    return found
 
 
 def _refuse_uncovered(database: Database, generation: Generation) -> None:

@@ -180,16 +180,10 @@ def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[
 def _apply_at_once(database: Database, namespace: str) -> None:
     """Have slices of the former budget given back, and ring for what waited for it.
 
-    The limits are committed by then, so what workers put off from now on they put off by the new ones.
+    The limits are committed by then.  A sweep locks those that it goes by, so what it puts off from now on it
+    puts off by the new ones.
     """
     database.fetch("revoke_slices", {"namespace": namespace})
-    # Another look finds what a sweep was just putting off by the former ones.
-    for _look in range(2):
-        _ring_put_off(database, namespace)
-
-
-def _ring_put_off(database: Database, namespace: str) -> None:
-    """Ring for what was put off, page by page."""
     owner = UUID(int=0)
     while rows := database.fetch(
         "ring_put_off", {"namespace": namespace, "from_shard": owner, "limit": PAGE}

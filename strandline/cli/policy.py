@@ -25,10 +25,10 @@ from strandline.schemas.values.policy import Policy, Unchanged
 @click.argument("session")
 @namespace_option
 @click.option("--user", metavar="ID", help="Whose session it must be; default: whoever's it is.")
-@click.option("--token-limit", type=int, metavar="N", help="What a read may fill.")
+@click.option("--token-limit", type=int, metavar="N", help="The most tokens of a read.")
 @click.option("--history-ratio", type=float, metavar="R", help="The mark's share of the limit.")
 @click.option("--token-flush-size", type=int, metavar="N", help="What leaves, at least, in one flush event.")
-@click.option("--max-window-messages", type=int, metavar="N", help="What the window holds, at most.")
+@click.option("--max-window-messages", type=int, metavar="N", help="The most messages of the window.")
 @click.option("--max-window-bytes", type=int, metavar="N", help="The same in bytes as stored.")
 @click.option("--idle-seconds", type=int, metavar="N", help="Deliver after so long without a put.")
 @click.option("--never-idle", is_flag=True, help="Never deliver because of that.")
@@ -37,7 +37,7 @@ from strandline.schemas.values.policy import Policy, Unchanged
 @click.option(
     "--max-facts", type=click.IntRange(1), metavar="N", help="With --pipelines: of the facts block."
 )
-@click.option("--actor", metavar="NAME", help="Who does it; kept with the change.")
+@click.option("--actor", metavar="NAME", help="The name stored with the change.")
 @as_json
 @json_schema_option
 @target_options

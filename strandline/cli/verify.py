@@ -20,7 +20,7 @@ SHOWN_PER_KIND = 20
 @click.command("verify", short_help="Prove from the tables that nothing was lost or doubled.")
 @click.option("--namespace", metavar="NAME", help="Only the owners of this namespace.")
 @click.option("--session", metavar="ID", help="Only this session, and the facts of its owner.")
-@click.option("--deep", is_flag=True, help="Compute the fingerprint of each fact anew as well.")
+@click.option("--deep", is_flag=True, help="Also recompute the fingerprint of each fact.")
 @as_json
 @click.option("--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else.")
 @target_options

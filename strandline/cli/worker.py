@@ -35,7 +35,7 @@ logger = logging.getLogger("strandline.workers")
     "--concurrency", type=click.IntRange(1, 1000), help="Threads; default STRANDLINE_WORKER_CONCURRENCY."
 )
 @click.option(
-    "--no-sweep", is_flag=True, help="Leave sweeping (idle sessions, work nobody heard of) to others."
+    "--no-sweep", is_flag=True, help="Leave sweeping (idle sessions, work without a hint) to others."
 )
 @click.option(
     "--log-level",

@@ -116,7 +116,7 @@ def test_workers_go_on_by_their_sweep_while_there_is_no_broker(
         wait_until(
             lambda: json.loads(run("status", *url).stdout)["workers"][0]["no_broker"],
             timeout=30,
-            what="the loss to be told",
+            what="the loss to be reported",
         )
         assert "no worker reaches its broker" in run("status", *url[:2]).stdout
         memory = make_memory(user_id="u", broker_url=broker_url)
@@ -128,5 +128,5 @@ def test_workers_go_on_by_their_sweep_while_there_is_no_broker(
         wait_until(
             lambda: not json.loads(run("status", *url).stdout)["workers"][0]["no_broker"],
             timeout=30,
-            what="the return to be told",
+            what="the return to be reported",
         )

@@ -20,7 +20,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.conftest import nothing_due, rows_of, wait_until
-from tests.pipelines.facts.test_facts_tombstones import OWNER, derive_again
+from tests.pipelines.facts.test_facts_tombstones import OWNER, derive_again, live, the
 from tests.schemas.postgres.test_isolation import put_up
 from tests.support.servers.model_server import ModelServer, RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything
@@ -63,20 +63,11 @@ def tell(make_memory: MakeMemory, drain: Callable[[], None]) -> Tell:
     return told
 
 
-def live(facts: Facts) -> list[str]:
-    return sorted(fact.text for fact in facts.list())
-
-
 def live_in(url: str, generation_id: int) -> list[str]:
     rows = rows_of(
         url, "SELECT text FROM strandline.fact WHERE generation_id = %s AND live ORDER BY text", generation_id
     )
     return [text for (text,) in rows]
-
-
-def the(facts: Facts, word: str) -> UUID:
-    (found,) = (fact for fact in facts.list() if word in fact.text)
-    return found.fact_id
 
 
 def answer(
