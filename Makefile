@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-vers
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench bench-charts bench-recall bench-weighting chaos soak lock clean
+.PHONY: help demo test check queries bench bench-charts bench-recall bench-weighting chaos soak lock clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -35,6 +35,9 @@ check: $(VENV)/.test-ready ## the checks that run no code: ruff, mypy, import co
 	@$(BIN)/mypy
 	@echo "==> import contracts"
 	@$(BIN)/lint-imports
+
+queries: $(VENV)/.test-ready ## write schemas/queries anew: after a change of schemas/sql
+	@$(BIN)/python -m tools.queries
 
 bench: $(VENV)/.bench-ready ## set up, then measure, at most about 10 minutes (ARGS='--only put', '--full', '--file CHAT.jsonl')
 	@$(BIN)/python -m bench $(ARGS)

@@ -19,6 +19,7 @@ from strandline.deploy.embedded.stack import EmbeddedStack, start_stack
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from tests.support.declared_nulls import undeclared, watch_nulls
 from tests.support.servers.databases import make_template, temporary_database
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
@@ -38,6 +39,17 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             monkeypatch.delenv(name)
     monkeypatch.setenv("STRANDLINE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "never")
+
+
+watch_nulls()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_undeclared() -> Iterator[None]:
+    """What the headers in schemas/sql say of NULL is so in every statement that a test's process runs."""
+    undeclared.clear()
+    yield
+    assert sorted(set(undeclared)) == [], "came as NULL, or was given, and is declared otherwise"
 
 
 @pytest.fixture(scope="session")

@@ -62,11 +62,12 @@ class StatementsExcept:
         self._instead = instead
         self.given: dict[str, Mapping[str, Any]] = {}
 
-    def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+    def fetch(self, query: Any, params: Any = None) -> list[Any]:
+        name = query if isinstance(query, str) else query.name
         if name in self._instead:
-            self.given[name] = params
+            self.given[name] = params if isinstance(query, str) else query.params
             return self._instead[name] or []
-        return self._fetcher.fetch(name, params)
+        return self._fetcher.fetch(query, params) if isinstance(query, str) else self._fetcher.fetch(query)
 
 
 def fill_lane(database: Database, generation: Generation, lane: Lane, selection: Selection) -> Folding:

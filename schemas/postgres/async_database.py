@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar, assert_never
+from typing import Any, Protocol, Self, TypeVar, assert_never, overload
 
 import psycopg
-from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from strandline.schemas.errors import DatabaseBusyError, StrandlineError
@@ -34,16 +33,28 @@ from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, async_connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect_async
 from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool
-from strandline.schemas.postgres.prepared import AsyncDirectConnection, plain_values
+from strandline.schemas.postgres.prepared import AsyncDirectConnection, MakeRow, plain_values
+from strandline.schemas.postgres.query import Query, as_query
 from strandline.schemas.postgres.statements import Statement, compiled
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class AsyncFetcher(Protocol):
     """What runs a named statement: an ``AsyncDatabase`` (alone, committed) or an ``AsyncTransaction``."""
 
-    async def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]: ...
+    @overload
+    async def fetch(self, query: Query[R]) -> list[R]: ...
+
+    @overload
+    async def fetch(self, query: str, params: Mapping[str, Any]) -> list[Row]: ...
+
+
+class AsyncRunner(AsyncFetcher, Protocol):
+    """What carries operations out: a ``AsyncFetcher`` that can have some of it in one transaction."""
+
+    async def run_atomically(self, make: Callable[[], Operation[T]]) -> T: ...
 
 
 class AsyncTransaction:
@@ -53,13 +64,24 @@ class AsyncTransaction:
         self._connection = connection
         self._statements = compiled(schema)
 
-    async def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+    @overload
+    async def fetch(self, query: Query[R]) -> list[R]: ...
+
+    @overload
+    async def fetch(self, query: str, params: Mapping[str, Any]) -> list[Row]: ...
+
+    async def fetch(self, query: Any, params: Any = None) -> list[Any]:
         with translated():
-            return await execute(self._connection, self._statements[name], params)
+            query = as_query(self._statements, query, params)
+            return await execute(self._connection, self._statements[query.name], query)
 
     async def run(self, operation: Operation[T]) -> T:
         """Carry an operation out inside the caller's transaction."""
         return await drive(operation, self)
+
+    async def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
+        """Async twin of ``Transaction.run_atomically``."""
+        return await drive(make(), self)
 
 
 class AsyncDatabase:
@@ -104,23 +126,29 @@ class AsyncDatabase:
         )
         return cls(AsyncThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
 
-    async def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
-        """Run one named statement in a transaction of its own; see ``Database.fetch``."""
-        statement = self._statements[name]
+    @overload
+    async def fetch(self, query: Query[R]) -> list[R]: ...
+
+    @overload
+    async def fetch(
+        self, query: str, params: Mapping[str, Any], *, repeatable: bool = False
+    ) -> list[Row]: ...
+
+    async def fetch(self, query: Any, params: Any = None, *, repeatable: bool = False) -> list[Any]:
+        """Run one statement in a transaction of its own; see ``Database.fetch``."""
+        query = as_query(self._statements, query, params, repeatable)
         with translated():
             await self._open()
             async with self._pool.connection() as connection:
                 attempts = Attempts(self._statement_seconds)
                 try:
-                    return await execute(connection, statement, params)
+                    return await execute(connection, self._statements[query.name], query)
                 except psycopg.Error as error:
-                    await self._look_at(error, connection, final=not repeatable)
+                    await self._look_at(error, connection, final=not query.repeatable)
                     failed = error
-            return await self._repeat(statement, params, attempts, failed)
+            return await self._repeat(query, attempts, failed)
 
-    async def _repeat(
-        self, statement: Statement, params: Mapping[str, Any], attempts: Attempts, failed: psycopg.Error
-    ) -> list[Row]:
+    async def _repeat(self, query: Query[R], attempts: Attempts, failed: psycopg.Error) -> list[R]:
         """Async twin of ``Database._repeat``."""
         is_unknown = not may_pass(failed)
         for pause in pauses():
@@ -131,7 +159,7 @@ class AsyncDatabase:
                     break
                 try:
                     with within(attempts.seconds_left, connection):
-                        return await execute(connection, statement, params)
+                        return await execute(connection, self._statements[query.name], query)
                 except psycopg.Error as error:
                     await self._look_at(error, connection, final=True)
                     failed = error
@@ -205,26 +233,26 @@ class AsyncDatabase:
                 self._opened = True
 
 
-async def execute(
-    connection: psycopg.AsyncConnection[Any], statement: Statement, params: Mapping[str, Any]
-) -> list[Row]:
-    """Run ``statement`` on a connection whatever its row factory, and return its rows as tuples."""
+async def execute(connection: psycopg.AsyncConnection[Any], statement: Statement, query: Query[R]) -> list[R]:
+    """Run ``statement`` on a connection whatever its row factory, and return its rows."""
+    make_row: MakeRow = partial(tuple.__new__, query.row)  # as ``_make`` does, without a step in Python
     if isinstance(connection, AsyncDirectConnection):
-        values = plain_values(statement, params)
+        values = plain_values(query.values)
         if values is not None:
-            return await connection.run_plain(statement, values)
-    cursor = psycopg.AsyncRawCursor(connection, row_factory=tuple_row)
-    await cursor.execute(statement.sql, statement.values(params))
+            rows: list[R] = await connection.run_plain(statement, values, make_row)
+            return rows
+    cursor = psycopg.AsyncRawCursor(connection, row_factory=lambda _cursor: make_row)
+    await cursor.execute(statement.sql, query.values)
     return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
 
-async def drive(operation: Operation[T], fetcher: AsyncFetcher) -> T:
+async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
     """Carry out an operation's steps on this event loop and return its result."""
     try:
         step = next(operation)
         while True:
             try:
-                result = await _carry_out(step, fetcher)
+                result = await _carry_out(step, runner)
             except StrandlineError as error:
                 step = operation.throw(error)
             else:
@@ -234,19 +262,19 @@ async def drive(operation: Operation[T], fetcher: AsyncFetcher) -> T:
         return value
 
 
-def _carry_out(step: Step, fetcher: AsyncFetcher) -> Awaitable[Any]:
+def _carry_out(step: Step, runner: AsyncRunner) -> Awaitable[Any]:
     if isinstance(step, Put):
-        if isinstance(fetcher, AsyncDatabase):
-            return fetcher.put(step)
-        return fetcher.fetch("put", step.whole())
+        if isinstance(runner, AsyncDatabase):
+            return runner.put(step)
+        return runner.fetch("put", step.whole())
+    if isinstance(step, Query):
+        return runner.fetch(step)
     if isinstance(step, Fetch):
-        if isinstance(fetcher, AsyncDatabase):
-            return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
-        return fetcher.fetch(step.name, step.params)
+        if isinstance(runner, AsyncDatabase):
+            return runner.fetch(step.name, step.params, repeatable=step.repeatable)
+        return runner.fetch(step.name, step.params)
     if isinstance(step, Atomic):
-        if isinstance(fetcher, AsyncDatabase):
-            return fetcher.run_atomically(step.make)
-        return drive(step.make(), fetcher)
+        return runner.run_atomically(step.make)
     if isinstance(step, Run):
         return asyncio.to_thread(step.call)
     if isinstance(step, Pause):

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol, Self, TypeVar, assert_never
+from functools import partial
+from typing import Any, Protocol, Self, TypeVar, assert_never, overload
 
 import psycopg
-from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool
 
 from strandline.schemas.errors import (
@@ -31,23 +31,35 @@ from strandline.schemas.postgres.connections import (
     translated,
 )
 from strandline.schemas.postgres.deadlines import Attempts, BoundedConnection, within
+from strandline.schemas.postgres.grouped_puts import quick_row
 from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Pause, Put, Row, Run, Step
 from strandline.schemas.postgres.pools.engine_pool import SyncPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect
 from strandline.schemas.postgres.pools.thin_pool import ProcessPool, ThinPool
-from strandline.schemas.postgres.prepared import DirectConnection, plain_values
-from strandline.schemas.postgres.quick_puts import quick_row
+from strandline.schemas.postgres.prepared import DirectConnection, MakeRow, plain_values
+from strandline.schemas.postgres.query import Query, as_query
 from strandline.schemas.postgres.statements import Statement, compiled
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Fetcher(Protocol):
     """What runs a named statement: a ``Database`` (alone, committed) or a ``Transaction``."""
 
-    def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]: ...
+    @overload
+    def fetch(self, query: Query[R]) -> list[R]: ...
+
+    @overload
+    def fetch(self, query: str, params: Mapping[str, Any]) -> list[Row]: ...
+
+
+class Runner(Fetcher, Protocol):
+    """What carries operations out: a ``Fetcher`` that can have some of it in one transaction."""
+
+    def run_atomically(self, make: Callable[[], Operation[T]]) -> T: ...
 
 
 class Transaction:
@@ -57,8 +69,16 @@ class Transaction:
         self._connection = connection
         self._statements = compiled(schema)
 
-    def fetch(self, name: str, params: Mapping[str, Any]) -> list[Row]:
-        return execute(self._connection, self._statements[name], params)
+    @overload
+    def fetch(self, query: Query[R]) -> list[R]: ...
+
+    @overload
+    def fetch(self, query: str, params: Mapping[str, Any]) -> list[Row]: ...
+
+    def fetch(self, query: Any, params: Any = None) -> list[Any]:
+        with translated():
+            query = as_query(self._statements, query, params)
+            return execute(self._connection, self._statements[query.name], query)
 
     def copy(self, name: str, rows: Iterable[Row]) -> None:
         """Send rows to a ``COPY … FROM STDIN`` statement."""
@@ -70,6 +90,10 @@ class Transaction:
     def run(self, operation: Operation[T]) -> T:
         """Carry an operation out inside this transaction."""
         return drive(operation, self)
+
+    def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
+        """The same: what is made belongs to this transaction, and is not tried again."""
+        return drive(make(), self)
 
 
 class Database:
@@ -115,8 +139,14 @@ class Database:
         )
         return cls(ThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
 
-    def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
-        """Run one named statement in a transaction of its own.
+    @overload
+    def fetch(self, query: Query[R]) -> list[R]: ...
+
+    @overload
+    def fetch(self, query: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]: ...
+
+    def fetch(self, query: Any, params: Any = None, *, repeatable: bool = False) -> list[Any]:
+        """Run one statement in a transaction of its own.
 
         A repeatable one is sent once more, on a fresh connection, if its connection was lost.
 
@@ -124,46 +154,45 @@ class Database:
             OutcomeUnknownError: there was no answer, and the statement may have taken effect.
             StrandlineError: as ``schemas.postgres.connections.translated`` says.
         """
-        statement = self._statements[name]
+        query = as_query(self._statements, query, params, repeatable)
         with translated():
             self._open()
             with self._pool.connection() as connection:
                 # However long the connection was waited for, there is time for two attempts.
                 attempts = Attempts(self._statement_seconds)
                 try:
-                    return execute(connection, statement, params)
+                    return execute(connection, self._statements[query.name], query)
                 except psycopg.Error as error:
-                    self._look_at(error, connection, final=not repeatable)
+                    self._look_at(error, connection, final=not query.repeatable)
                     failed = error
-            return self._repeat(statement, params, attempts, failed)
+            return self._repeat(query, attempts, failed)
 
-    def fetch_within(self, seconds: float, name: str, params: Mapping[str, Any]) -> list[Row]:
+    def fetch_within(self, seconds: float, query: Any, params: Any = None) -> list[Any]:
         """Run a repeatable statement, on a connection of our own for ``seconds`` at most, or twice that.
 
         The wait for a connection is part of that.
         """
-        statement = self._statements[name]
+        query = as_query(self._statements, query, params, True)
         with translated():
             self._open()
             attempts = Attempts(seconds)
             with self._pool.connection(seconds) as connection:
                 try:
                     with within(attempts.seconds_left, connection):
-                        return execute(connection, statement, params)
+                        return execute(connection, self._statements[query.name], query)
                 except psycopg.Error as error:
                     self._look_at(error, connection, final=False)
                     failed = error
-            return self._repeat(statement, params, attempts, failed, with_the_wait=True)
+            return self._repeat(query, attempts, failed, with_the_wait=True)
 
     def _repeat(
         self,
-        statement: Statement,
-        params: Mapping[str, Any],
+        query: Query[R],
         attempts: Attempts,
         failed: psycopg.Error,
         *,
         with_the_wait: bool = False,
-    ) -> list[Row]:
+    ) -> list[R]:
         """What an attempt after the one that ``failed`` gives: one more, and more of what may pass.
 
         ``with_the_wait``: the wait for a connection is part of each.
@@ -181,7 +210,7 @@ class Database:
                     break
                 try:
                     with within(attempts.seconds_left, connection):
-                        return execute(connection, statement, params)
+                        return execute(connection, self._statements[query.name], query)
                 except psycopg.Error as error:
                     self._look_at(error, connection, final=True)
                     failed = error
@@ -274,27 +303,27 @@ class Database:
             self._opened = True
 
 
-def execute(
-    connection: psycopg.Connection[Any], statement: Statement, params: Mapping[str, Any]
-) -> list[Row]:
-    """Run ``statement`` on a connection whatever its row factory, and return its rows as tuples."""
+def execute(connection: psycopg.Connection[Any], statement: Statement, query: Query[R]) -> list[R]:
+    """Run ``statement`` on a connection whatever its row factory, and return its rows."""
+    make_row: MakeRow = partial(tuple.__new__, query.row)  # as ``_make`` does, without a step in Python
     if isinstance(connection, DirectConnection):
-        values = plain_values(statement, params)
+        values = plain_values(query.values)
         if values is not None:
-            return connection.run_plain(statement, values)
-    cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
-    cursor.execute(statement.sql, statement.values(params))
+            rows: list[R] = connection.run_plain(statement, values, make_row)
+            return rows
+    cursor = psycopg.RawCursor(connection, row_factory=lambda _cursor: make_row)
+    cursor.execute(statement.sql, query.values)
     # The description would say whether there are rows as well, and is costly to make.
     return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
 
-def drive(operation: Operation[T], fetcher: Fetcher) -> T:
+def drive(operation: Operation[T], runner: Runner) -> T:
     """Carry out an operation's steps in this thread and return its result."""
     try:
         step = next(operation)
         while True:
             try:
-                result = _carry_out(step, fetcher)
+                result = _carry_out(step, runner)
             except StrandlineError as error:
                 step = operation.throw(error)
             else:
@@ -304,21 +333,19 @@ def drive(operation: Operation[T], fetcher: Fetcher) -> T:
         return value
 
 
-def _carry_out(step: Step, fetcher: Fetcher) -> Any:
+def _carry_out(step: Step, runner: Runner) -> Any:
     if isinstance(step, Put):
-        if isinstance(fetcher, Database):
-            return fetcher.put(step)
-        with translated():
-            return fetcher.fetch("put", step.whole())
+        if isinstance(runner, Database):
+            return runner.put(step)
+        return runner.fetch("put", step.whole())
+    if isinstance(step, Query):
+        return runner.fetch(step)
     if isinstance(step, Fetch):
-        if isinstance(fetcher, Database):
-            return fetcher.fetch(step.name, step.params, repeatable=step.repeatable)
-        with translated():
-            return fetcher.fetch(step.name, step.params)
+        if isinstance(runner, Database):
+            return runner.fetch(step.name, step.params, repeatable=step.repeatable)
+        return runner.fetch(step.name, step.params)
     if isinstance(step, Atomic):
-        if isinstance(fetcher, Database):
-            return fetcher.run_atomically(step.make)
-        return drive(step.make(), fetcher)
+        return runner.run_atomically(step.make)
     if isinstance(step, Run):
         return step.call()
     if isinstance(step, Pause):

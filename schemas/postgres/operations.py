@@ -11,7 +11,10 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from strandline.schemas.postgres.query import Query
+
 T = TypeVar("T")
+R = TypeVar("R")
 Row = tuple[Any, ...]
 
 
@@ -65,5 +68,11 @@ class Atomic:
     make: Callable[[], Generator[Any, Any, Any]]
 
 
-Step = Fetch | Put | Run | Pause | Atomic
+Step = Query[Any] | Fetch | Put | Run | Pause | Atomic
 Operation = Generator[Step, Any, T]
+
+
+def fetch(query: Query[R]) -> Operation[list[R]]:
+    """Run one statement, alone in its transaction unless the operation is in one; its rows."""
+    rows: list[R] = yield query
+    return rows

@@ -10,7 +10,7 @@ itself, psycopg at times takes back all that a connection has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import count
@@ -25,11 +25,12 @@ from psycopg.errors import error_from_result
 from psycopg.generators import execute
 
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, BoundedConnection
-from strandline.schemas.postgres.operations import Row
 from strandline.schemas.postgres.statements import Statement
 from strandline.schemas.values.identity import key_text
 
 Values = list[bytes | None]
+# Makes a row of its columns.
+MakeRow = Callable[[Sequence[Any]], Any]
 
 _SUCCEEDED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
@@ -51,10 +52,10 @@ _WRITTEN: Mapping[type, Callable[[Any], str]] = {
 _NEVER_QUOTED = (UUID, int, float, bool)
 
 
-def plain_values(statement: Statement, params: Mapping[str, Any]) -> Values | None:
+def plain_values(values: Iterable[object]) -> Values | None:
     """The parameters in order, as text; None where one of them is left to psycopg."""
     try:
-        return [None if value is None else _encoded(value) for value in statement.values(params)]
+        return [None if value is None else _encoded(value) for value in values]
     except (KeyError, UnicodeError):
         return None
 
@@ -98,13 +99,14 @@ class DirectConnection(BoundedConnection):
         super().__init__(pgconn, *arguments)
         self._statements = _Prepared()
 
-    def run_plain(self, statement: Statement, values: Values) -> list[Row]:
+    def run_plain(self, statement: Statement, values: Values, make_row: MakeRow = tuple) -> list[Any]:
         """Run a statement with what ``plain_values`` made of its parameters.
 
         Raises:
             psycopg.Error: as from a cursor.
         """
-        return _rows(self, self.wait(_exchange(self.pgconn, self._statements, statement, values)))
+        result = self.wait(_exchange(self.pgconn, self._statements, statement, values))
+        return _rows(self, result, make_row)
 
 
 class AsyncDirectConnection(AsyncBoundedConnection):
@@ -114,9 +116,10 @@ class AsyncDirectConnection(AsyncBoundedConnection):
         super().__init__(pgconn, *arguments)
         self._statements = _Prepared()
 
-    async def run_plain(self, statement: Statement, values: Values) -> list[Row]:
+    async def run_plain(self, statement: Statement, values: Values, make_row: MakeRow = tuple) -> list[Any]:
         """Async twin of ``DirectConnection.run_plain``."""
-        return _rows(self, await self.wait(_exchange(self.pgconn, self._statements, statement, values)))
+        result = await self.wait(_exchange(self.pgconn, self._statements, statement, values))
+        return _rows(self, result, make_row)
 
 
 def _exchange(
@@ -145,12 +148,14 @@ def _result(pgconn: pq.abc.PGconn) -> PQGen[pq.abc.PGresult]:
 
 
 def _rows(
-    connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], result: pq.abc.PGresult
-) -> list[Row]:
+    connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any],
+    result: pq.abc.PGresult,
+    make_row: MakeRow,
+) -> list[Any]:
     if result.status not in _SUCCEEDED:
         raise error_from_result(result, connection.info.encoding)
     if not result.nfields:
         return []
     transformer = Transformer(connection)
     transformer.set_pgresult(result)
-    return transformer.load_rows(0, result.ntuples, tuple)
+    return transformer.load_rows(0, result.ntuples, make_row)

@@ -35,6 +35,8 @@ _FILES = (
     "status.sql",
 )
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+# What ``tools.queries`` reads above each statement: nothing that Postgres has to know.
+_TYPES = re.compile(r"^-- (?:(?:params|row): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE)
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _QUALIFIER = re.compile(r"\bstrandline\.")
 # In an order in which each finds what it calls.
@@ -81,7 +83,7 @@ def statements(schema: str) -> Mapping[str, str]:
         for name, body in zip(pieces[::2], pieces[1::2], strict=True):
             if name in found:
                 raise ValueError(f"statement {name!r} is defined twice")
-            found[name] = in_schema(body.strip(), schema)
+            found[name] = in_schema(_TYPES.sub("", body.strip()), schema)
     return MappingProxyType(found)
 
 

@@ -2,6 +2,12 @@
 
 -- name: list_dead_letters
 -- Dead letters with their names, oldest first; those that were dropped only where they are asked for.
+-- params: namespace text?, session_id text?, pipeline text?, stage text?, event_id uuid?, dropped boolean
+-- row: event_id uuid, stage text, generation_id integer, pipeline text, namespace text, session_id text, user_id
+--     text?, shard_key uuid, session_key uuid, scope_key uuid, from_seq bigint, through_seq bigint, message_count
+--     integer, tokens bigint, cause text, flushed_at timestamptz, died_at timestamptz, batch_id uuid, reason text,
+--     current boolean, generation_state text, dropped_at timestamptz?
+-- repeatable
 SELECT d.event_id, d.stage, d.generation_id, g.pipeline, s.namespace, s.session_id, s.user_id,
     d.shard_key, d.session_key, d.scope_key, d.from_seq, d.through_seq, e.message_count, e.tokens, e.cause,
     e.created_at AS flushed_at, d.created_at AS died_at, d.batch_id, d.reason,
@@ -21,6 +27,8 @@ ORDER BY d.created_at, d.session_key, d.from_seq, d.generation_id, d.stage
 -- name: reopen_lane
 -- What befell the lane is forgotten, and it may be tried at once.  The row stays locked until the end.
 -- An ordered lane is also taken from its holder, who would go on from a state that is about to go.
+-- params: seize boolean, shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- row: lease_epoch bigint
 UPDATE strandline.lane SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
     postponed_at = clock_timestamp(), next_attempt_at = clock_timestamp(), lease_epoch = lease_epoch + %(seize)s::boolean::integer,
     holder = CASE WHEN %(seize)s::boolean THEN NULL ELSE holder END,
@@ -33,6 +41,8 @@ RETURNING lease_epoch
 -- The dead letter and its receipt go, and the event is due again; after a reset it is void instead.
 -- What merge has to do is sized by its candidates, as when extract passed it on.  Where the derivation does not
 -- serve the owner, it is left to the threads for replays (ring_at: infinity).
+-- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid
+-- row: current boolean
 WITH letter AS (
     DELETE FROM strandline.dead_letter d
     WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s
@@ -71,6 +81,8 @@ SELECT current FROM placed
 -- name: refold
 -- Take an ordered lane back to before the first of its folds that holds what comes behind an event: behind
 -- it in the conversation, or, where a lane serves several sessions, flushed after it.
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, event_id uuid
+-- row: event_id uuid
 SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, (
     SELECT min(f.ordinal) FROM strandline.block_state f
     JOIN strandline.batch b ON b.shard_key = f.shard_key AND b.batch_id = f.batch_id
@@ -81,10 +93,12 @@ SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(s
             WHERE o.shard_key = b.shard_key AND o.event_id = ANY (b.event_ids)
                 AND CASE WHEN f.scope_key = e.session_key THEN o.from_seq > e.from_seq
                     ELSE (o.created_at, o.session_key, o.from_seq) > (e.created_at, e.session_key, e.from_seq)
-                    END)))
+                    END))) AS event_id
 
 -- name: drop_letter
 -- Give up for good: receipt and batch stay dead, and the letter stays as the record of what was given up.
+-- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid
+-- row: batch_id uuid
 UPDATE strandline.dead_letter SET dropped_at = clock_timestamp()
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND from_seq = %(from_seq)s AND event_id = %(event_id)s AND dropped_at IS NULL

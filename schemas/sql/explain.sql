@@ -3,6 +3,8 @@
 
 -- name: explain_find_messages
 -- Messages with this id, also from before a reset; within a session, or wherever the namespace has one.
+-- params: message_id text, namespace text, session_id text?, user_id text?
+-- row: shard_key uuid, session_key uuid, seq bigint, session_id text, user_id text?, current boolean
 SELECT m.shard_key, m.session_key, m.seq, s.session_id, s.user_id, m.incarnation = s.incarnation AS current
 FROM strandline.session s
 CROSS JOIN LATERAL (
@@ -18,6 +20,8 @@ ORDER BY current DESC, m.seq DESC LIMIT 20
 
 -- name: explain_find_facts
 -- Facts with this id.
+-- params: namespace text, session_id text?, user_id text?, owner_key uuid, fact_id uuid
+-- row: shard_key uuid, generation_id integer
 SELECT f.shard_key, f.generation_id FROM (
     SELECT s.shard_key FROM strandline.session s
     WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
@@ -30,6 +34,8 @@ ORDER BY g.state = 'serving' DESC, f.generation_id DESC
 
 -- name: explain_find_fact_events
 -- Whose events name this fact, which may be gone by now.
+-- params: namespace text, session_id text?, user_id text?, owner_key uuid, fact_id uuid
+-- row: shard_key uuid
 SELECT DISTINCT e.shard_key FROM (
     SELECT s.shard_key FROM strandline.session s
     WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
@@ -39,6 +45,11 @@ JOIN strandline.fact_event e ON e.shard_key = o.shard_key AND e.fact_id = %(fact
 
 -- name: explain_message
 -- A message, its session's marks, and the event that delivered it.
+-- params: shard_key uuid, session_key uuid, seq bigint
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?,
+--     namespace text, session_id text, user_id text?, pinned_through bigint, window_from bigint, current boolean,
+--     pipelines text[], fed text[], feeds text[], event_id uuid?, cause text!, from_seq bigint!, through_seq bigint!,
+--     flushed_at timestamptz!
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
     s.namespace, s.session_id, s.user_id, s.pinned_through, s.window_from,
     m.incarnation = s.incarnation AS current,
@@ -56,6 +67,11 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 -- name: explain_stages
 -- What became of an event, stage by stage, in each generation of the session's pipelines.
 -- A lane that was not tried since its provider refuses everything has no error of its own: workers say why.
+-- params: pipelines text[], stages text[], stages_before text[], shard_key uuid, event_id uuid
+-- row: pipeline text, generation_id integer, generation_state text, stage text, outcome text?, applied_at
+--     timestamptz!, batch_id uuid?, batch_stage text?, batch_events integer!, due_since timestamptz?, reason text?,
+--     dropped_at timestamptz?, error text?, failures integer?, postponements integer!, held boolean, next_attempt_at
+--     timestamptz!, waits_until timestamptz?, waits_for text?
 SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r.outcome, r.applied_at,
     r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, d.created_at AS due_since,
     dl.reason, dl.dropped_at, coalesce(l.last_error, (
@@ -87,6 +103,9 @@ ORDER BY g.pipeline, g.generation_id, stages.place
 
 -- name: explain_calls
 -- The ledger of some batches: who answered, when, and what it took.
+-- params: shard_key uuid, batch_ids uuid[]
+-- row: batch_id uuid, step text, model text, prompt_hash text, input_tokens bigint, output_tokens bigint, cost_usd
+--     float8?, seconds float8, created_at timestamptz
 SELECT c.batch_id, c.step, c.model, c.prompt_hash, c.input_tokens, c.output_tokens, c.cost_usd::float,
     c.seconds, c.created_at
 FROM strandline.model_call c
@@ -95,6 +114,8 @@ ORDER BY c.created_at
 
 -- name: explain_candidates
 -- What extract found in a message, and which event of a person speaks against it.
+-- params: shard_key uuid, session_key uuid, seq bigint
+-- row: generation_id integer, event_id uuid, text text, batch_id uuid, dropped_by bigint?, kind text?
 SELECT c.generation_id, c.event_id, c.text, c.batch_id, c.dropped_by, (
     SELECT e.kind FROM strandline.fact_event e WHERE e.shard_key = c.shard_key AND e.number = c.dropped_by)
 FROM strandline.fact_candidate c
@@ -103,6 +124,8 @@ ORDER BY c.generation_id, c.event_id, c.ordinal
 
 -- name: explain_cited
 -- The facts that cite a message, and what it did to each.
+-- params: shard_key uuid, session_key uuid, seq bigint
+-- row: fact_id uuid, generation_id integer, text text, live boolean, operations text[]
 SELECT f.fact_id, f.generation_id, f.text, f.live, array_agg(r.operation ORDER BY r.revision) AS operations
 FROM strandline.fact_revision r
 JOIN strandline.fact f ON f.shard_key = r.shard_key AND f.generation_id = r.generation_id
@@ -113,6 +136,8 @@ ORDER BY f.generation_id, min(r.created_at), f.fact_id
 
 -- name: explain_chunks
 -- The searchable pieces that hold a message.
+-- params: shard_key uuid, session_key uuid, seq bigint
+-- row: generation_id integer, from_seq bigint, through_seq bigint, pieces bigint
 SELECT c.generation_id, c.from_seq, c.through_seq, count(*) AS pieces FROM strandline.chunk c
 WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s
     AND %(seq)s::bigint BETWEEN c.from_seq AND c.through_seq
@@ -120,6 +145,8 @@ GROUP BY c.generation_id, c.from_seq, c.through_seq ORDER BY c.generation_id, c.
 
 -- name: explain_states
 -- The first state of each folding pipeline that a message went into.
+-- params: event_id uuid, shard_key uuid, session_key uuid
+-- row: generation_id integer, through_seq bigint, state text, batch_id uuid, created_at timestamptz
 SELECT DISTINCT ON (b.generation_id) b.generation_id, b.through_seq, b.state::text, b.batch_id, b.created_at
 FROM strandline.block_state b
 JOIN strandline.receipt r ON r.shard_key = b.shard_key AND r.event_id = %(event_id)s
@@ -129,6 +156,11 @@ ORDER BY b.generation_id, b.ordinal
 
 -- name: explain_fact
 -- A fact as it is, and what took its place, or says it now, if it ended.
+-- params: shard_key uuid, generation_id integer, fact_id uuid
+-- row: fact_id uuid, generation_id integer, state text, text text, topics text[], said_by text?, about_date date?,
+--     said_at timestamptz, valid_from timestamptz, valid_until timestamptz?, live boolean, invalidated_at
+--     timestamptz?, invalidated_by uuid?, condensed_into uuid?, replacement text?, feedback text?, created_at
+--     timestamptz, updated_at timestamptz
 SELECT f.fact_id, f.generation_id, g.state, f.text, f.topics, f.said_by, f.about_date, f.said_at,
     f.valid_from, f.valid_until, f.live, f.invalidated_at, f.invalidated_by, f.condensed_into,
     o.text AS replacement, f.feedback, f.created_at, f.updated_at
@@ -140,6 +172,10 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 
 -- name: explain_revisions
 -- A fact's history, each step with its session and its flush event.
+-- params: shard_key uuid, generation_id integer, fact_id uuid
+-- row: revision integer, operation text, text text, created_at timestamptz, model text?, prompt_hash text?,
+--     extract_batch_id uuid?, merge_batch_id uuid?, condense_batch_id uuid?, event_id uuid?, cause text?, flushed_at
+--     timestamptz!, namespace text?, session_id text!, fact_event bigint?, actor text?
 SELECT r.revision, r.operation, r.text, r.created_at, r.model, r.prompt_hash, r.extract_batch_id,
     r.merge_batch_id, r.condense_batch_id, r.event_id, e.cause, e.created_at AS flushed_at, s.namespace,
     s.session_id, r.fact_event, p.actor
@@ -152,6 +188,8 @@ ORDER BY r.revision
 
 -- name: explain_fact_events
 -- What people did to a fact, by its id or by the events that worded it; of one that is gone, clearings too.
+-- params: shard_key uuid, fact_id uuid, generation_id integer?
+-- row: number bigint, kind text, created_at timestamptz, actor text?
 SELECT e.number, e.kind, e.created_at, e.actor FROM strandline.fact_event e
 WHERE e.shard_key = %(shard_key)s AND (e.fact_id = %(fact_id)s OR e.number IN (
     SELECT r.fact_event FROM strandline.fact_revision r WHERE r.shard_key = e.shard_key
@@ -161,6 +199,9 @@ ORDER BY e.number
 
 -- name: explain_sources
 -- The messages that a fact's history cites.
+-- params: shard_key uuid, generation_id integer, fact_id uuid
+-- row: revision integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
+--     metadata text?
 SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
 JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key

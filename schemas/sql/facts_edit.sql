@@ -3,6 +3,8 @@
 
 -- name: open_fact_lanes
 -- Make the rows of the owner's merge lanes, of every derivation that is kept, so that they can be held.
+-- params: shard_key uuid, stage text
+-- repeatable
 INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
 SELECT %(shard_key)s, %(shard_key)s, g.generation_id, %(stage)s
 FROM strandline.generation g WHERE g.pipeline = 'facts' AND g.state <> 'retired'
@@ -12,6 +14,9 @@ ON CONFLICT DO NOTHING
 -- name: hold_fact_lanes
 -- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
 -- derivations, and so only where all of them have their row.
+-- params: shard_key uuid, stage text
+-- row: generation_id integer
+-- repeatable
 SELECT l.generation_id
 FROM strandline.lane l JOIN strandline.generation g ON g.generation_id = l.generation_id
 WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(shard_key)s AND l.stage = %(stage)s
@@ -26,6 +31,9 @@ ORDER BY l.generation_id FOR UPDATE OF l
 
 -- name: fact_derivations
 -- The derivations of facts that are kept, and which of them serves the owner.
+-- params: shard_key uuid
+-- row: generation_id integer, serving boolean
+-- repeatable
 SELECT g.generation_id, v.generation_id IS NOT NULL AS serving
 FROM strandline.generation g
 LEFT JOIN strandline.serving_v1(%(shard_key)s, '{facts}') v ON v.generation_id = g.generation_id
@@ -34,6 +42,8 @@ ORDER BY g.generation_id
 
 -- name: record_fact_event
 -- What a person did, as the owner's next event.
+-- params: shard_key uuid, kind text, fact_id uuid?, payload json?, traces jsonb?, actor text?
+-- row: number bigint, created_at timestamptz
 INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id, payload, traces, actor)
 SELECT %(shard_key)s, coalesce(max(e.number), 0) + 1, %(kind)s, %(fact_id)s::uuid, %(payload)s::json,
     %(traces)s::jsonb, %(actor)s
@@ -42,12 +52,17 @@ RETURNING number, created_at
 
 -- name: name_fact_owner
 -- In which namespace an owner is whom people give facts; there may be no session that says it.
+-- params: shard_key uuid, namespace text
+-- repeatable
 INSERT INTO strandline.fact_owner (shard_key, namespace) VALUES (%(shard_key)s, %(namespace)s)
 ON CONFLICT DO NOTHING
 
 -- name: owners_with_facts
 -- The next owners of a namespace who have facts, or may come to: each with how many are live, and whether
 -- there is anything new since they were last cleared.
+-- params: namespace text, after uuid, limit bigint
+-- row: shard_key uuid, live bigint, is_new boolean
+-- repeatable
 WITH owner AS (
     (SELECT DISTINCT s.shard_key FROM strandline.session s
         WHERE s.namespace = %(namespace)s AND s.shard_key > %(after)s AND ('facts' = ANY (s.pipelines)
@@ -75,11 +90,17 @@ ORDER BY w.shard_key
 
 -- name: fact_events
 -- All that people did to an owner's facts, in order.
+-- params: shard_key uuid
+-- row: number bigint, kind text, fact_id uuid?, payload text?, traces text?, created_at timestamptz
+-- repeatable
 SELECT e.number, e.kind, e.fact_id, e.payload::text, e.traces::text, e.created_at
 FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s ORDER BY e.number
 
 -- name: deciding_fact_events
 -- The deletions, corrections and clearings that may speak of some candidates: by words or by session.
+-- params: shard_key uuid, fact_ids uuid[], fingerprints text[], session_keys uuid[]
+-- row: number bigint, kind text, fact_id uuid?, traces text?, created_at timestamptz
+-- repeatable
 SELECT e.number, e.kind, e.fact_id, e.traces::text, e.created_at
 FROM strandline.fact_event e
 WHERE e.shard_key = %(shard_key)s AND e.kind IN ('delete', 'replace', 'clear')
@@ -92,6 +113,8 @@ ORDER BY e.number
 -- name: blank_fact_events
 -- Take the text out of earlier events of facts that were deleted (NULL: of all): by their ids, or by the
 -- numbers of the events that worded them.
+-- params: fact_ids uuid[]?, shard_key uuid, number bigint, numbers bigint[]
+-- repeatable
 UPDATE strandline.fact_event e SET payload = NULL,
     traces = CASE WHEN %(fact_ids)s::uuid[] IS NULL THEN '[]'::jsonb ELSE e.traces END
 WHERE e.shard_key = %(shard_key)s AND e.number < %(number)s
@@ -100,6 +123,9 @@ WHERE e.shard_key = %(shard_key)s AND e.number < %(number)s
 
 -- name: fact_traces
 -- By what facts can be recognised: each wording with its messages, those of facts condensed into them too.
+-- params: fact_ids uuid[], shard_key uuid, generation_id integer
+-- row: root uuid, traces text
+-- repeatable
 WITH RECURSIVE part AS (
     SELECT wanted.fact_id AS root, wanted.fact_id FROM unnest(%(fact_ids)s::uuid[]) AS wanted (fact_id)
     UNION
@@ -108,7 +134,7 @@ WITH RECURSIVE part AS (
 )
 SELECT p.root, json_agg(json_build_object('fingerprint', encode(r.fingerprint, 'hex'),
     'session_key', r.session_key, 'seqs', r.seqs, 'lexemes', coalesce(r.own_lexemes, r.lexemes),
-    'said_by', f.said_by))::text
+    'said_by', f.said_by))::text AS traces
 FROM part p
 JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND f.fact_id = p.fact_id
@@ -119,11 +145,14 @@ GROUP BY p.root
 -- name: own_fact_traces
 -- By what facts can be recognised: each wording with its messages; a condensed one by its words, since its
 -- messages are those of its parts.
+-- params: shard_key uuid, generation_id integer, fact_ids uuid[]
+-- row: fact_id uuid, traces text
+-- repeatable
 SELECT f.fact_id, json_agg(CASE WHEN r.operation = 'condense'
     THEN json_build_object('fingerprint', encode(r.fingerprint, 'hex'))
     ELSE json_build_object('fingerprint', encode(r.fingerprint, 'hex'),
         'session_key', r.session_key, 'seqs', r.seqs, 'lexemes', coalesce(r.own_lexemes, r.lexemes),
-        'said_by', f.said_by) END)::text
+        'said_by', f.said_by) END)::text AS traces
 FROM strandline.fact f
 JOIN strandline.fact_revision r ON r.shard_key = f.shard_key AND r.generation_id = f.generation_id
     AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
@@ -133,10 +162,16 @@ GROUP BY f.fact_id
 
 -- name: uncondense
 -- Take apart the condensed facts that hold these: which facts are live again by that, or stand alone.
-SELECT unnest(strandline.uncondense_v1(%(shard_key)s, %(generation_id)s, %(fact_ids)s::uuid[]))
+-- params: shard_key uuid, generation_id integer, fact_ids uuid[]
+-- row: fact_id uuid
+-- repeatable
+SELECT unnest(strandline.uncondense_v1(%(shard_key)s, %(generation_id)s, %(fact_ids)s::uuid[])) AS fact_id
 
 -- name: facts_that_hold
 -- For each of some facts the one that it was condensed into in the end, or the fact itself.
+-- params: shard_key uuid, generation_id integer, fact_ids uuid[]
+-- row: fact_id uuid
+-- repeatable
 WITH RECURSIVE held AS (
     SELECT f.fact_id, f.condensed_into FROM strandline.fact f
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
@@ -150,6 +185,10 @@ SELECT h.fact_id FROM held h WHERE h.condensed_into IS NULL
 -- name: facts_of_traces
 -- Facts of one derivation that were once worded so, or come from these sessions, also where they were
 -- condensed; not those that were said again, or worded by a person, since then.
+-- params: shard_key uuid, generation_id integer, fingerprints text[], session_keys uuid[], number bigint, at
+--     timestamptz
+-- row: fact_id uuid, text text, live boolean
+-- repeatable
 SELECT f.fact_id, f.text, f.live FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND EXISTS (
@@ -169,12 +208,19 @@ ORDER BY f.live DESC, f.created_at, f.fact_id
 
 -- name: live_fact_like
 -- The live fact that says the same words.
+-- params: shard_key uuid, generation_id integer, fingerprint bytea
+-- row: fact_id uuid
+-- repeatable
 SELECT f.fact_id FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
     AND f.fingerprint = %(fingerprint)s
 
 -- name: find_fact
 -- One fact of one derivation, and by which event people last worded it.
+-- params: shard_key uuid, generation_id integer, fact_id uuid
+-- row: fact_id uuid, text text, live boolean, created_at timestamptz, valid_from timestamptz, topics text[],
+--     about_date date?, worded_by bigint?
+-- repeatable
 SELECT f.fact_id, f.text, f.live, f.created_at, f.valid_from, f.topics, f.about_date,
     (SELECT max(r.fact_event) FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
         AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id) AS worded_by
@@ -183,12 +229,20 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 
 -- name: facts_until
 -- All facts that were there, or were said, up to a moment.
+-- params: shard_key uuid, generation_id integer, until timestamptz
+-- row: fact_id uuid
+-- repeatable
 SELECT f.fact_id FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND (f.created_at <= %(until)s::timestamptz OR f.said_at <= %(until)s::timestamptz)
 
 -- name: write_fact
 -- A fact as a person worded it; no row if it is there already, or these words went to another fact.
+-- params: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea, lexemes text[], topics
+--     text[], about_date date?, at timestamptz, valid_from timestamptz, created_at timestamptz, input text?, agent_id
+--     text?, team_id text?, number bigint
+-- row: fact_id uuid
+-- repeatable
 INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
     about_date, said_at, valid_from, created_at, updated_at, input, agent_id, team_id)
 SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
@@ -203,6 +257,10 @@ RETURNING fact_id
 -- name: reword_fact
 -- A fact in a person's words; since when it holds, and when it was made, stay.  Where it had ended in this
 -- derivation it holds again: the person says so.
+-- params: text text, fingerprint bytea, lexemes text[], topics text[], about_date date?, at timestamptz, shard_key
+--     uuid, generation_id integer, fact_id uuid
+-- row: fact_id uuid
+-- repeatable
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = %(topics)s::text[], about_date = coalesce(%(about_date)s::date, f.about_date),
     said_at = greatest(f.said_at, %(at)s), updated_at = clock_timestamp(), live = true, invalidated_at = NULL,
@@ -212,6 +270,9 @@ RETURNING f.fact_id
 
 -- name: repeat_fact
 -- A person says what is known already: it gets what else the person gave.
+-- params: at timestamptz, topics text[], about_date date?, input text?, agent_id text?, team_id text?, shard_key uuid,
+--     generation_id integer, fact_id uuid
+-- repeatable
 UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(at)s), updated_at = clock_timestamp(),
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
     about_date = coalesce(%(about_date)s::date, f.about_date), input = coalesce(%(input)s, f.input),
@@ -220,6 +281,9 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 
 -- name: revise_by_person
 -- The person's event in the fact's history.
+-- params: shard_key uuid, generation_id integer, fact_id uuid, operation text, text text, fingerprint bytea, lexemes
+--     text[], number bigint
+-- repeatable
 INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
     fingerprint, lexemes, seqs, fact_event)
 SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, coalesce(max(r.revision), 0) + 1, %(operation)s,
@@ -229,6 +293,8 @@ WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.
 
 -- name: set_feedback
 -- What people think of a fact.
+-- params: feedback text?, shard_key uuid, generation_id integer, fact_ids uuid[]
+-- repeatable
 UPDATE strandline.fact f SET feedback = %(feedback)s, updated_at = clock_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND f.fact_id = ANY (%(fact_ids)s::uuid[])
@@ -236,11 +302,21 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
 -- name: remove_facts
 -- Facts go, each with what was condensed into it: which, whether they were live, and by which events people
 -- had worded them.
+-- params: shard_key uuid, generation_id integer, fact_ids uuid[], number bigint
+-- row: fact_id uuid, live boolean, worded_by bigint[]?
+-- repeatable
 SELECT fact_id, live, worded_by FROM strandline.remove_facts_v1(
     %(shard_key)s, %(generation_id)s, %(fact_ids)s::uuid[], %(number)s)
 
 -- name: list_facts
 -- A page of an owner's facts with where each came from, and how many there are in all; always one row.
+-- params: shard_key uuid, with_invalidated boolean, fact_ids uuid[]?, topics text[]?, agent_id text?, team_id text?,
+--     sort text, limit bigint, offset bigint
+-- row: total bigint, fact_id uuid?, text text!, topics text[]!, said_by text?, about_date date?, said_at timestamptz!,
+--     valid_from timestamptz!, valid_until timestamptz?, invalidated_at timestamptz?, invalidated_by uuid?,
+--     condensed_into uuid?, input text?, agent_id text?, team_id text?, feedback text?, created_at timestamptz!,
+--     updated_at timestamptz!, revisions text?
+-- repeatable
 WITH found AS MATERIALIZED (
     SELECT f.fact_id, f.generation_id, f.said_at, f.updated_at FROM strandline.fact f
     JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
@@ -276,12 +352,17 @@ ORDER BY p.place
 
 -- name: fact_texts
 -- The texts of an owner's facts, for a search by substring.
+-- params: shard_key uuid, with_invalidated boolean, limit bigint
+-- row: fact_id uuid, text text
+-- repeatable
 SELECT f.fact_id, f.text FROM strandline.fact f
 JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
 WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s) LIMIT %(limit)s
 
 -- name: facts_as_they_are
 -- The words of facts that a merge was planned with, as they are now.
+-- params: shard_key uuid, generation_id integer, fact_ids uuid[]
+-- row: fact_id uuid, fingerprint bytea
 SELECT f.fact_id, f.fingerprint FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
     AND f.fact_id = ANY (%(fact_ids)s::uuid[])

@@ -2,6 +2,7 @@
 
 -- name: insert_candidates
 -- What extract found.
+-- params: shard_key uuid, generation_id integer, batch_id uuid, model text, prompt_hash text, candidates json
 INSERT INTO strandline.fact_candidate (shard_key, generation_id, event_id, ordinal, session_key, batch_id,
     text, seqs, topics, said_by, about_date, said_at, model, prompt_hash)
 SELECT %(shard_key)s, %(generation_id)s, c.event_id, c.ordinal, c.session_key, %(batch_id)s, c.text,
@@ -12,6 +13,9 @@ FROM json_to_recordset(%(candidates)s::json) AS c (
 
 -- name: pending_candidates
 -- What merge has to fold in, in the order of its batch.
+-- params: event_ids uuid[], shard_key uuid, generation_id integer
+-- row: event_id uuid, ordinal integer, session_key uuid, batch_id uuid, text text, seqs bigint[], topics text[],
+--     said_by text?, about_date date?, said_at timestamptz, model text, prompt_hash text, flushed_at timestamptz?
 SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date,
     c.said_at, c.model, c.prompt_hash, (
         SELECT e.created_at FROM strandline.flush_event e
@@ -25,6 +29,7 @@ ORDER BY wanted.place, c.ordinal
 
 -- name: drop_candidate
 -- A person's event speaks against what extract found.
+-- params: number bigint, shard_key uuid, generation_id integer, event_id uuid, ordinal integer
 UPDATE strandline.fact_candidate SET dropped_by = %(number)s
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_id = %(event_id)s
     AND ordinal = %(ordinal)s
@@ -32,6 +37,8 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_
 -- name: related_facts
 -- The owner's live facts that share words with the candidates, closest first; with the person's event that
 -- worded a fact last, if one did.
+-- params: fingerprints bytea[], lexemes text[], shard_key uuid, generation_id integer, limit bigint
+-- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, number bigint?, created_at timestamptz!
 WITH nearest AS (
     SELECT f.fact_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
         ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC,
@@ -55,6 +62,11 @@ ORDER BY n.place
 -- name: add_fact
 -- A new fact with its first revision.  One with the same words that is live already is kept instead, and has
 -- the candidate as another source.
+-- params: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea, lexemes text[], topics
+--     text[], said_by text?, about_date date?, said_at timestamptz, own_text text?, own_fingerprint bytea?,
+--     own_lexemes text[]?, event_id uuid, session_key uuid, seqs bigint[], extract_batch_id uuid, merge_batch_id uuid,
+--     model text, prompt_hash text
+-- row: fact_id uuid
 WITH kept AS (
     INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
         said_by, about_date, said_at, valid_from)
@@ -82,6 +94,9 @@ RETURNING fact_id
 -- name: update_fact
 -- The fact as it is now known, if it still says what the merge was planned with; what it was stays in its
 -- revisions.
+-- params: text text, fingerprint bytea, lexemes text[], topics text[], about_date date?, said_at timestamptz,
+--     shard_key uuid, generation_id integer, fact_id uuid, expected bytea?
+-- row: fact_id uuid
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
     about_date = coalesce(%(about_date)s, f.about_date), said_at = greatest(f.said_at, %(said_at)s),
@@ -95,6 +110,8 @@ RETURNING f.fact_id
 
 -- name: confirm_fact
 -- Said again: only when it was first and last said changes.
+-- params: said_at timestamptz, shard_key uuid, generation_id integer, fact_id uuid
+-- row: fact_id uuid
 UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(said_at)s),
     valid_from = least(f.valid_from, %(said_at)s), updated_at = clock_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
@@ -102,6 +119,8 @@ RETURNING f.fact_id
 
 -- name: invalidate_fact
 -- It was true and no longer is, since something else was said; it stays, with what took its place.
+-- params: by_fact_id uuid, said_at timestamptz, shard_key uuid, generation_id integer, fact_id uuid, expected bytea
+-- row: fact_id uuid
 UPDATE strandline.fact f SET live = false, invalidated_at = clock_timestamp(), invalidated_by = %(by_fact_id)s,
     valid_until = greatest(f.valid_from, %(said_at)s), updated_at = clock_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
@@ -111,6 +130,9 @@ RETURNING f.fact_id
 -- name: insert_revision
 -- Provenance: what was done to a fact, from which event and messages, by which prompt and model; and the
 -- candidate's own words, where the fact is worded otherwise.
+-- params: shard_key uuid, generation_id integer, fact_id uuid, operation text, text text, fingerprint bytea, lexemes
+--     text[], own_text text?, own_fingerprint bytea?, own_lexemes text[]?, event_id uuid, session_key uuid, seqs
+--     bigint[], extract_batch_id uuid, merge_batch_id uuid, model text, prompt_hash text
 INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
     fingerprint, lexemes, own_text, own_fingerprint, own_lexemes, event_id, session_key, seqs,
     extract_batch_id, merge_batch_id, model, prompt_hash)
@@ -124,6 +146,8 @@ WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.
 -- name: condensing
 -- How many live facts an owner has, how many the last attempt to condense them left, and the least that one
 -- of some sessions wants to have at most.
+-- params: shard_key uuid, generation_id integer, session_keys uuid[]
+-- row: live bigint, left_by_last integer, wanted integer?
 SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
         AND f.generation_id = %(generation_id)s AND f.live) AS live,
     coalesce((SELECT c.facts_after FROM strandline.condensation c WHERE c.shard_key = %(shard_key)s
@@ -133,6 +157,8 @@ SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
 
 -- name: condensable_facts
 -- The live facts that nobody has worded or judged by hand, longest known first.
+-- params: shard_key uuid, generation_id integer, limit bigint
+-- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, lexemes text[]
 SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live AND f.feedback IS NULL
     AND NOT EXISTS (
@@ -142,6 +168,8 @@ ORDER BY f.said_at, f.fact_id LIMIT %(limit)s
 
 -- name: end_condensed
 -- Facts that one sentence says from now on: they stay, and name it.
+-- params: fact_id uuid, shard_key uuid, generation_id integer, parts uuid[]
+-- row: fact_id uuid
 UPDATE strandline.fact f SET live = false, condensed_into = %(fact_id)s, updated_at = clock_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
     AND f.fact_id = ANY (%(parts)s::uuid[])
@@ -149,6 +177,8 @@ RETURNING f.fact_id
 
 -- name: add_condensed
 -- The sentence, with the time, topics and speaker of what it holds, and every source of it.
+-- params: shard_key uuid, generation_id integer, parts uuid[], fact_id uuid, text text, fingerprint bytea, lexemes
+--     text[], topics text[], batch_id uuid, model text, prompt_hash text
 WITH part AS (
     SELECT f.* FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
         AND f.generation_id = %(generation_id)s AND f.fact_id = ANY (%(parts)s::uuid[])
@@ -178,6 +208,8 @@ FROM source s
 
 -- name: record_condensation
 -- What came of an attempt to condense.
+-- params: shard_key uuid, generation_id integer, batch_id uuid, outcome text, facts_before integer, facts_after
+--     integer, reason text?
 INSERT INTO strandline.condensation (shard_key, generation_id, batch_id, outcome, facts_before, facts_after,
     reason)
 VALUES (%(shard_key)s, %(generation_id)s, %(batch_id)s, %(outcome)s, %(facts_before)s, %(facts_after)s,

@@ -2,10 +2,19 @@
 
 -- name: plan_window
 -- What a flush plan is made from: marks, policy and the window's entries, in one snapshot.
-SELECT strandline.window_v1(%(shard_key)s, %(session_key)s)
+-- params: shard_key uuid, session_key uuid
+-- row: to_flush text?
+-- repeatable
+SELECT strandline.window_v1(%(shard_key)s, %(session_key)s) AS to_flush
 
 -- name: flush
 -- Move the marks and record the events, if nothing changed since the plan.
+-- params: shard_key uuid, session_key uuid, incarnation uuid, old_window_from bigint, old_flushed_through bigint,
+--     window_from bigint, flushed_through bigint, tokens_out bigint, messages_out integer, bytes_out bigint, cause
+--     text, event_ids uuid[], from_seqs bigint[], through_seqs bigint[], tokens bigint[], messages integer[], version
+--     smallint, lazily boolean
+-- row: generation_id integer?, stage text!, scope_key uuid!
+-- repeatable
 SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(old_window_from)s, %(old_flushed_through)s,
     %(window_from)s, %(flushed_through)s, %(tokens_out)s, %(messages_out)s, %(bytes_out)s, %(cause)s, %(event_ids)s::uuid[],
@@ -14,22 +23,31 @@ SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
 
 -- name: postpone_planning
 -- Nothing could be flushed: do not plan again before the window has grown by so much.
+-- params: tokens_more bigint, shard_key uuid, session_key uuid, incarnation uuid, old_window_from bigint,
+--     old_flushed_through bigint
+-- repeatable
 UPDATE strandline.session SET replan_at_tokens = pinned_tokens + window_tokens + %(tokens_more)s
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND incarnation = %(incarnation)s
     AND window_from = %(old_window_from)s AND flushed_through = %(old_flushed_through)s
 
 -- name: ripe_watches
 -- Sessions that it is time to look at.  Nothing is locked: a flush is a compare-and-set.
+-- params: limit bigint
+-- row: shard_key uuid, session_key uuid, watch_id uuid, cause text
 SELECT w.shard_key, w.session_key, w.watch_id, w.cause FROM strandline.watch w
 WHERE w.check_at <= statement_timestamp() ORDER BY w.check_at LIMIT %(limit)s
 
 -- name: end_watch
 -- Looked at.
+-- params: shard_key uuid, session_key uuid, watch_id uuid
+-- repeatable
 DELETE FROM strandline.watch
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id = %(watch_id)s
 
 -- name: watch_again
 -- The session was used since: replace this watch by one for when it will have been idle for its time.
+-- params: shard_key uuid, session_key uuid, watch_id uuid, wait_seconds float8
+-- repeatable
 WITH ended AS (
     DELETE FROM strandline.watch
     WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id = %(watch_id)s
@@ -40,6 +58,8 @@ SELECT shard_key, session_key, 'idle', clock_timestamp() + make_interval(secs =>
 
 -- name: put_off_watch
 -- Looking at this session failed: let the others come first for a while.
+-- params: wait_seconds float8, shard_key uuid, session_key uuid, watch_id uuid
+-- row: watch_id uuid
 UPDATE strandline.watch SET check_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id = %(watch_id)s
 RETURNING watch_id

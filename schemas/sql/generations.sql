@@ -3,6 +3,7 @@
 -- name: register_generation
 -- The first derivation of a pipeline in this database.  One that serves already stays as it was made; only if
 -- it has derived nothing yet does it take on what it is to be made with from now on.
+-- params: config jsonb, prompts jsonb, pipeline text, version text, entry_scope text, entry_stage text
 WITH adopted AS (
     UPDATE strandline.generation g SET config = %(config)s::jsonb, prompts = %(prompts)s::jsonb
     WHERE g.pipeline = %(pipeline)s AND g.state = 'serving'
@@ -19,28 +20,37 @@ ON CONFLICT (pipeline) WHERE state = 'serving' DO NOTHING
 
 -- name: serving_generations
 -- Which derivation of each pipeline serves everybody who has none of their own.
+-- row: generation_id integer, pipeline text, version text, state text, entry_scope text, config text, prompts text
+-- repeatable
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
 FROM strandline.generation WHERE state = 'serving'
 ORDER BY pipeline
 
 -- name: find_generation
 -- One derivation, whatever its state.
+-- params: generation_id integer
+-- row: generation_id integer, pipeline text, version text, state text, entry_scope text, config text, prompts text
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
 FROM strandline.generation WHERE generation_id = %(generation_id)s
 
 -- name: kept_generations
 -- The derivations that are fed: all but those that were pruned.
+-- row: generation_id integer, pipeline text, version text, state text, entry_scope text, config text, prompts text
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
 FROM strandline.generation WHERE state <> 'retired'
 ORDER BY pipeline, generation_id
 
 -- name: hold_pipeline
 -- Keep others from beginning, switching or pruning a derivation of this pipeline until the transaction ends.
+-- params: pipeline text
+-- row: generation_id integer, state text, served_until timestamptz?
 SELECT generation_id, state, served_until FROM strandline.generation WHERE pipeline = %(pipeline)s
 ORDER BY generation_id FOR UPDATE
 
 -- name: begin_generation
 -- A derivation beside the one that serves: fed by every flush that sees this row, closed to workers so far.
+-- params: pipeline text, version text, entry_stage text, entry_scope text, config jsonb, prompts jsonb
+-- row: generation_id integer
 INSERT INTO strandline.generation (pipeline, version, state, entry_stage, entry_scope, config, prompts,
     fed_since, backfilled_through)
 VALUES (%(pipeline)s, %(version)s, 'preparing', %(entry_stage)s, %(entry_scope)s, %(config)s::jsonb,
@@ -50,19 +60,24 @@ RETURNING generation_id
 -- name: transactions_begun
 -- A number above those of all transactions that have written so far.  (The upper end of a snapshot is none: it
 -- is the number after the last one that has ended, and higher ones may be under way.)
-SELECT pg_current_xact_id()::text::bigint
+-- row: number bigint
+SELECT pg_current_xact_id()::text::bigint AS number
 
 -- name: transactions_under_way
 -- The number of the oldest transaction that has written and has not ended.
-SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+-- row: number bigint
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS number
 
 -- name: feed_generation
 -- No flush passes it by any more.
+-- params: generation_id integer
 UPDATE strandline.generation SET state = 'feeding', fed_since = clock_timestamp()
 WHERE generation_id = %(generation_id)s AND state = 'preparing'
 
 -- name: owners_after
 -- Owners of whom there is anything to derive from, in order.
+-- params: after uuid, limit bigint
+-- row: shard_key uuid
 SELECT DISTINCT o.shard_key FROM (
     (SELECT DISTINCT e.shard_key FROM strandline.flush_event e
         WHERE e.shard_key > %(after)s::uuid ORDER BY e.shard_key LIMIT %(limit)s)
@@ -74,7 +89,10 @@ ORDER BY o.shard_key LIMIT %(limit)s
 
 -- name: lanes_to_fill
 -- Lanes of an owner in which a derivation has not seen events that fit (missing_v1), and whether it is to derive any.
-SELECT m.scope_key, bool_or(m.is_known)
+-- params: shard_key uuid, generation_id integer, last_stage text, namespace text?, session_id text?, user_id text?,
+--     since timestamptz?, until timestamptz?
+-- row: scope_key uuid, is_known boolean
+SELECT m.scope_key, bool_or(m.is_known) AS is_known
 FROM strandline.missing_v1(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
 WHERE (m.is_known OR NOT m.was_void)
     AND (%(namespace)s::text IS NULL OR m.namespace = %(namespace)s)
@@ -88,6 +106,9 @@ GROUP BY m.scope_key ORDER BY m.scope_key
 -- Make due what a derivation has not seen of an owner's events that fit, in one lane or in all: a page of it, or
 -- nothing when all is there.  Of the time before a reset only what the serving derivation still knows is derived
 -- again; the rest is void.
+-- params: shard_key uuid, generation_id integer, last_stage text, scope_key uuid?, namespace text?, session_id text?,
+--     user_id text?, since timestamptz?, until timestamptz?, limit bigint
+-- row: events integer, tokens bigint
 WITH missing AS MATERIALIZED (
     SELECT m.* FROM strandline.missing_v1(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
     WHERE (m.is_known OR NOT m.was_void)
@@ -121,6 +142,8 @@ SELECT count(*)::integer AS events, coalesce(sum(tokens), 0)::bigint AS tokens F
 
 -- name: truncated_event
 -- An event of an owner of which messages are gone from the log, if there is one.
+-- params: shard_key uuid
+-- row: session_id text, from_seq bigint, through_seq bigint, message_count integer, remaining integer
 SELECT s.session_id, e.from_seq, e.through_seq, e.message_count, l.remaining
 FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
@@ -134,17 +157,21 @@ ORDER BY e.session_key, e.from_seq LIMIT 1
 
 -- name: open_backfilled
 -- Workers may work on the owners up to this one.
+-- params: through uuid, generation_id integer
 UPDATE strandline.generation SET backfilled_through = %(through)s
 WHERE generation_id = %(generation_id)s AND backfilled_through < %(through)s
 
 -- name: end_backfill
 -- Everything that was flushed so far is due or done in it.
+-- params: generation_id integer
 UPDATE strandline.generation SET backfilled_through = NULL, fed_since = '-infinity'
 WHERE generation_id = %(generation_id)s AND backfilled_through IS NOT NULL
 
 -- name: uncovered_owners
 -- A page of owners: how much of theirs a derivation lacks, how much of that is dead, whether it serves them
 -- already, and whether what they search is shared with other owners.  What is fresh was flushed since it was made.
+-- params: generation_id integer, after uuid, limit bigint, last_stage text
+-- row: shard_key uuid, events integer, dead integer, fresh integer, is_switched boolean, is_shared boolean
 SELECT o.shard_key, u.events, u.dead, u.fresh, EXISTS (
     SELECT FROM strandline.scope_generation s
     JOIN strandline.generation g ON g.generation_id = s.generation_id AND g.pipeline = s.pipeline
@@ -174,6 +201,8 @@ ORDER BY o.shard_key
 -- name: switch_owner
 -- From now on this derivation serves the owner, if it covers what the one before covers: check and switch are
 -- one statement.
+-- params: shard_key uuid, generation_id integer, last_stage text
+-- row: shard_key uuid
 INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id)
 SELECT %(shard_key)s, n.pipeline, n.generation_id FROM strandline.generation n
 WHERE n.generation_id = %(generation_id)s AND n.state = 'feeding'
@@ -187,6 +216,7 @@ RETURNING shard_key
 
 -- name: hold_owner
 -- For some seconds, what serves the owner takes up nothing more, so that the other one can catch up with it.
+-- params: shard_key uuid, seconds float8, pipeline text
 INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id, held_until)
 SELECT %(shard_key)s, v.pipeline, v.generation_id, clock_timestamp() + make_interval(secs => %(seconds)s)
 FROM strandline.serving_v1(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
@@ -195,33 +225,44 @@ WHERE s.generation_id = excluded.generation_id AND (s.held_until IS NULL OR s.he
 
 -- name: ring_owner
 -- What is due for this owner in a derivation that serves it now is rung for like any live work.
+-- params: shard_key uuid, generation_id integer
 UPDATE strandline.due SET ring_at = clock_timestamp()
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND ring_at = 'infinity'
 
 -- name: end_serving
 -- The derivation that served everybody goes on being fed, so that one can go back to it.
+-- params: pipeline text, generation_id integer
+-- row: generation_id integer
 UPDATE strandline.generation SET state = 'feeding', served_until = clock_timestamp()
 WHERE pipeline = %(pipeline)s AND state = 'serving' AND generation_id <> %(generation_id)s
 RETURNING generation_id
 
 -- name: begin_serving
 -- This derivation serves everybody.
+-- params: generation_id integer
+-- row: generation_id integer
 UPDATE strandline.generation SET state = 'serving', served_until = NULL
 WHERE generation_id = %(generation_id)s AND state = 'feeding'
 RETURNING generation_id
 
 -- name: forget_owners_generations
 -- All owners of a pipeline are served alike again.
+-- params: pipeline text
+-- row: generation_id integer
 DELETE FROM strandline.scope_generation WHERE pipeline = %(pipeline)s
 RETURNING generation_id
 
 -- name: ring_generation
 -- What is due in a derivation that serves everybody now is rung for like any live work.
+-- params: generation_id integer, stages text[]
 UPDATE strandline.due SET ring_at = clock_timestamp()
 WHERE generation_id = %(generation_id)s AND stage = ANY (%(stages)s::text[]) AND ring_at = 'infinity'
 
 -- name: list_generations
 -- All derivations, newest last, with what they hold and what they lack.
+-- params: pipeline text?
+-- row: generation_id integer, pipeline text, state text, version text, config text, created_at timestamptz,
+--     served_until timestamptz?, is_filled boolean, due bigint, dead bigint, owners bigint
 SELECT g.generation_id, g.pipeline, g.state, g.version, g.config::text, g.created_at, g.served_until,
     g.backfilled_through IS NULL AS is_filled,
     (SELECT count(*) FROM strandline.due d WHERE d.generation_id = g.generation_id) AS due,
@@ -235,6 +276,8 @@ ORDER BY g.pipeline, g.generation_id
 
 -- name: retire_generation
 -- It is fed no more, and nothing in it is worked on.
+-- params: generation_id integer
+-- row: pipeline text
 UPDATE strandline.generation g SET state = 'retired'
 WHERE g.generation_id = %(generation_id)s AND g.state IN ('preparing', 'feeding', 'retired') AND NOT EXISTS (
     SELECT FROM strandline.scope_generation s WHERE s.generation_id = g.generation_id)
@@ -242,6 +285,8 @@ RETURNING g.pipeline
 
 -- name: owners_with_rows
 -- Owners who may have rows of a derivation, in order.
+-- params: after uuid, limit bigint
+-- row: shard_key uuid
 SELECT DISTINCT o.shard_key FROM (
     (SELECT DISTINCT s.shard_key FROM strandline.session s
         WHERE s.shard_key > %(after)s::uuid ORDER BY s.shard_key LIMIT %(limit)s)
@@ -257,6 +302,8 @@ ORDER BY o.shard_key LIMIT %(limit)s
 -- name: prune_lanes
 -- Take the lanes of an owner's derivation away from whoever works in them, and hold them: a worker that is just
 -- writing is waited for, and who comes later finds the lease gone.
+-- params: shard_key uuid, generation_id integer
+-- row: stage text
 SELECT l.stage FROM strandline.lane l
 WHERE l.shard_key = %(shard_key)s AND l.generation_id = %(generation_id)s
 ORDER BY l.scope_key, l.stage FOR UPDATE
@@ -264,6 +311,8 @@ ORDER BY l.scope_key, l.stage FOR UPDATE
 -- name: prune_owner
 -- Take away all rows that an owner has of a derivation, whose lanes are held; what its model calls cost stays in
 -- the ledger.
+-- params: shard_key uuid, generation_id integer
+-- row: events integer
 WITH lanes AS (
     DELETE FROM strandline.lane WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), due AS (
@@ -294,4 +343,4 @@ WITH lanes AS (
 ), chunks AS (
     DELETE FROM strandline.chunk WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 )
-SELECT count(*)::integer FROM receipts
+SELECT count(*)::integer AS events FROM receipts

@@ -10,6 +10,8 @@
 -- (clock_timestamp() is volatile: compared with it, the index would be read to its end.)
 -- (By place, since rows that are locked here do not move: by keys, a plan made while nothing was due would
 -- compare them with all that is due later.)
+-- params: stage text, limit bigint
+-- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
 WITH ripe AS (
     SELECT d.ctid AS place, (
         SELECT n.waits_until FROM strandline.namespace_limit n
@@ -30,6 +32,7 @@ SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung WHERE waits
 -- name: bring_rings_forward
 -- Work that is to be rung for later than any wait is long: the clock has stepped back.  And work whose namespace has
 -- waited for its budget long enough (ring_due).
+-- params: stages text[], limit bigint
 WITH ahead AS (
     SELECT d.ctid AS place FROM strandline.due d
     WHERE d.stage = ANY (%(stages)s::text[]) AND d.ring_at > statement_timestamp() + interval '10 seconds'
@@ -47,6 +50,8 @@ FROM (SELECT place FROM ahead UNION ALL SELECT place FROM waited) AS a WHERE d.c
 -- name: orphaned_lanes
 -- Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and
 -- whatever waits in the queue.
+-- params: stages text[], dead_after_seconds numeric, limit bigint
+-- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
 SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
 WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
     AND (l.deadline_at < clock_timestamp() OR NOT EXISTS (
@@ -59,7 +64,15 @@ LIMIT %(limit)s
 
 -- name: claim_lane
 -- Take this lane, if it has work and can be had (claim_lane_v1), and begin its first batch.
-SELECT c.lease_epoch, c.postponements, c.failures, c.crashes, c.namespace, c.has_lane_limit, c.has_budget, b.*
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, worker_id uuid, dead_after_seconds
+--     float8, deadline_seconds float8, batch_id uuid, token_budget bigint, max_events integer
+-- row: lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text, has_lane_limit
+--     boolean, has_budget boolean, batch_id uuid?, event_id uuid!, session_key uuid!, incarnation uuid!, cause text!,
+--     from_seq bigint!, through_seq bigint!, message_count integer!, tokens bigint!, version smallint!, created_at
+--     timestamptz!
+SELECT c.lease_epoch, c.postponements, c.failures, c.crashes, c.namespace, c.has_lane_limit, c.has_budget,
+    b.batch_id, b.event_id, b.session_key, b.incarnation, b.cause,
+    b.from_seq, b.through_seq, b.message_count, b.tokens, b.version, b.created_at
 FROM strandline.claim_lane_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(worker_id)s,
     %(dead_after_seconds)s, %(deadline_seconds)s) AS c
 LEFT JOIN LATERAL strandline.begin_batch_v1(
@@ -68,8 +81,16 @@ LEFT JOIN LATERAL strandline.begin_batch_v1(
 
 -- name: take_turn
 -- Take the lane of a stage whose turn it is (take_turn_v1), and begin its first batch.
+-- params: stage text, precedences smallint[], after text, namespaces text[], owners uuid[], left_out integer[],
+--     shard_key uuid, scope_key uuid, generation_id integer, worker_id uuid, dead_after_seconds float8,
+--     deadline_seconds float8, batch_id uuid, token_budget bigint, max_events integer
+-- row: shard_key uuid, scope_key uuid?, generation_id integer!, lease_epoch bigint!, postponements integer!, failures
+--     integer!, crashes integer!, namespace text, has_lane_limit boolean, has_budget boolean, batch_id uuid?, event_id
+--     uuid!, session_key uuid!, incarnation uuid!, cause text!, from_seq bigint!, through_seq bigint!, message_count
+--     integer!, tokens bigint!, version smallint!, created_at timestamptz!
 SELECT t.shard_key, t.scope_key, t.generation_id, t.lease_epoch, t.postponements, t.failures, t.crashes,
-    t.namespace, t.has_lane_limit, t.has_budget, b.*
+    t.namespace, t.has_lane_limit, t.has_budget, b.batch_id, b.event_id, b.session_key, b.incarnation, b.cause,
+    b.from_seq, b.through_seq, b.message_count, b.tokens, b.version, b.created_at
 FROM strandline.take_turn_v1(%(stage)s, %(precedences)s::smallint[], %(after)s, %(namespaces)s::text[], %(owners)s::uuid[],
     %(left_out)s::integer[], %(shard_key)s, %(scope_key)s, %(generation_id)s, %(worker_id)s,
     %(dead_after_seconds)s, %(deadline_seconds)s) AS t
@@ -81,6 +102,9 @@ LEFT JOIN LATERAL (
 
 -- name: release_lane
 -- Give the lane back, with its next attempt postponed where something failed.
+-- params: postponements integer, failures integer, last_error text?, wait_seconds float8, shard_key uuid, scope_key
+--     uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid
+-- row: lease_epoch bigint
 UPDATE strandline.lane SET
     holder = NULL, deadline_at = NULL, crashes = 0,
     postponements = %(postponements)s, failures = %(failures)s, last_error = %(last_error)s,
@@ -91,6 +115,8 @@ RETURNING lease_epoch
 
 -- name: return_lane
 -- Give the lane back as it was found, since nothing was tried; not to be taken again before its time.
+-- params: wait_seconds float8, shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint,
+--     worker_id uuid
 UPDATE strandline.lane SET holder = NULL, deadline_at = NULL,
     postponed_at = clock_timestamp(), next_attempt_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
@@ -98,13 +124,18 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
 
 -- name: hold_lane
 -- Lock the lease inside a transaction; no row means that it was taken away.
-SELECT 1 FROM strandline.lane
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid
+-- row: held integer
+SELECT 1 AS held FROM strandline.lane
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 FOR UPDATE
 
 -- name: keep_lane
 -- The holder gets on within its batch: the lease has its whole deadline again; no row if it was taken away.
+-- params: deadline_seconds float8, shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch
+--     bigint, worker_id uuid
+-- row: lease_epoch bigint
 UPDATE strandline.lane SET deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
@@ -114,6 +145,13 @@ RETURNING lease_epoch
 -- A batch is done, and what failed before no longer counts: the next one is begun, with the whole deadline again.
 -- Or, with gives_way, the lane is given back where another owner waits for a turn, or live work while it would go
 -- on with what was imported; then it has no holder.
+-- params: gives_way boolean, shard_key uuid, scope_key uuid, generation_id integer, stage text, namespace text,
+--     left_out integer[], worker_id uuid, dead_after_seconds float8, deadline_seconds float8, lease_epoch bigint,
+--     batch_id uuid, token_budget bigint, max_events integer
+-- row: lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text?, has_lane_limit
+--     boolean, has_budget boolean, batch_id uuid?, event_id uuid!, session_key uuid!, incarnation uuid!, cause text!,
+--     from_seq bigint!, through_seq bigint!, message_count integer!, tokens bigint!, version smallint!, created_at
+--     timestamptz!
 WITH next AS MATERIALIZED (
     SELECT d.precedence FROM strandline.due d
     WHERE %(gives_way)s AND d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
@@ -134,9 +172,11 @@ WITH next AS MATERIALIZED (
         AND l.stage = %(stage)s AND l.lease_epoch = %(lease_epoch)s AND l.holder = %(worker_id)s
     RETURNING l.*
 )
-SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, CASE WHEN r.holder IS NOT NULL THEN %(namespace)s END,
-    coalesce(n.max_lanes, n.max_lanes_per_worker) IS NOT NULL,
-    coalesce(n.calls_per_day, n.tokens_per_day, n.usd_per_day) IS NOT NULL, b.*
+SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, CASE WHEN r.holder IS NOT NULL THEN %(namespace)s END AS namespace,
+    coalesce(n.max_lanes, n.max_lanes_per_worker) IS NOT NULL AS has_lane_limit,
+    coalesce(n.calls_per_day, n.tokens_per_day, n.usd_per_day) IS NOT NULL AS has_budget,
+    b.batch_id, b.event_id, b.session_key, b.incarnation, b.cause,
+    b.from_seq, b.through_seq, b.message_count, b.tokens, b.version, b.created_at
 FROM renewed r LEFT JOIN strandline.namespace_limit n ON n.namespace = %(namespace)s LEFT JOIN LATERAL (
     SELECT f.* FROM strandline.begin_batch_v1(
         r.shard_key, r.scope_key, r.generation_id, r.stage, r.lease_epoch, %(batch_id)s, %(token_budget)s,
@@ -146,6 +186,9 @@ FROM renewed r LEFT JOIN strandline.namespace_limit n ON n.namespace = %(namespa
 -- name: hand_back_lanes
 -- Lanes that this worker holds by the table but drains no more: their release did not get through.
 -- One that somebody is just writing (a reset, say) is left for the next time, not waited for.
+-- params: worker_id uuid, older_than_seconds float8, shard_keys uuid[], scope_keys uuid[], generation_ids integer[],
+--     stages text[]
+-- row: stage text
 WITH left_over AS (
     SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
     WHERE l.holder = %(worker_id)s
@@ -165,13 +208,16 @@ RETURNING l.stage
 
 -- name: shorten_leases
 -- No lease of this worker ends later than one that begins now: the clock may have stepped back.
+-- params: deadline_seconds float8, worker_id uuid
 UPDATE strandline.lane SET deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
 WHERE holder = %(worker_id)s
     AND deadline_at > clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
 
 -- name: lane_has_work
 -- Whether anything is due in the lane.
-SELECT 1 FROM strandline.due d
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- row: due integer
+SELECT 1 AS due FROM strandline.due d
 WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
     AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
 LIMIT 1
@@ -179,6 +225,8 @@ LIMIT 1
 -- name: close_batch
 -- The batch is over: applied, void, split or dead.  The answers of a void one speak of messages that are no
 -- more, perhaps of some that somebody wanted forgotten.
+-- params: shard_key uuid, batch_id uuid, state text
+-- row: batch_id uuid
 WITH gone AS (
     DELETE FROM strandline.answer
     WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND %(state)s = 'void'
@@ -189,6 +237,9 @@ RETURNING batch_id
 
 -- name: batch_events
 -- The events of a batch in its order.
+-- params: event_ids uuid[], shard_key uuid
+-- row: event_id uuid, shard_key uuid, session_key uuid, incarnation uuid, cause text, from_seq bigint, through_seq
+--     bigint, message_count integer, tokens bigint, version smallint, created_at timestamptz
 SELECT e.event_id, e.shard_key, e.session_key, e.incarnation, e.cause, e.from_seq, e.through_seq,
     e.message_count, e.tokens, e.version, e.created_at
 FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
@@ -197,6 +248,8 @@ ORDER BY wanted.place
 
 -- name: range_messages
 -- The messages of one event.
+-- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
@@ -205,6 +258,9 @@ ORDER BY m.seq
 
 -- name: batch_messages
 -- The messages of several events, with each event's place among them (1, 2, …).
+-- params: session_keys uuid[], from_seqs bigint[], through_seqs bigint[], shard_key uuid
+-- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
+--     text?
 SELECT w.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
     WITH ORDINALITY AS w (session_key, from_seq, through_seq, place)
@@ -214,12 +270,18 @@ ORDER BY w.place, m.seq
 
 -- name: stored_answer
 -- A raw answer that an earlier attempt stored.
+-- params: shard_key uuid, batch_id uuid, step text
+-- row: model text, prompt_hash text, body bytea
 SELECT model, prompt_hash, body FROM strandline.answer
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND step = %(step)s
 
 -- name: store_answer
 -- Store a raw answer and its cost, if the lease still holds; an answer already there stays.  On the disk
 -- when it returns, also on a connection that does not wait for that: it was paid for.
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid,
+--     batch_id uuid, step text, model text, prompt_hash text, body bytea, input_tokens bigint, output_tokens bigint,
+--     seconds float8, cost_usd numeric?
+-- row: is_first boolean
 WITH durably AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'on', true)
 ), held AS (
@@ -246,6 +308,9 @@ RETURNING (SELECT count(*) = 1 FROM stored) AS is_first
 -- Lock the lease, and then what is due of a batch whose events still belong to their session's incarnation:
 -- how many leases (1, or 0 when it was taken away), and how many events.  In the order in which all others lock what
 -- is due.
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid,
+--     event_ids uuid[]
+-- row: leases bigint, events bigint
 WITH held AS (
     SELECT 1 FROM strandline.lane
     WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
@@ -262,12 +327,15 @@ WITH held AS (
                 AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
     ORDER BY d.session_key, d.from_seq FOR UPDATE OF d
 )
-SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM locked)
+SELECT (SELECT count(*) FROM held) AS leases, (SELECT count(*) FROM locked) AS events
 
 -- name: finish_batch
 -- The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  A lane
 -- that has no more to do is given back with that.  No row: there is no such open batch, and nothing was done.
 -- Says whether the lane has more to do, and so is still held.
+-- params: outcome text, shard_key uuid, batch_id uuid, scope_key uuid, generation_id integer, stage text, event_ids
+--     uuid[], lease_epoch bigint, worker_id uuid
+-- row: is_due boolean
 WITH closed AS (
     UPDATE strandline.batch SET state = %(outcome)s, closed_at = clock_timestamp()
     WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'open'
@@ -300,6 +368,7 @@ SELECT is_due FROM more
 
 -- name: bury_event
 -- Go past an event that cannot be applied: a dead letter, whose messages stay in the tail.
+-- params: batch_id uuid, reason text, shard_key uuid, scope_key uuid, generation_id integer, stage text, event_id uuid
 INSERT INTO strandline.dead_letter (shard_key, session_key, generation_id, stage, from_seq, through_seq,
     scope_key, event_id, incarnation, batch_id, reason)
 SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq, d.through_seq, d.scope_key,
@@ -313,6 +382,7 @@ ON CONFLICT DO NOTHING
 -- Make the events due in the pipeline's next stage, on the owner's lane.
 -- What is no live work is not rung for (ring_at: infinity): that of a derivation which does not serve, which is merged
 -- in the order of the flushes, and what a replay in place made due.
+-- params: next_stage text, scope_key uuid, tokens bigint, generation_id integer, shard_key uuid, event_ids uuid[]
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
     scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
 SELECT e.shard_key, e.session_key, g.generation_id, %(next_stage)s, e.from_seq, e.through_seq,
@@ -329,6 +399,7 @@ WHERE e.shard_key = %(shard_key)s AND e.event_id = ANY (%(event_ids)s::uuid[])
 
 -- name: insert_receipts
 -- A later stage has nothing to do for these events.
+-- params: shard_key uuid, generation_id integer, stage text, batch_id uuid, event_ids uuid[]
 INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
 SELECT %(shard_key)s, event_id, %(generation_id)s, %(stage)s, 'applied', %(batch_id)s
 FROM unnest(%(event_ids)s::uuid[]) AS passed (event_id)

@@ -2,6 +2,9 @@
 
 -- name: set_limits
 -- A namespace may use so much from now on; a limit that is not given (NULL) stays as it was.
+-- params: namespace text, max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day
+--     bigint?, usd_per_day float8?
+-- row: namespace text
 INSERT INTO strandline.namespace_limit AS l (namespace, max_lanes, max_lanes_per_worker, calls_per_day,
     tokens_per_day, usd_per_day)
 VALUES (%(namespace)s, %(max_lanes)s, %(max_lanes_per_worker)s, %(calls_per_day)s, %(tokens_per_day)s,
@@ -16,6 +19,8 @@ RETURNING namespace
 
 -- name: clear_limits
 -- A namespace is not limited any more in what is named.
+-- params: cleared text[], namespace text
+-- row: namespace text
 UPDATE strandline.namespace_limit SET
     max_lanes = CASE WHEN 'max_lanes' <> ALL (%(cleared)s::text[]) THEN max_lanes END,
     max_lanes_per_worker = CASE WHEN 'max_lanes_per_worker' <> ALL (%(cleared)s::text[])
@@ -29,22 +34,28 @@ RETURNING namespace
 
 -- name: forget_cleared
 -- A namespace that is limited in nothing any more needs no row.
+-- params: namespace text
 DELETE FROM strandline.namespace_limit WHERE namespace = %(namespace)s
     AND num_nonnulls(max_lanes, max_lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day) = 0
 
 -- name: revoke_slices
 -- Workers are to give back the slices that they hold of a namespace's budget, which were cut from the former one.
+-- params: namespace text
 UPDATE strandline.budget_slice SET expires_at = '-infinity'
 WHERE namespace = %(namespace)s AND expires_at > clock_timestamp()
 
 -- name: revoked_slices
 -- The namespaces whose slices this worker is to give back.
+-- params: namespaces text[], days date[], worker_id uuid
+-- row: namespace text
 SELECT b.namespace FROM unnest(%(namespaces)s::text[], %(days)s::date[]) AS held (namespace, day)
 JOIN strandline.budget_slice b ON b.namespace = held.namespace AND b.day = held.day
     AND b.worker_id = %(worker_id)s AND b.expires_at = '-infinity'
 
 -- name: ring_put_off
 -- A page of what was put off for a namespace's budget is rung for now; by owner, and locked in this order.
+-- params: namespace text, from_shard uuid, limit bigint
+-- row: shard_key uuid
 WITH page AS MATERIALIZED (
     SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq FROM strandline.due d
     WHERE d.namespace = %(namespace)s AND d.ring_at >= '5000-01-01' AND d.ring_at < 'infinity'
@@ -58,6 +69,11 @@ RETURNING d.shard_key
 
 -- name: list_limits
 -- What namespaces may use, what they used today, and what of theirs is at work and waits.
+-- params: dead_after_seconds numeric, namespace text?
+-- row: namespace text, max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day
+--     bigint?, usd_per_day float8?, calls bigint, tokens bigint, usd float8, lanes bigint, due bigint, until
+--     timestamptz?, budgets text!
+-- repeatable
 SELECT l.namespace, l.max_lanes, l.max_lanes_per_worker, l.calls_per_day, l.tokens_per_day, l.usd_per_day,
     used.calls, used.tokens, used.usd, (
         SELECT count(*) FROM strandline.lane n JOIN strandline.worker w ON w.worker_id = n.holder
@@ -78,11 +94,16 @@ ORDER BY l.namespace
 
 -- name: take_slice
 -- The next slice of a namespace's budget for this worker (take_slice_v1).
+-- params: namespace text, worker_id uuid, day date, calls_used bigint, tokens_used bigint, usd_used float8,
+--     tokens_wanted bigint, slice_seconds float8
+-- row: day date, has_budget boolean, is_granted boolean, calls bigint?, tokens bigint?, usd float8?, seconds float8,
+--     waits_for text?
 SELECT * FROM strandline.take_slice_v1(%(namespace)s, %(worker_id)s, %(day)s, %(calls_used)s, %(tokens_used)s,
     %(usd_used)s, %(tokens_wanted)s, %(slice_seconds)s)
 
 -- name: return_slice
 -- What this worker used of a day's budget; it holds nothing of it any more.
+-- params: namespace text, day date, worker_id uuid, calls_used bigint, tokens_used bigint, usd_used float8
 INSERT INTO strandline.budget_slice AS b (namespace, day, worker_id, calls_used, calls_granted, tokens_used,
     tokens_granted, usd_used, usd_granted)
 VALUES (%(namespace)s, %(day)s, %(worker_id)s, %(calls_used)s, %(calls_used)s, %(tokens_used)s, %(tokens_used)s,

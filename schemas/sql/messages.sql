@@ -4,6 +4,10 @@
 -- Accept one message where that needs no thought: the session is there, the message is no part of its head,
 -- crosses none of its marks, and no watch has to be planned.  No row: nothing was done, and put_v1 decides.  So
 -- it does where the id was used before: the unique index refuses it then, which undoes all of this.
+-- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
+--     json, metadata json?, calls json?, answers text?, created_at timestamptz?
+-- row: seq bigint
+-- repeatable
 WITH moved AS (
     UPDATE strandline.session t SET
         next_seq = t.next_seq + 1, window_tokens = t.window_tokens + %(tokens)s::integer,
@@ -33,6 +37,9 @@ RETURNING seq
 -- locked: so it keeps no other waiting, and two such statements never wait for each other.
 -- (JSON, since it is written in a third of the time that psycopg takes for arrays.  No CTE is joined to
 -- another: their sizes are unknown to the planner, which would compare all with all.)
+-- params: messages json
+-- row: session_key text, seq bigint
+-- repeatable
 WITH held AS (
     SELECT g.*, t.next_seq, t.incarnation
     FROM json_to_recordset(%(messages)s::json) AS g (
@@ -65,6 +72,11 @@ SELECT session_key::text, seq FROM stored
 
 -- name: put
 -- Accept messages: one round trip.
+-- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, ids text[], roles text[], tokens
+--     integer[], bytes integer[], digests bytea[], envelopes text[], metadata text?[], created_at timestamptz?[],
+--     calls text?[], answers text?[]
+-- row: status text, detail text?, seqs bigint[]?, to_flush text?
+-- repeatable
 SELECT status, detail, seqs, to_flush FROM strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, %(ids)s::text[], %(roles)s::text[],
     %(tokens)s::integer[], %(bytes)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[],
@@ -72,6 +84,9 @@ SELECT status, detail, seqs, to_flush FROM strandline.put_v1(
 
 -- name: history
 -- A page of the whole log, in order.
+-- params: after_seq bigint, shard_key uuid, session_key uuid, page_size bigint
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
@@ -81,6 +96,9 @@ ORDER BY m.seq LIMIT %(page_size)s
 
 -- name: newest_message
 -- What a pop would take.
+-- params: shard_key uuid, session_key uuid
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
@@ -90,11 +108,17 @@ ORDER BY m.seq DESC LIMIT 1
 
 -- name: pop
 -- Take it, if it is still the newest, and the pipelines do not have it.
-SELECT strandline.pop_v1(%(shard_key)s, %(session_key)s, %(seq)s, %(pop_id)s)
+-- params: shard_key uuid, session_key uuid, seq bigint, pop_id uuid
+-- row: status text
+-- repeatable
+SELECT strandline.pop_v1(%(shard_key)s, %(session_key)s, %(seq)s, %(pop_id)s) AS status
 
 -- name: known_messages
 -- How many of these ids stand in the session as it is now.
-SELECT count(*) FROM strandline.session s
+-- params: ids text[], shard_key uuid, session_key uuid
+-- row: messages bigint
+-- repeatable
+SELECT count(*) AS messages FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
     AND m.id = ANY (%(ids)s::text[])
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
@@ -112,6 +136,8 @@ COPY pg_temp.strandline_import (
 
 -- name: put_imported
 -- Put what was copied, as ``put`` does.
+-- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb
+-- row: status text, detail text?, seqs bigint[]?, to_flush text?
 SELECT p.status, p.detail, p.seqs, p.to_flush
 FROM (
     SELECT array_agg(i.id ORDER BY i.place) AS ids, array_agg(i.role ORDER BY i.place) AS roles,
@@ -128,4 +154,7 @@ CROSS JOIN LATERAL strandline.put_v1(
 
 -- name: reset
 -- Begin the log anew; with derived, forget what was derived.
+-- params: shard_key uuid, session_key uuid, derived boolean
+-- row: messages bigint, ended uuid[]?, touched uuid[]?
+-- repeatable
 SELECT messages, ended, touched FROM strandline.reset_v1(%(shard_key)s, %(session_key)s, %(derived)s)

@@ -3,6 +3,11 @@
 -- name: read
 -- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
 -- newest first and cut off by count and bytes, part 2 the pinned head and the window, without what is known of it.
+-- params: shard_key uuid, session_key uuid, pipelines text[], tail_rows bigint, tail_bytes bigint, known_through
+--     bigint?, known_from bigint?, known_seal text?, max_facts bigint
+-- row: part integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
+--     text?
+-- repeatable
 WITH s AS (
     SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s
 ), g AS (
@@ -49,8 +54,8 @@ WITH s AS (
         'shared_key', s.shared_key) AS session
     FROM s
 )
-SELECT 0 AS part, 0::bigint AS seq, NULL::text AS id, NULL::text AS role, 0 AS tokens,
-    NULL::timestamptz AS created_at,
+SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens,
+    'epoch'::timestamptz AS created_at,
     json_build_object(
         'session', (SELECT session FROM head),
         'known', EXISTS (SELECT FROM known),
@@ -90,6 +95,9 @@ ORDER BY part, seq
 
 -- name: coverage
 -- Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait).
+-- params: shard_key uuid, pipelines text[], seq bigint, session_key uuid
+-- row: pipeline text?, from_seq bigint?, last_seq bigint
+-- repeatable
 SELECT g.pipeline, d.from_seq, s.next_seq - 1 AS last_seq
 FROM strandline.session s
 LEFT JOIN strandline.serving_v1(%(shard_key)s, %(pipelines)s::text[]) g ON true
@@ -99,5 +107,8 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: serving_generation
 -- Which derivation of a pipeline serves an owner, and what it was made with.
+-- params: shard_key uuid, pipeline text
+-- row: generation_id integer, config text
+-- repeatable
 SELECT generation_id, config::text
 FROM strandline.serving_v1(%(shard_key)s, ARRAY[%(pipeline)s::text])

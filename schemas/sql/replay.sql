@@ -2,6 +2,8 @@
 
 -- name: replay_lanes
 -- Lanes with work of derivations that do not serve, free to be taken, from an owner on: so many of each stage.
+-- params: stages text[], from_shard uuid, dead_after_seconds numeric, limit bigint
+-- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
 SELECT f.shard_key, f.scope_key, f.generation_id, f.stage
 FROM unnest(%(stages)s::text[]) AS s (stage) CROSS JOIN LATERAL (
     SELECT DISTINCT d.shard_key, d.scope_key, d.generation_id, d.stage
@@ -28,6 +30,8 @@ FROM unnest(%(stages)s::text[]) AS s (stage) CROSS JOIN LATERAL (
 -- name: take_replay_call
 -- Take one model call from what replays may ask for in the owner's namespace: the seconds to wait, 0 for none.
 -- The allowance fills up by the second, to one second's worth (and at least one call).
+-- params: shard_key uuid, calls_per_second float8
+-- row: wait_seconds float8
 WITH place AS (
     SELECT s.namespace FROM strandline.session s WHERE s.shard_key = %(shard_key)s LIMIT 1
 ), made AS (
@@ -46,21 +50,29 @@ WITH place AS (
     RETURNING namespace
 )
 SELECT CASE WHEN NOT EXISTS (SELECT FROM place) OR EXISTS (SELECT FROM made) OR EXISTS (SELECT FROM taken)
-    THEN 0 ELSE 1 / %(calls_per_second)s::float8 END
+    THEN 0 ELSE 1 / %(calls_per_second)s::float8 END AS wait_seconds
 
 -- name: replay_rate
 -- How many model calls a second the replay of a derivation was begun with; NULL: as the settings say.
+-- params: generation_id integer
+-- row: calls_per_second float8?
 SELECT calls_per_second FROM strandline.replay
 WHERE generation_id = %(generation_id)s AND kind = 'new' ORDER BY replay_id DESC LIMIT 1
 
 -- name: begin_replay
 -- Record that a replay begins.
+-- params: kind text, pipeline text, generation_id integer, selection jsonb, held boolean, calls_per_second float8?
+-- row: replay_id integer
 INSERT INTO strandline.replay (kind, pipeline, generation_id, selection, held, calls_per_second)
 VALUES (%(kind)s, %(pipeline)s, %(generation_id)s, %(selection)s::jsonb, %(held)s, %(calls_per_second)s)
 RETURNING replay_id
 
 -- name: find_replays
 -- Replays, newest last; alive are those whose process has reported lately.
+-- params: replay_id integer?, pipeline text?, unfinished boolean
+-- row: replay_id integer, kind text, pipeline text, generation_id integer, selection text, state text, held boolean,
+--     position uuid?, calls_per_second float8?, counts text, started_at timestamptz, updated_at timestamptz, is_alive
+--     boolean
 SELECT r.replay_id, r.kind, r.pipeline, r.generation_id, r.selection::text, r.state, r.held, r.position,
     r.calls_per_second, r.counts::text, r.started_at, r.updated_at,
     r.state = 'running' AND r.updated_at > clock_timestamp() - interval '15 seconds' AS is_alive
@@ -72,6 +84,8 @@ ORDER BY r.replay_id
 
 -- name: take_replay
 -- Go on with a replay that is not at work elsewhere.
+-- params: replay_id integer
+-- row: replay_id integer
 UPDATE strandline.replay SET state = 'running', updated_at = clock_timestamp()
 WHERE replay_id = %(replay_id)s
     AND (state = 'stopped' OR (state = 'running' AND updated_at <= clock_timestamp() - interval '15 seconds'))
@@ -79,6 +93,8 @@ RETURNING replay_id
 
 -- name: report_replay
 -- How far a replay is; it also says that its process lives.
+-- params: state text, position uuid?, counts jsonb, replay_id integer
+-- row: replay_id integer
 UPDATE strandline.replay SET state = %(state)s, position = coalesce(%(position)s, position),
     counts = counts || %(counts)s::jsonb, updated_at = clock_timestamp()
 WHERE replay_id = %(replay_id)s
@@ -86,23 +102,31 @@ RETURNING replay_id
 
 -- name: generation_backlog
 -- What is due in a derivation, by stage.
-SELECT d.stage, count(*)::integer FROM strandline.due d WHERE d.generation_id = %(generation_id)s
+-- params: generation_id integer
+-- row: stage text, due integer
+SELECT d.stage, count(*)::integer AS due FROM strandline.due d WHERE d.generation_id = %(generation_id)s
 GROUP BY d.stage
 
 -- name: owners_backlog
 -- How much is due in a derivation for some owners.
-SELECT count(*)::integer FROM strandline.due d
+-- params: shard_keys uuid[], generation_id integer
+-- row: due integer
+SELECT count(*)::integer AS due FROM strandline.due d
 WHERE d.shard_key = ANY (%(shard_keys)s::uuid[]) AND d.generation_id = %(generation_id)s
 
 -- name: older_backlog
 -- How much is due in a derivation of what was flushed before a moment (NULL: now); and which moment that is.
-SELECT count(d.event_id)::integer, m.moment FROM (
+-- params: before timestamptz?, generation_id integer
+-- row: due integer, moment timestamptz
+SELECT count(d.event_id)::integer AS due, m.moment FROM (
     SELECT coalesce(%(before)s::timestamptz, clock_timestamp()) AS moment) AS m
 LEFT JOIN strandline.due d ON d.generation_id = %(generation_id)s AND d.created_at < m.moment
 GROUP BY m.moment
 
 -- name: selected_owners
 -- Owners who have sessions that fit, in order.
+-- params: after uuid, namespace text?, session_id text?, user_id text?, limit bigint
+-- row: shard_key uuid
 SELECT DISTINCT s.shard_key FROM strandline.session s
 WHERE s.shard_key > %(after)s::uuid AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
     AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
@@ -111,6 +135,9 @@ ORDER BY s.shard_key LIMIT %(limit)s
 
 -- name: selected_batches
 -- What a derivation applied of an owner's events that fit, in order: each batch with its lane and its events.
+-- params: shard_key uuid, generation_id integer, stage text, namespace text?, session_id text?, user_id text?, since
+--     timestamptz?, until timestamptz?
+-- row: batch_id uuid, scope_key uuid, event_ids uuid[]
 SELECT b.batch_id, b.scope_key, b.event_ids FROM strandline.batch b
 WHERE b.shard_key = %(shard_key)s AND b.generation_id = %(generation_id)s AND b.stage = %(stage)s
     AND b.state = 'applied' AND EXISTS (
@@ -126,12 +153,15 @@ ORDER BY b.created_at, b.batch_id
 
 -- name: open_lane
 -- A lane that no worker has taken yet, so that it can be locked.
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
 INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
 VALUES (%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s)
 ON CONFLICT DO NOTHING
 
 -- name: lane_states
 -- The states of an ordered lane in order, each with the batch that made it.
+-- params: shard_key uuid, scope_key uuid, generation_id integer
+-- row: ordinal bigint, through_seq bigint, state text, batch_id uuid, event_ids uuid[]
 SELECT f.ordinal, f.through_seq, f.state::text, f.batch_id, b.event_ids
 FROM strandline.block_state f
 JOIN strandline.batch b ON b.shard_key = f.shard_key AND b.batch_id = f.batch_id
@@ -140,6 +170,8 @@ ORDER BY f.ordinal
 
 -- name: rewrite_state
 -- The state of a batch as it is derived again.
+-- params: state jsonb, shard_key uuid, scope_key uuid, generation_id integer, batch_id uuid
+-- row: ordinal bigint
 UPDATE strandline.block_state SET state = %(state)s::jsonb
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND batch_id = %(batch_id)s
@@ -147,34 +179,44 @@ RETURNING ordinal
 
 -- name: digest_chunks
 -- What the pieces of a batch hold.
-SELECT count(*)::integer, md5(coalesce(string_agg(c::text, '|' ORDER BY c.session_key, c.from_seq, c.piece), ''))
+-- params: shard_key uuid, generation_id integer, batch_id uuid
+-- row: pieces integer, digest text
+SELECT count(*)::integer AS pieces, md5(coalesce(string_agg(c::text, '|' ORDER BY c.session_key, c.from_seq, c.piece), '')) AS digest
 FROM strandline.chunk c
 WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
 
 -- name: delete_chunks
 -- Take the pieces of a batch away, to be written anew.
+-- params: shard_key uuid, generation_id integer, batch_id uuid
 DELETE FROM strandline.chunk
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
 
 -- name: digest_candidates
 -- What the candidates of a batch say, whatever people did to them since.
-SELECT count(*)::integer, md5(coalesce(string_agg((to_jsonb(c) - 'dropped_by')::text, '|'
-    ORDER BY c.event_id, c.ordinal), ''))
+-- params: shard_key uuid, generation_id integer, batch_id uuid
+-- row: pieces integer, digest text
+SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((to_jsonb(c) - 'dropped_by')::text, '|'
+    ORDER BY c.event_id, c.ordinal), '')) AS digest
 FROM strandline.fact_candidate c
 WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
 
 -- name: delete_candidates
 -- Take the candidates of a batch away, to be compared with those that its answer makes now.
+-- params: shard_key uuid, generation_id integer, batch_id uuid
 DELETE FROM strandline.fact_candidate
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
 
 -- name: stored_answers
 -- The answers of a batch.
+-- params: shard_key uuid, batch_id uuid
+-- row: step text, model text, prompt_hash text, body bytea
 SELECT step, model, prompt_hash, body FROM strandline.answer
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
 
 -- name: hold_lane_for_replay
 -- Keep a worker, or a reset that forgets, from writing in a lane until the transaction ends.
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- row: lease_epoch bigint
 SELECT lease_epoch FROM strandline.lane
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s
@@ -182,11 +224,15 @@ FOR UPDATE
 
 -- name: is_applied
 -- Whether a batch still counts as applied: one that a reset has touched does not.
-SELECT 1 FROM strandline.batch
+-- params: shard_key uuid, batch_id uuid
+-- row: applied integer
+SELECT 1 AS applied FROM strandline.batch
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'applied'
 
 -- name: redo_batch
 -- Its answers are gone: what it applied is due again, and is asked for anew.
+-- params: shard_key uuid, batch_id uuid, generation_id integer, stage text, scope_key uuid
+-- row: event_id uuid
 WITH voided AS (
     UPDATE strandline.batch SET state = 'void'
     WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'applied'
@@ -210,11 +256,16 @@ RETURNING event_id
 
 -- name: unfold_from
 -- Take an ordered lane back to before a state of its own (NULL: to where it is, without its open batch).
-SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(ordinal)s, true)
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, ordinal bigint?
+-- row: event_id uuid
+SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(ordinal)s, true) AS event_id
 
 -- name: replay_size
 -- What a replay in place would go through: the events of a pipeline that fit, and their tokens.
-SELECT count(*)::integer, coalesce(sum(e.tokens), 0)::bigint FROM strandline.flush_event e
+-- params: pipeline text, namespace text?, session_id text?, user_id text?, since timestamptz?, until timestamptz?,
+--     only_dead boolean, generation_id integer
+-- row: events integer, tokens bigint
+SELECT count(*)::integer AS events, coalesce(sum(e.tokens), 0)::bigint AS tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
 WHERE (%(pipeline)s::text = ANY (s.pipelines)
         OR %(pipeline)s::text = ANY (strandline.fed_v1(e.shard_key, e.session_key, e.from_seq)))
@@ -229,6 +280,8 @@ WHERE (%(pipeline)s::text = ANY (s.pipelines)
 
 -- name: event_sizes
 -- Events with what a batch is sized by, in the order in which a lane does them.
+-- params: shard_key uuid, event_ids uuid[]
+-- row: event_id uuid, tokens bigint
 SELECT e.event_id, e.tokens FROM strandline.flush_event e
 WHERE e.shard_key = %(shard_key)s AND e.event_id = ANY (%(event_ids)s::uuid[])
 ORDER BY array_position(%(event_ids)s::uuid[], e.event_id)
@@ -236,6 +289,8 @@ ORDER BY array_position(%(event_ids)s::uuid[], e.event_id)
 -- name: derivable_events
 -- The events of an owner that a new derivation of a pipeline would derive (as backfill_owner makes them due), in
 -- the order of its lanes: by session, or by time.
+-- params: pipeline text, shard_key uuid, last_stage text, by_owner boolean
+-- row: session_key uuid, event_id uuid, tokens bigint
 SELECT e.session_key, e.event_id, e.tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
     AND (%(pipeline)s::text = ANY (s.pipelines)
@@ -250,8 +305,10 @@ ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
 -- name: derived_candidates
 -- What the derivation that serves an owner has found, by event, in the order of the flushes: what a merge is sized
 -- by (as pass_on is told), the tokens of the event, and the texts that no person has spoken against.
-SELECT c.event_id, greatest(1, sum(length(c.text)) / 4)::bigint, e.tokens,
-    coalesce(array_agg(c.text ORDER BY c.ordinal) FILTER (WHERE c.dropped_by IS NULL), '{}')
+-- params: shard_key uuid
+-- row: event_id uuid, merge_tokens bigint, tokens bigint, texts text[]
+SELECT c.event_id, greatest(1, sum(length(c.text)) / 4)::bigint AS merge_tokens, e.tokens,
+    coalesce(array_agg(c.text ORDER BY c.ordinal) FILTER (WHERE c.dropped_by IS NULL), '{}') AS texts
 FROM strandline.serving_v1(%(shard_key)s, '{facts}') v
 JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s AND c.generation_id = v.generation_id
 JOIN strandline.flush_event e ON e.shard_key = c.shard_key AND e.event_id = c.event_id
@@ -260,11 +317,14 @@ ORDER BY e.created_at, e.session_key, e.from_seq
 
 -- name: ledger_averages
 -- Per stage of a pipeline, over the latest calls: how many there were for how many tokens of events, and their size.
+-- params: pipeline text
+-- row: stage text, calls float8, input_tokens float8, output_tokens float8, tokens float8
 WITH latest AS MATERIALIZED (
     SELECT m.* FROM strandline.model_call m JOIN strandline.generation g ON g.generation_id = m.generation_id
     WHERE g.pipeline = %(pipeline)s ORDER BY m.created_at DESC LIMIT 500
 )
-SELECT c.stage, count(*)::float8 AS calls, avg(c.input_tokens)::float8, avg(c.output_tokens)::float8,
+SELECT c.stage, count(*)::float8 AS calls, avg(c.input_tokens)::float8 AS input_tokens,
+    avg(c.output_tokens)::float8 AS output_tokens,
     coalesce((SELECT sum(e.tokens) FROM strandline.batch b
         JOIN strandline.flush_event e ON e.shard_key = b.shard_key AND e.event_id = ANY (b.event_ids)
         WHERE (b.shard_key, b.batch_id) IN (SELECT o.shard_key, o.batch_id FROM latest o WHERE o.stage = c.stage)
@@ -273,6 +333,8 @@ FROM latest c GROUP BY c.stage
 
 -- name: compare_facts
 -- The live facts of two derivations of an owner, matched by their words, or else by a message they both come from.
+-- params: shard_key uuid, old integer, new integer
+-- row: change text, before text?, after text?
 WITH old AS (
     SELECT f.fact_id, f.text, f.fingerprint FROM strandline.fact f
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(old)s AND f.live
@@ -303,7 +365,9 @@ ORDER BY 1, 2, 3
 
 -- name: compare_states
 -- The newest states of two derivations of an owner's lanes, side by side.
-SELECT coalesce(s.session_id, ''), o.state::text, n.state::text
+-- params: shard_key uuid, old integer, new integer
+-- row: session_id text, before text?, after text?
+SELECT coalesce(s.session_id, '') AS session_id, o.state::text AS before, n.state::text AS after
 FROM (
     SELECT DISTINCT f.scope_key FROM strandline.block_state f
     WHERE f.shard_key = %(shard_key)s AND f.generation_id IN (%(old)s, %(new)s)
@@ -319,6 +383,8 @@ ORDER BY 1
 
 -- name: owner_names
 -- By what people know an owner: a namespace, and the user or the session.
-SELECT s.shard_key, s.namespace, s.user_id, min(s.session_id) FROM strandline.session s
+-- params: shard_keys uuid[]
+-- row: shard_key uuid, namespace text, user_id text?, session_id text
+SELECT s.shard_key, s.namespace, s.user_id, min(s.session_id) AS session_id FROM strandline.session s
 WHERE s.shard_key = ANY (%(shard_keys)s::uuid[])
 GROUP BY s.shard_key, s.namespace, s.user_id

@@ -2,6 +2,8 @@
 
 -- name: insert_chunks
 -- Searchable pieces with their lexemes and vectors.
+-- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
+--     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text?[]
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
     event_id, batch_id, length, lexemes, embedding)
 SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
@@ -13,8 +15,14 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 
 -- name: search_chunks
 -- The best messages and facts of a scope for a query, best first; a message with those beside it.
+-- params: shard_key uuid, generation_id integer, scope_key uuid?, session_key uuid, visible_from bigint, embedding
+--     halfvec?, lexemes text[], similarity_cutoff float8, top_k integer, messages boolean, facts_generation_id
+--     integer?, facts_shown uuid[], beside integer
+-- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint?, id
+--     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
+--     text!
 SELECT f.score, f.similarity, f.session_key, f.from_seq, f.through_seq, m.seq, m.id, m.role, m.tokens,
-    m.created_at, m.envelope::text, m.metadata::text, f.fact_id, k.text
+    m.created_at, m.envelope::text, m.metadata::text, f.fact_id, k.text AS fact
 FROM strandline.search_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s, %(visible_from)s,
     %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
     %(facts_generation_id)s::integer, %(facts_shown)s::uuid[]) AS f
@@ -34,6 +42,10 @@ ORDER BY f.score DESC, f.session_key, f.from_seq, f.fact_id, m.seq
 -- name: unsearched_messages
 -- What a search cannot find otherwise, newest first: messages of the sessions last put to that are not delivered,
 -- that vectors have not covered, or that were flushed while the session fed no vectors.
+-- params: shard_key uuid, scope_key uuid?, left_out uuid?, sessions bigint, generation_id integer, messages bigint
+-- row: session_key uuid, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
+--     metadata text?
+-- repeatable
 WITH s AS (
     SELECT t.session_key, t.incarnation, t.next_seq, t.flushed_through, t.pipelines,
         greatest(t.log_start_seq, t.pinned_through + 1) AS first_seq
@@ -85,12 +97,19 @@ ORDER BY m.created_at DESC, m.seq DESC LIMIT %(messages)s
 
 -- name: session_names
 -- What sessions of an owner are called.
+-- params: shard_key uuid, session_keys uuid[]
+-- row: session_key uuid, session_id text
+-- repeatable
 SELECT session_key, session_id FROM strandline.session
 WHERE shard_key = %(shard_key)s AND session_key = ANY (%(session_keys)s::uuid[])
 
 -- name: search_facts
 -- The live facts that fit a query best: BM25 over their words, fused with how near the query comes to the
 -- conversation that they were taken from.  Without a vector the words alone decide.
+-- params: shard_key uuid, topics text[]?, agent_id text?, team_id text?, lexemes text[], embedding halfvec?,
+--     vectors_generation integer?, vector_weight float8, limit bigint
+-- row: fact_id uuid, score float8
+-- repeatable
 WITH scope AS MATERIALIZED (
     SELECT f.fact_id, f.generation_id, f.lexemes, cardinality(f.lexemes)::float8 AS length
     FROM strandline.fact f

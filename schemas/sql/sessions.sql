@@ -3,6 +3,9 @@
 
 -- name: claim_session
 -- Write the directory entry of a new session, or find whose it is already.
+-- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid
+-- row: user_id text?, owner_key uuid
+-- repeatable
 WITH claimed AS (
     INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key)
     VALUES (%(directory_key)s, %(namespace)s, %(session_id)s, %(user_id)s, %(shard_key)s)
@@ -15,15 +18,22 @@ SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(dire
 
 -- name: find_owner
 -- Whose session this is; no row if it was never put to.
+-- params: directory_key uuid
+-- row: user_id text?, owner_key uuid
+-- repeatable
 SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s
 
 -- name: namespace_is_known
 -- Whether anything was ever put to a namespace, or a fact given to an owner in it.
+-- params: namespace text
+-- row: known boolean
 SELECT EXISTS (SELECT FROM strandline.session_owner o WHERE o.namespace = %(namespace)s)
     OR EXISTS (SELECT FROM strandline.fact_owner f WHERE f.namespace = %(namespace)s) AS known
 
 -- name: user_is_known
 -- Whether a user has a session, or was given a fact.
+-- params: namespace text, user_id text, owner_key uuid
+-- row: known boolean
 SELECT EXISTS (
         SELECT FROM strandline.session_owner o
         WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s)
@@ -31,24 +41,36 @@ SELECT EXISTS (
 
 -- name: directory_page
 -- The next sessions of all namespaces, by their names.
+-- params: after_namespace text, after_session text, limit bigint
+-- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE (o.namespace, o.session_id) > (%(after_namespace)s, %(after_session)s)
 ORDER BY o.namespace, o.session_id LIMIT %(limit)s
 
 -- name: directory_page_of_namespace
 -- The next sessions of a namespace.
+-- params: namespace text, after_session text, limit bigint
+-- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: directory_page_of_user
 -- The next sessions of a user.
+-- params: namespace text, user_id text, after_session text, limit bigint
+-- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id > %(after_session)s
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: session_rows
 -- Marks, sizes and policy of sessions, by their keys.
+-- params: shard_keys uuid[], session_keys uuid[]
+-- row: session_key uuid, namespace text, session_id text, user_id text?, messages bigint, log_start_seq bigint,
+--     pinned_through bigint, flushed_through bigint, window_from bigint, last_seq bigint, pinned_tokens bigint,
+--     window_tokens bigint, created_at timestamptz, last_put_at timestamptz, token_limit integer, flush_at_tokens
+--     integer, token_flush_size integer, idle_seconds integer?, tokenizer text, pipelines text[], max_facts integer?,
+--     shared_scope text?, max_window_messages integer, max_window_bytes integer
 SELECT s.session_key, s.namespace, s.session_id, s.user_id, s.next_seq - s.log_start_seq - (
         SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
             AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages,
@@ -62,6 +84,8 @@ JOIN strandline.session s ON s.shard_key = wanted.shard_key AND s.session_key = 
 -- name: session_coverage
 -- How far each pipeline of a session is: what is due and dead in the derivation that serves its owner (none
 -- where no worker has registered it), and where the first of it begins.
+-- params: shard_key uuid, session_key uuid
+-- row: pipeline text, generation_id integer?, due bigint, dead bigint, first_pending bigint?
 SELECT fed.pipeline, g.generation_id, count(*) FILTER (WHERE p.kind = 'due') AS due,
     count(*) FILTER (WHERE p.kind = 'dead') AS dead, min(p.from_seq) AS first_pending
 FROM strandline.session s
@@ -81,6 +105,9 @@ GROUP BY fed.pipeline, g.generation_id ORDER BY fed.pipeline
 
 -- name: session_flushes
 -- The newest flush events of a session's present life, and how many there are.
+-- params: shard_key uuid, session_key uuid, limit bigint
+-- row: event_id uuid, cause text, from_seq bigint, through_seq bigint, message_count integer, tokens bigint,
+--     created_at timestamptz, flushes bigint
 SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens, e.created_at,
     count(*) OVER () AS flushes
 FROM strandline.flush_event e
@@ -91,6 +118,9 @@ ORDER BY e.from_seq DESC LIMIT %(limit)s
 
 -- name: session_dead_letters
 -- The holes of a session, oldest first.
+-- params: shard_key uuid, session_key uuid
+-- row: event_id uuid, stage text, generation_id integer, from_seq bigint, through_seq bigint, created_at timestamptz,
+--     reason text
 SELECT d.event_id, d.stage, d.generation_id, d.from_seq, d.through_seq, d.created_at, d.reason
 FROM strandline.dead_letter d
 WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.dropped_at IS NULL
@@ -98,23 +128,34 @@ ORDER BY d.from_seq, d.generation_id, d.stage
 
 -- name: session_policy
 -- What a change of a session's policy is made from.
+-- params: shard_key uuid, session_key uuid
+-- row: token_limit integer, flush_at_tokens integer, token_flush_size integer, idle_seconds integer?, tokenizer text,
+--     pipelines text[], max_facts integer?, shared_scope text?, max_window_messages integer, max_window_bytes integer
+-- repeatable
 SELECT s.token_limit, s.flush_at_tokens, s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines,
     s.max_facts, s.shared_scope, s.max_window_messages, s.max_window_bytes
 FROM strandline.session s WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: set_policy
 -- Change it, if it still is what the change was made from, and record that.
+-- params: shard_key uuid, session_key uuid, before jsonb, after jsonb, actor text?
+-- row: status text, detail text?, over boolean
+-- repeatable
 SELECT status, detail, over FROM strandline.set_policy_v1(
     %(shard_key)s, %(session_key)s, %(before)s::jsonb, %(after)s::jsonb, %(actor)s::text)
 
 -- name: policy_changes
 -- How a session's policy was changed, oldest first.
+-- params: shard_key uuid, session_key uuid
+-- row: number integer, before text, after text, flushed_through bigint, actor text?, created_at timestamptz
 SELECT c.number, c.before::text, c.after::text, c.flushed_through, c.actor, c.created_at
 FROM strandline.policy_change c
 WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s ORDER BY c.number
 
 -- name: find_sessions
 -- Sessions of a namespace by name or user, for commands.
+-- params: namespace text, session_id text?, user_id text?, limit bigint
+-- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s
     AND (%(session_id)s::text IS NULL OR o.session_id = %(session_id)s)
@@ -123,6 +164,9 @@ ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: show_session
 -- Where a session stands: its marks and its short-term tokens.
+-- params: shard_key uuid, session_key uuid
+-- row: messages bigint, tokens bigint, flush_at_tokens integer, token_limit integer, window_from bigint,
+--     flushed_through bigint, pinned_through bigint
 SELECT s.next_seq - s.log_start_seq - (
         SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
             AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages, s.pinned_tokens + s.window_tokens AS tokens,
@@ -132,6 +176,9 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: show_events
 -- A session's flush events in order, each with what the pipelines have done with it so far.
+-- params: shard_key uuid, session_key uuid
+-- row: event_id uuid, cause text, from_seq bigint, through_seq bigint, message_count integer, tokens bigint, receipts
+--     text
 SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens,
     (SELECT coalesce(json_agg(json_build_object(
         'pipeline', g.pipeline, 'stage', r.stage, 'outcome', r.outcome,
@@ -144,6 +191,8 @@ ORDER BY e.from_seq
 
 -- name: show_facts
 -- How many live facts an owner has, and the latest of them.
+-- params: shard_key uuid, limit bigint
+-- row: facts bigint, text text
 SELECT count(*) OVER () AS facts, f.text
 FROM strandline.fact f
 JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
@@ -152,6 +201,8 @@ ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s
 
 -- name: show_states
 -- The newest state of each folding pipeline of a session, or of its owner.
+-- params: shard_key uuid, session_key uuid
+-- row: pipeline text, state text, through_seq bigint
 SELECT DISTINCT ON (g.pipeline) g.pipeline, b.state::text, b.through_seq
 FROM strandline.block_state b
 JOIN strandline.serving_v1(%(shard_key)s, NULL) g ON g.generation_id = b.generation_id

@@ -2,12 +2,15 @@
 
 -- name: latest_state
 -- The state that an ordered lane goes on from.
+-- params: shard_key uuid, scope_key uuid, generation_id integer
+-- row: state text, through_seq bigint
 SELECT state::text, through_seq FROM strandline.block_state
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
 ORDER BY ordinal DESC LIMIT 1
 
 -- name: insert_state
 -- The state after a batch, with the next number of its lane.
+-- params: shard_key uuid, scope_key uuid, generation_id integer, through_seq bigint, state jsonb, batch_id uuid
 INSERT INTO strandline.block_state (shard_key, scope_key, generation_id, ordinal, through_seq, state, batch_id)
 SELECT %(shard_key)s, %(scope_key)s, %(generation_id)s, coalesce(max(b.ordinal), 0) + 1, %(through_seq)s,
     %(state)s::jsonb, %(batch_id)s

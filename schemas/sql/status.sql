@@ -2,6 +2,9 @@
 
 -- name: status_pipelines
 -- Per stage: what is due, held, dead, and how old the oldest work is that waits for no budget (ring_due).
+-- params: dead_after_seconds numeric
+-- row: pipeline text, generation_id integer, state text, entry_stage text, config text, due text, leased text, dead
+--     text
 SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
     SELECT coalesce(json_agg(x), '[]') FROM (
         SELECT d.stage, count(*) AS due, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)
@@ -21,6 +24,7 @@ FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.g
 
 -- name: status_totals
 -- How much there is; of what is derived, what serves.
+-- row: sessions bigint, messages bigint, events bigint, facts bigint, chunks bigint, calls_by_model text
 SELECT (SELECT count(*) FROM strandline.session) AS sessions,
     (SELECT count(*) FROM strandline.message) AS messages,
     (SELECT count(*) FROM strandline.flush_event) AS events,
@@ -35,6 +39,9 @@ SELECT (SELECT count(*) FROM strandline.session) AS sessions,
 
 -- name: status_workers
 -- Who is alive, and what each one serves.
+-- params: dead_after_seconds numeric
+-- row: worker_id uuid, host text, pid integer, version text, stages text[], started_at timestamptz, beat_seconds_ago
+--     numeric, left_out integer[], condition text?
 SELECT worker_id, host, pid, version, stages, started_at,
     extract(epoch FROM clock_timestamp() - heartbeat_at) AS beat_seconds_ago, left_out,
     condition::text
@@ -44,11 +51,15 @@ ORDER BY started_at
 
 -- name: used_pipelines
 -- Which pipelines sessions feed; what no live worker serves piles up.
+-- row: pipeline text
 SELECT DISTINCT u.pipeline FROM strandline.session s CROSS JOIN LATERAL unnest(s.pipelines) AS u (pipeline)
 ORDER BY u.pipeline
 
 -- name: describe_server
 -- Version, pgvector, rights and clock of the server; needs no tables.
+-- params: schema name
+-- row: server text, vector_installed text?, vector_available text?, may_create_schema boolean, may_create_vector
+--     boolean, schema_exists boolean, epoch_seconds numeric
 SELECT current_setting('server_version') AS server,
     (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS vector_installed,
     (SELECT default_version FROM pg_available_extensions WHERE name = 'vector') AS vector_available,
@@ -61,8 +72,11 @@ SELECT current_setting('server_version') AS server,
 
 -- name: schema_revision
 -- Which migration the tables are at.
+-- row: version_num varchar
 SELECT version_num FROM strandline.alembic_version
 
 -- name: transaction_defaults
 -- How a transaction begins here that says nothing of it.
-SELECT current_setting('transaction_isolation'), current_setting('default_transaction_read_only')
+-- row: isolation text, read_only text
+SELECT current_setting('transaction_isolation') AS isolation,
+    current_setting('default_transaction_read_only') AS read_only

@@ -10,17 +10,22 @@ SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
 
 -- name: verify_limits
 -- Big joins may take their time and memory here, and only here.
-SELECT set_config('statement_timeout', '0', true), set_config('work_mem', '64MB', true),
-    set_config('idle_in_transaction_session_timeout', '60000', true), set_config('jit', 'off', true),
-    set_config('enable_seqscan', 'on', true), set_config('plan_cache_mode', 'force_custom_plan', true)
+-- row: a text, b text, c text, d text, e text, f text
+SELECT set_config('statement_timeout', '0', true) AS a, set_config('work_mem', '64MB', true) AS b,
+    set_config('idle_in_transaction_session_timeout', '60000', true) AS c, set_config('jit', 'off', true) AS d,
+    set_config('enable_seqscan', 'on', true) AS e, set_config('plan_cache_mode', 'force_custom_plan', true) AS f
 
 -- name: verify_owners
 -- The owners that have sessions in a namespace, or were given facts there.
+-- params: namespace text
+-- row: shard_key uuid
 SELECT s.shard_key FROM strandline.session s WHERE s.namespace = %(namespace)s
 UNION SELECT f.shard_key FROM strandline.fact_owner f WHERE f.namespace = %(namespace)s
 
 -- name: verify_find_session
 -- The keys of a session by its name.
+-- params: namespace text, session_id text
+-- row: owner_key uuid, session_key uuid
 SELECT o.owner_key, s.session_key FROM strandline.session_owner o
 JOIN strandline.session s ON s.shard_key = o.owner_key AND s.namespace = o.namespace
     AND s.session_id = o.session_id
@@ -28,11 +33,16 @@ WHERE o.namespace = %(namespace)s AND o.session_id = %(session_id)s
 
 -- name: verify_names
 -- What people call these sessions.
+-- params: session_keys uuid[]
+-- row: session_key uuid, namespace text, session_id text
 SELECT s.session_key, s.namespace, s.session_id FROM strandline.session s
 WHERE s.session_key = ANY (%(session_keys)s::uuid[])
 
 -- name: verify_totals
 -- How much was looked at.
+-- params: owners uuid[]?, session_key uuid?
+-- row: sessions bigint, messages bigint, events bigint, facts bigint, pending bigint, holes bigint, applications
+--     bigint, voids bigint, dropped bigint, tombstones bigint
 SELECT
     (SELECT count(*) FROM strandline.session x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)) AS sessions,
@@ -65,6 +75,8 @@ CROSS JOIN (
 
 -- name: verify_log
 -- Marks in order, no message missing between them but those popped, and counters that are the messages' sums.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 WITH s AS (
     SELECT x.* FROM strandline.session x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
@@ -126,6 +138,8 @@ WHERE k.broken
 
 -- name: verify_strays
 -- Messages outside their session's log: without session, past its end, or of the wrong incarnation.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT 'message_stray' AS kind, json_build_object('session_key', x.session_key, 'from_seq', x.seq,
     'through_seq', x.seq)::text AS place
 FROM strandline.message x
@@ -137,6 +151,8 @@ WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
 
 -- name: verify_ranges
 -- Each seq between the marks in exactly one event: contiguous, in order, none beyond the marks.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 WITH s AS (
     SELECT x.* FROM strandline.session x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
@@ -170,6 +186,8 @@ WHERE coalesce(e.through_seq, s.pinned_through) < s.flushed_through
 -- name: verify_event_contents
 -- What an event says of its messages is so.  The incarnation is counted, not searched for: with it in the
 -- condition the index by id is taken, and each event reads its whole session.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'found', k.found, 'expected', k.expected)::text AS place
 FROM strandline.flush_event x
@@ -191,6 +209,8 @@ WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
 -- Each event is due or received in the first stage of each generation it was fed to, and in a later stage
 -- once the one before it is applied.  A generation is owed what was flushed since it was fed; one that a replay
 -- has filled from the log, everything.
+-- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 WITH chain AS (
     SELECT * FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
 ), owed AS (
@@ -224,6 +244,8 @@ WHERE r.event_id IS NULL AND d.event_id IS NULL
 
 -- name: verify_order
 -- Nothing is due or received in a later stage before the one before it is applied.
+-- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 WITH chain AS (
     SELECT * FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
 ), later AS (
@@ -246,6 +268,8 @@ WHERE b.event_id IS NULL
 
 -- name: verify_due
 -- Due work belongs to an event, and to one that has not been received already.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', x.stage)::text AS place
 FROM strandline.due x
@@ -272,6 +296,8 @@ WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s)
 -- name: verify_receipts
 -- Each receipt stands for an event and for what it says: applied by its batch, void by a reset, or dead
 -- with its dead letter, which stays when it is dropped.
+-- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
 FROM strandline.receipt x
@@ -302,6 +328,8 @@ WHERE k.broken
 
 -- name: verify_letters
 -- Each dead letter has its event, and a receipt that says dead.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT 'letter_without_receipt' AS kind, json_build_object('session_key', x.session_key,
     'event_id', x.event_id, 'generation', x.generation_id, 'stage', x.stage)::text AS place
 FROM strandline.dead_letter x
@@ -317,6 +345,8 @@ WHERE (e.event_id IS NULL OR r.event_id IS NULL)
 -- name: verify_batches
 -- An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
 -- Events that a reset with derived has taken away are no matter of their batches any more.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', e.event_id,
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
 FROM strandline.batch x
@@ -339,6 +369,8 @@ WHERE x.state IN ('open', 'applied') AND k.broken
 -- name: verify_candidates
 -- Candidates come from the batch that their event's receipt names, and each was folded in once merged, or
 -- was dropped because of what a person did.
+-- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', g.entry_stage, 'batch_id', x.batch_id)::text AS place
 FROM strandline.fact_candidate x
@@ -369,6 +401,8 @@ WHERE k.broken
 -- name: verify_chunks
 -- Chunks come from the batch that their event's receipt names, and lie within their event; those of shared
 -- scopes are verify_shared's.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', g.entry_stage, 'batch_id', x.batch_id,
     'from_seq', x.from_seq, 'through_seq', x.through_seq)::text AS place
@@ -392,6 +426,8 @@ WHERE k.broken
 -- name: verify_shared
 -- What lies in a shared scope comes from the events of sessions that share with it, out of lives that were not
 -- forgotten; and of what such a session has received, nothing is missing there.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'from_seq', x.from_seq, 'through_seq', x.through_seq)::text AS place
 FROM strandline.chunk x
@@ -428,6 +464,8 @@ WHERE c.shard_key IS NULL AND l.gone_at IS NULL
 
 -- name: verify_states
 -- A state stands for one applied batch of its lane, and ends where that batch ends.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', x.scope_key, 'generation', x.generation_id,
     'stage', g.entry_stage, 'batch_id', x.batch_id, 'through_seq', x.through_seq)::text AS place
 FROM (
@@ -451,6 +489,8 @@ WHERE k.broken
 -- A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
 -- because of another.  Where a session of the owner was reset, sources may be gone: those are tombstones.
 -- What took a fact's place may have been deleted by a person; what a person deleted is not live.
+-- params: owners uuid[]?
+-- row: kind text, place text
 WITH sourced AS (
     SELECT r.shard_key, r.generation_id, r.fact_id,
         (array_agg(r.operation ORDER BY r.revision))[1] AS first_operation,
@@ -503,6 +543,8 @@ GROUP BY x.shard_key, x.generation_id, x.fingerprint HAVING count(*) > 1
 
 -- name: verify_revisions
 -- Where a fact comes from can be followed: its event, its messages, and the batches that made it.
+-- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', x.session_key, 'fact_id', x.fact_id, 'event_id', x.event_id,
     'generation', x.generation_id, 'revision', x.revision, 'batch_id', k.batch_id)::text AS place
 FROM strandline.fact_revision x
@@ -551,6 +593,8 @@ WHERE k.broken
 
 -- name: verify_generations
 -- Whom a derivation serves apart from the others, it is fed for; and each pipeline has one that serves the rest.
+-- params: owners uuid[]?
+-- row: kind text, place text
 SELECT 'served_by_none' AS kind, json_build_object('generation', x.generation_id, 'stage', x.pipeline)::text AS place
 FROM strandline.scope_generation x
 LEFT JOIN strandline.generation g ON g.generation_id = x.generation_id AND g.pipeline = x.pipeline
@@ -563,6 +607,8 @@ GROUP BY g.pipeline HAVING count(*) FILTER (WHERE g.state = 'serving') <> 1
 
 -- name: verify_coverage
 -- Per derivation that is kept: what it has applied to the end, what is due, and its holes.
+-- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
+-- row: generation_id integer, pipeline text, state text, applied bigint, due bigint, holes bigint
 SELECT g.generation_id, g.pipeline, g.state,
     (SELECT count(*) FROM strandline.receipt x WHERE x.generation_id = g.generation_id
         AND x.stage = coalesce((SELECT c.stage FROM unnest(%(stages)s::text[], %(stages_before)s::text[])
@@ -581,6 +627,8 @@ FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.g
 
 -- name: verify_fact_page
 -- Facts with their texts and fingerprints, page by page: what makes two texts the same is known in Python.
+-- params: owners uuid[]?, after_shard uuid, after_generation integer, after_fact uuid, page_size bigint
+-- row: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea
 SELECT x.shard_key, x.generation_id, x.fact_id, x.text, x.fingerprint FROM strandline.fact x
 WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (x.shard_key, x.generation_id, x.fact_id)

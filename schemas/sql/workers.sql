@@ -2,21 +2,27 @@
 
 -- name: beat
 -- This worker lives; the database's time counts.
+-- params: worker_id uuid, host text, pid integer, version text, stages text[]
+-- repeatable
 INSERT INTO strandline.worker (worker_id, host, pid, version, stages)
 VALUES (%(worker_id)s, %(host)s, %(pid)s, %(version)s, %(stages)s::text[])
 ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp()
 
 -- name: leave_out
 -- Generations that this worker cannot serve: their work is left to others.
+-- params: generation_ids integer[], worker_id uuid
 UPDATE strandline.worker SET left_out = %(generation_ids)s::integer[] WHERE worker_id = %(worker_id)s
 
 -- name: tell_condition
 -- What a worker says of itself: the messages of the broker's that it dropped, and the like.
+-- params: condition json, worker_id uuid
 UPDATE strandline.worker SET condition = %(condition)s::json WHERE worker_id = %(worker_id)s
 
 -- name: leave
 -- This worker goes, and gives back what it still holds, so that nobody counts it as a crash, and any sweep
 -- rings for it at once.  A lane that is just being written is waited for, which is short.
+-- params: worker_id uuid
+-- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
 WITH gone AS (
     DELETE FROM strandline.worker WHERE worker_id = %(worker_id)s
 ), held AS (

@@ -11,7 +11,8 @@ from tests.project.test_contracts import ALL, ROOT, name_of, tree_of
 
 # Folders that hold modules; what is new belongs to one of them, or is a decision (docs/decisions).
 ROOMS = {
-    "schemas": "broker display migrations migrations/versions postgres postgres/pools sql tables values",
+    "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
+    " queries/conversation queries/derived queries/inspection queries/work sql tables values",
     "pipelines": "custom engine facts flush generations inspect models models/local models/openai"
     " models/prompts replay text vectors",
     "producers": "blocks doorbell facts reading search writing",
@@ -26,7 +27,10 @@ WITHOUT_BOUND = {"strandline/cli"}
 # What an application names in its settings is the application's own.
 IMPORTS_BY_NAME = {"pipelines/custom/loading.py"}
 
-CHECKED = [*ALL, *(path for folder in ("tests", "bench") for path in sorted((ROOT / folder).rglob("*.py")))]
+CHECKED = [
+    *ALL,
+    *(path for folder in ("tests", "bench", "tools") for path in sorted((ROOT / folder).rglob("*.py"))),
+]
 
 
 def test_every_module_is_in_a_room() -> None:

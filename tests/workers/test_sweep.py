@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +16,6 @@ from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.workers.periodic import Periodic
@@ -274,11 +273,11 @@ def test_an_idle_delivery_that_loses_to_a_flush_by_hand_delivers_the_rest(
 
         flushed = False
 
-        def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
-            if name == "flush" and not self.flushed:
+        def fetch(self, query: Any, *given: Any, **how: Any) -> Any:
+            if getattr(query, "name", query) == "flush" and not self.flushed:
                 self.flushed = True
                 assert len(memory.flush()) == 1
-            return super().fetch(name, params, repeatable=repeatable)
+            return super().fetch(query, *given, **how)
 
     rival = Rival.connect(ConnectionOptions.from_settings(database_url, load_settings()))
     rung: list[Lane] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings
 from strandline.workers.periodic import Periodic
 from strandline.workers.worker import CLAIM_SECONDS, Consumer
@@ -28,15 +27,15 @@ class Slow(Database):
     go_on: threading.Event
     left: threading.Event
 
-    def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
-        if name == "replay_lanes":
+    def fetch(self, query: Any, *given: Any, **how: Any) -> Any:
+        if getattr(query, "name", query) == "replay_lanes":
             self.looking.set()
             assert self.go_on.wait(100)
             if self.left.is_set():
                 raise DatabaseUnavailableError("the connection pool is closed")
-        elif name == "leave":
+        elif getattr(query, "name", query) == "leave":
             self.left.set()
-        return super().fetch(name, params, repeatable=repeatable)
+        return super().fetch(query, *given, **how)
 
 
 @pytest.fixture

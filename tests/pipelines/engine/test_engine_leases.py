@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args
 
@@ -21,7 +21,6 @@ from strandline.pipelines.flush.flush import flush_by_hand
 from strandline.schemas.errors import BudgetError, LeaseLostError, ReplayBudgetError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
@@ -78,9 +77,9 @@ def test_what_a_batch_is_worked_off_with(database_url: str, settings: Settings, 
     run: list[str] = []
 
     class Watched(Database):
-        def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
-            run.append(name)
-            return super().fetch(name, params, repeatable=repeatable)
+        def fetch(self, query: Any, *given: Any, **how: Any) -> Any:
+            run.append(getattr(query, "name", query))
+            return super().fetch(query, *given, **how)
 
     watched = Watched.connect(ConnectionOptions.from_settings(database_url, settings))
     worker = HandWorker(watched, counting())
@@ -343,13 +342,13 @@ def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(
     asked, go_on, leaving, left = (threading.Event() for _ in range(4))
 
     class Slow(Database):
-        def fetch(self, name: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]:
-            if name == "claim_lane":
+        def fetch(self, query: Any, *given: Any, **how: Any) -> Any:
+            if getattr(query, "name", query) == "claim_lane":
                 asked.set()
                 assert go_on.wait(100)
-            elif name == "leave":
+            elif getattr(query, "name", query) == "leave":
                 leaving.set()
-            return super().fetch(name, params, repeatable=repeatable)
+            return super().fetch(query, *given, **how)
 
     def until_it_left(_batch: Batch) -> None:
         assert left.wait(100)

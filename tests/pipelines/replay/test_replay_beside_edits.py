@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -20,7 +20,6 @@ from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import prune_owner
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
@@ -181,11 +180,11 @@ def test_a_replay_in_place_writes_nothing_of_what_was_forgotten_since_it_was_rea
     say(memory, "my boat is blue")
     drain(worker, database_url)
     fetch = Database.fetch
-    forgotten: list[list[Row]] = []
+    forgotten: list[Any] = []
 
-    def forget_after_reading(self: Database, name: str, params: Mapping[str, Any], **how: bool) -> list[Row]:
-        rows = fetch(self, name, params, **how)
-        if name == "stored_answers" and not forgotten:
+    def forget_after_reading(self: Database, query: Any, *given: Any, **how: Any) -> Any:
+        rows = fetch(self, query, *given, **how)
+        if getattr(query, "name", query) == "stored_answers" and not forgotten:
             forgotten.append(rows)
             memory.reset(derived=True)
         return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,6 @@ from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection, take
 from strandline.schemas.postgres.database import Database, Transaction
-from strandline.schemas.postgres.operations import Row
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.wiring.assembly import prepare_stages
@@ -105,11 +104,10 @@ def before_each_statement(monkeypatch: pytest.MonkeyPatch, act: Callable[[str], 
         for kind in (Database, Transaction):
 
             def told(
-                self: Any, name: str, params: Mapping[str, Any], fetch: Any = kind.fetch, **how: Any
-            ) -> list[Row]:
-                act(name)
-                rows: list[Row] = fetch(self, name, params, **how)
-                return rows
+                self: Any, query: Any, *given: Any, fetch: Callable[..., Any] = kind.fetch, **how: Any
+            ) -> Any:
+                act(getattr(query, "name", query))
+                return fetch(self, query, *given, **how)
 
             patched.setattr(kind, "fetch", told)
         yield

@@ -113,9 +113,9 @@ def statements_seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     fetch = Database.fetch
 
-    def counted(self: Database, name: str, params: Mapping[str, Any], **options: bool) -> list[Row]:
-        rows = fetch(self, name, params, **options)
-        if name == "read":
+    def counted(self: Database, query: Any, *given: Any, **how: Any) -> Any:
+        rows = fetch(self, query, *given, **how)
+        if getattr(query, "name", query) == "read":
             seen.append(len(rows))
         return rows
 

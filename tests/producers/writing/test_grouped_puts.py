@@ -24,9 +24,13 @@ from strandline.schemas.errors import (
     ServerLimitError,
 )
 from strandline.schemas.postgres.connections import translated
-from strandline.schemas.postgres.grouped_puts import MOST_IN_A_GROUP, STATEMENTS_AT_ONCE, GroupedPuts
+from strandline.schemas.postgres.grouped_puts import (
+    MOST_IN_A_GROUP,
+    STATEMENTS_AT_ONCE,
+    GroupedPuts,
+    group_params,
+)
 from strandline.schemas.postgres.operations import Put, Row
-from strandline.schemas.postgres.quick_puts import group_params
 from tests.conftest import rows_of
 
 MakeMemory = Callable[..., Memory]

@@ -23,6 +23,7 @@ from strandline.schemas.postgres import prepared as direct
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database, execute
 from strandline.schemas.postgres.prepared import AsyncDirectConnection, DirectConnection, plain_values
+from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import Statement, compiled
 from strandline.schemas.settings import Settings
 from tests.conftest import rows_of, wait_until
@@ -44,7 +45,16 @@ times = st.datetimes(
     datetime.fromisoformat("9999-12-30"),
     timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7))]),
 )
-NOTHING = dict.fromkeys(ECHO.names)
+NOTHING = (None,) * (len(ECHO.names) - 1)
+
+
+class Asked(Query[tuple[Any, ...]]):
+    """What a test asks, in the order of the statement's parameters."""
+
+    name = "asked"
+
+    def __init__(self, *values: object) -> None:
+        self.values = values
 
 
 @pytest.fixture
@@ -78,14 +88,14 @@ def connection(database_url: str, settings: Settings) -> Iterator[DirectConnecti
 )
 def test_what_goes_in_comes_out(connection: DirectConnection, values: tuple[Any, ...]) -> None:
     """Run for the first time, prepared, and as it was prepared."""
-    plain = plain_values(ECHO, dict(zip(ECHO.names, values, strict=True)))
+    plain = plain_values(values)
     assert plain is not None
     assert connection.run_plain(ECHO, plain) == [values]
 
 
 def test_every_statement_can_be_prepared_as_it_stands(connection: DirectConnection) -> None:
     """Postgres is told no types: each parameter's has to follow from its place."""
-    execute(connection, compiled("strandline")["make_import_table"], {})
+    execute(connection, compiled("strandline")["make_import_table"], Asked())
     for number, (name, statement) in enumerate(compiled("strandline").items()):
         result = connection.pgconn.prepare(b"try_%d" % number, statement.sql)
         assert result.status == psycopg.pq.ExecStatus.COMMAND_OK, (name, result.get_error_message())
@@ -93,32 +103,32 @@ def test_every_statement_can_be_prepared_as_it_stands(connection: DirectConnecti
 
 @pytest.mark.parametrize("value", ["a\0b", ["a\0b"], "\ud800", {"a": 1}, [["a"]], ("a",)], ids=repr)
 def test_what_is_not_plain_is_left_to_psycopg(connection: DirectConnection, value: object) -> None:
-    assert plain_values(ECHO, NOTHING | {"a": value}) is None
+    assert plain_values((value, *NOTHING)) is None
 
 
 def test_a_nul_is_refused_as_psycopg_refuses_it(connection: DirectConnection) -> None:
     with pytest.raises(psycopg.DataError, match="NUL"):
-        execute(connection, ECHO, NOTHING | {"a": "a\0b"})
-    assert execute(connection, ONE, {"number": 7}) == [(7,)]
+        execute(connection, ECHO, Asked("a\0b", *NOTHING))
+    assert execute(connection, ONE, Asked(7)) == [(7,)]
 
 
 def test_errors_are_psycopgs_and_leave_the_connection_as_it_was(connection: DirectConnection) -> None:
     with pytest.raises(psycopg.errors.DivisionByZero):
-        execute(connection, Statement(b"SELECT 1 / $1::integer", ("number",)), {"number": 0})
+        execute(connection, Statement(b"SELECT 1 / $1::integer", ("number",)), Asked(0))
     with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):
-        execute(connection, Statement(b"SELECT FROM nowhere", ()), {})
-    assert execute(connection, ONE, {"number": 7}) == [(7,)]
+        execute(connection, Statement(b"SELECT FROM nowhere", ()), Asked())
+    assert execute(connection, ONE, Asked(7)) == [(7,)]
 
 
 def test_what_is_prepared_outlives_what_psycopg_forgets_its_own_for(connection: DirectConnection) -> None:
-    assert [execute(connection, ONE, {"number": 1}) for _ in range(2)] == [[(1,)], [(1,)]]
+    assert [execute(connection, ONE, Asked(1)) for _ in range(2)] == [[(1,)], [(1,)]]
     for _ in range(10):
         connection.execute("SELECT 1")  # so often that psycopg would prepare it, if it were let
     with connection.transaction():
-        execute(connection, ONE, {"number": 2})
+        execute(connection, ONE, Asked(2))
         raise psycopg.Rollback
     connection.execute("DROP TABLE IF EXISTS nowhere")
-    assert execute(connection, ONE, {"number": 3}) == [(3,)]
+    assert execute(connection, ONE, Asked(3)) == [(3,)]
 
 
 def test_a_lost_connection_is_told_and_a_repeatable_statement_sent_again(
@@ -164,11 +174,11 @@ def test_an_interrupted_statement_leaves_no_answer_to_the_next(
     sender.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            execute(connection, SLEEP, {"seconds": 60})
+            execute(connection, SLEEP, Asked(60))
     finally:
         sender.join()
         signal.signal(signal.SIGUSR1, before)
-    assert execute(connection, ONE, {"number": 7}) == [(7,)]
+    assert execute(connection, ONE, Asked(7)) == [(7,)]
 
 
 def test_a_cancelled_task_leaves_no_answer_to_the_next(database_url: str) -> None:
@@ -189,7 +199,7 @@ def test_a_statement_is_prepared_when_it_comes_for_the_second_time(connection: D
     """The first use is one round trip; what is used again is prepared."""
     prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement = 'SELECT $1::integer'"
     for uses in (0, 1, 1):
-        assert execute(connection, ONE, {"number": 7}) == [(7,)]
+        assert execute(connection, ONE, Asked(7)) == [(7,)]
         assert connection.execute(prepared).fetchall() == [(uses,)]
 
 
@@ -197,14 +207,14 @@ def test_an_interrupt_after_a_statement_was_prepared_spoils_no_other(
     connection: DirectConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It came between Postgres's answer and our note of it, so the name is taken."""
-    execute(connection, ONE, {"number": 7})
+    execute(connection, ONE, Asked(7))
     with monkeypatch.context() as patched:
         patched.setattr(direct, "_SUCCEEDED", Interrupting())
         with pytest.raises(KeyboardInterrupt):
-            execute(connection, ONE, {"number": 7})
+            execute(connection, ONE, Asked(7))
     other = Statement(b"SELECT $1::bigint", ("number",))
     for statement in (ONE, other, ONE, other):
-        assert execute(connection, statement, {"number": 7}) == [(7,)]
+        assert execute(connection, statement, Asked(7)) == [(7,)]
 
 
 class Interrupting:
@@ -237,4 +247,4 @@ def test_keys_of_any_kind_find_their_rows(connection: DirectConnection) -> None:
     """A key is a UUID where Postgres compares it with one, and text where it is asked for as text."""
     key = UUID(int=5)
     asked = Statement(b"SELECT $1::uuid = ANY ($2), $1::text", ("key", "keys"))
-    assert execute(connection, asked, {"key": key, "keys": [key]}) == [(True, str(key))]
+    assert execute(connection, asked, Asked(key, [key])) == [(True, str(key))]

@@ -1,0 +1,67 @@
+"""Queries: a statement, the values of its parameters, and the type of its rows.
+
+``schemas.queries`` has a class for each statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from strandline.schemas.postgres.statements import Statement
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Query(Generic[R_co]):
+    """One statement as it is to be run; ``R_co`` is its row, a named tuple, or ``Never`` where it gives none.
+
+    The classes are written by ``make queries``.
+
+    Attributes:
+        name: the statement's.
+        repeatable: running it again after a lost connection does no harm (reads, and puts by id).
+        row: what its rows are made into.
+        values: of the parameters, in the order in which the statement numbers them.
+    """
+
+    __slots__ = ("values",)
+    name: ClassVar[str]
+    repeatable: ClassVar[bool] = False
+    row: ClassVar[type[tuple[Any, ...]]] = tuple
+    values: tuple[object, ...]
+
+    def __init__(self) -> None:
+        self.values = ()
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The values by the names of their parameters."""
+        names = type(self).__init__.__code__.co_varnames[1:]
+        return dict(zip(names, self.values, strict=True))
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"  # not the values: they may be what people said
+
+
+class Named(Query[tuple[Any, ...]]):
+    """A statement by its name; goes when all callers have classes."""
+
+    __slots__ = ("name", "repeatable")
+
+    def __init__(self, name: str, values: tuple[object, ...], repeatable: bool) -> None:
+        self.name = name  # type: ignore[misc]
+        self.repeatable = repeatable  # type: ignore[misc]
+        self.values = values
+
+
+def as_query(
+    statements: Mapping[str, Statement],
+    query: Query[Any] | str,
+    params: Mapping[str, Any] | None,
+    repeatable: bool = False,
+) -> Query[Any]:
+    """A query as it is, or a name with its parameters as one."""
+    if isinstance(query, str):
+        return Named(query, tuple(statements[query].values(params or {})), repeatable)
+    return query

@@ -1,0 +1,1 @@
+"""Statements as typed classes; written by `make queries`."""

@@ -1,0 +1,1 @@
+"""Statements about conversation; written by `make queries`."""

@@ -1,0 +1,92 @@
+"""The statements of ``schemas/sql/read.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class ReadRow(NamedTuple):
+    part: int
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class Read(Query[ReadRow]):
+    """One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail, newest
+    first and cut off by count and bytes, part 2 the pinned head and the window, without what is known of
+    it.
+    """
+
+    __slots__ = ()
+    name = "read"
+    repeatable = True
+    row = ReadRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        pipelines: list[str],
+        tail_rows: int,
+        tail_bytes: int,
+        known_through: int | None,
+        known_from: int | None,
+        known_seal: str | None,
+        max_facts: int,
+    ) -> None:
+        self.values = (
+            shard_key,
+            session_key,
+            pipelines,
+            tail_rows,
+            tail_bytes,
+            known_through,
+            known_from,
+            known_seal,
+            max_facts,
+        )
+
+
+class CoverageRow(NamedTuple):
+    pipeline: str | None
+    from_seq: int | None
+    last_seq: int
+
+
+class Coverage(Query[CoverageRow]):
+    """Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait)."""
+
+    __slots__ = ()
+    name = "coverage"
+    repeatable = True
+    row = CoverageRow
+
+    def __init__(self, *, shard_key: UUID, pipelines: list[str], seq: int, session_key: UUID) -> None:
+        self.values = (shard_key, pipelines, seq, session_key)
+
+
+class ServingGenerationRow(NamedTuple):
+    generation_id: int
+    config: str
+
+
+class ServingGeneration(Query[ServingGenerationRow]):
+    """Which derivation of a pipeline serves an owner, and what it was made with."""
+
+    __slots__ = ()
+    name = "serving_generation"
+    repeatable = True
+    row = ServingGenerationRow
+
+    def __init__(self, *, shard_key: UUID, pipeline: str) -> None:
+        self.values = (shard_key, pipeline)

@@ -1,0 +1,195 @@
+"""The statements of ``schemas/sql/search.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class InsertChunks(Query[Never]):
+    """Searchable pieces with their lexemes and vectors."""
+
+    __slots__ = ()
+    name = "insert_chunks"
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        batch_id: UUID,
+        session_keys: list[UUID],
+        from_seqs: list[int],
+        pieces: list[int],
+        through_seqs: list[int],
+        event_ids: list[UUID],
+        lengths: list[int],
+        lexemes: list[str],
+        embeddings: list[str | None],
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            batch_id,
+            session_keys,
+            from_seqs,
+            pieces,
+            through_seqs,
+            event_ids,
+            lengths,
+            lexemes,
+            embeddings,
+        )
+
+
+class SearchChunksRow(NamedTuple):
+    score: float
+    similarity: float
+    session_key: UUID | None
+    from_seq: int
+    through_seq: int
+    seq: int | None
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+    fact_id: UUID | None
+    fact: str
+
+
+class SearchChunks(Query[SearchChunksRow]):
+    """The best messages and facts of a scope for a query, best first; a message with those beside it."""
+
+    __slots__ = ()
+    name = "search_chunks"
+    row = SearchChunksRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        scope_key: UUID | None,
+        session_key: UUID,
+        visible_from: int,
+        embedding: str | None,
+        lexemes: list[str],
+        similarity_cutoff: float,
+        top_k: int,
+        messages: bool,
+        facts_generation_id: int | None,
+        facts_shown: list[UUID],
+        beside: int,
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            scope_key,
+            session_key,
+            visible_from,
+            embedding,
+            lexemes,
+            similarity_cutoff,
+            top_k,
+            messages,
+            facts_generation_id,
+            facts_shown,
+            beside,
+        )
+
+
+class UnsearchedMessagesRow(NamedTuple):
+    session_key: UUID
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class UnsearchedMessages(Query[UnsearchedMessagesRow]):
+    """What a search cannot find otherwise, newest first: messages of the sessions last put to that are not
+    delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
+    """
+
+    __slots__ = ()
+    name = "unsearched_messages"
+    repeatable = True
+    row = UnsearchedMessagesRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        scope_key: UUID | None,
+        left_out: UUID | None,
+        sessions: int,
+        generation_id: int,
+        messages: int,
+    ) -> None:
+        self.values = (shard_key, scope_key, left_out, sessions, generation_id, messages)
+
+
+class SessionNamesRow(NamedTuple):
+    session_key: UUID
+    session_id: str
+
+
+class SessionNames(Query[SessionNamesRow]):
+    """What sessions of an owner are called."""
+
+    __slots__ = ()
+    name = "session_names"
+    repeatable = True
+    row = SessionNamesRow
+
+    def __init__(self, *, shard_key: UUID, session_keys: list[UUID]) -> None:
+        self.values = (shard_key, session_keys)
+
+
+class SearchFactsRow(NamedTuple):
+    fact_id: UUID
+    score: float
+
+
+class SearchFacts(Query[SearchFactsRow]):
+    """The live facts that fit a query best: BM25 over their words, fused with how near the query comes to the
+    conversation that they were taken from.  Without a vector the words alone decide.
+    """
+
+    __slots__ = ()
+    name = "search_facts"
+    repeatable = True
+    row = SearchFactsRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        topics: list[str] | None,
+        agent_id: str | None,
+        team_id: str | None,
+        lexemes: list[str],
+        embedding: str | None,
+        vectors_generation: int | None,
+        vector_weight: float,
+        limit: int,
+    ) -> None:
+        self.values = (
+            shard_key,
+            topics,
+            agent_id,
+            team_id,
+            lexemes,
+            embedding,
+            vectors_generation,
+            vector_weight,
+            limit,
+        )

@@ -1,0 +1,385 @@
+"""The statements of ``schemas/sql/sessions.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class ClaimSessionRow(NamedTuple):
+    user_id: str | None
+    owner_key: UUID
+
+
+class ClaimSession(Query[ClaimSessionRow]):
+    """Write the directory entry of a new session, or find whose it is already."""
+
+    __slots__ = ()
+    name = "claim_session"
+    repeatable = True
+    row = ClaimSessionRow
+
+    def __init__(
+        self, *, directory_key: UUID, namespace: str, session_id: str, user_id: str | None, shard_key: UUID
+    ) -> None:
+        self.values = (directory_key, namespace, session_id, user_id, shard_key)
+
+
+class FindOwnerRow(NamedTuple):
+    user_id: str | None
+    owner_key: UUID
+
+
+class FindOwner(Query[FindOwnerRow]):
+    """Whose session this is; no row if it was never put to."""
+
+    __slots__ = ()
+    name = "find_owner"
+    repeatable = True
+    row = FindOwnerRow
+
+    def __init__(self, *, directory_key: UUID) -> None:
+        self.values = (directory_key,)
+
+
+class NamespaceIsKnownRow(NamedTuple):
+    known: bool
+
+
+class NamespaceIsKnown(Query[NamespaceIsKnownRow]):
+    """Whether anything was ever put to a namespace, or a fact given to an owner in it."""
+
+    __slots__ = ()
+    name = "namespace_is_known"
+    row = NamespaceIsKnownRow
+
+    def __init__(self, *, namespace: str) -> None:
+        self.values = (namespace,)
+
+
+class UserIsKnownRow(NamedTuple):
+    known: bool
+
+
+class UserIsKnown(Query[UserIsKnownRow]):
+    """Whether a user has a session, or was given a fact."""
+
+    __slots__ = ()
+    name = "user_is_known"
+    row = UserIsKnownRow
+
+    def __init__(self, *, namespace: str, user_id: str, owner_key: UUID) -> None:
+        self.values = (namespace, user_id, owner_key)
+
+
+class DirectoryPageRow(NamedTuple):
+    namespace: str
+    session_id: str
+    user_id: str | None
+
+
+class DirectoryPage(Query[DirectoryPageRow]):
+    """The next sessions of all namespaces, by their names."""
+
+    __slots__ = ()
+    name = "directory_page"
+    row = DirectoryPageRow
+
+    def __init__(self, *, after_namespace: str, after_session: str, limit: int) -> None:
+        self.values = (after_namespace, after_session, limit)
+
+
+class DirectoryPageOfNamespaceRow(NamedTuple):
+    namespace: str
+    session_id: str
+    user_id: str | None
+
+
+class DirectoryPageOfNamespace(Query[DirectoryPageOfNamespaceRow]):
+    """The next sessions of a namespace."""
+
+    __slots__ = ()
+    name = "directory_page_of_namespace"
+    row = DirectoryPageOfNamespaceRow
+
+    def __init__(self, *, namespace: str, after_session: str, limit: int) -> None:
+        self.values = (namespace, after_session, limit)
+
+
+class DirectoryPageOfUserRow(NamedTuple):
+    namespace: str
+    session_id: str
+    user_id: str | None
+
+
+class DirectoryPageOfUser(Query[DirectoryPageOfUserRow]):
+    """The next sessions of a user."""
+
+    __slots__ = ()
+    name = "directory_page_of_user"
+    row = DirectoryPageOfUserRow
+
+    def __init__(self, *, namespace: str, user_id: str, after_session: str, limit: int) -> None:
+        self.values = (namespace, user_id, after_session, limit)
+
+
+class SessionRowsRow(NamedTuple):
+    session_key: UUID
+    namespace: str
+    session_id: str
+    user_id: str | None
+    messages: int
+    log_start_seq: int
+    pinned_through: int
+    flushed_through: int
+    window_from: int
+    last_seq: int
+    pinned_tokens: int
+    window_tokens: int
+    created_at: datetime
+    last_put_at: datetime
+    token_limit: int
+    flush_at_tokens: int
+    token_flush_size: int
+    idle_seconds: int | None
+    tokenizer: str
+    pipelines: list[str]
+    max_facts: int | None
+    shared_scope: str | None
+    max_window_messages: int
+    max_window_bytes: int
+
+
+class SessionRows(Query[SessionRowsRow]):
+    """Marks, sizes and policy of sessions, by their keys."""
+
+    __slots__ = ()
+    name = "session_rows"
+    row = SessionRowsRow
+
+    def __init__(self, *, shard_keys: list[UUID], session_keys: list[UUID]) -> None:
+        self.values = (shard_keys, session_keys)
+
+
+class SessionCoverageRow(NamedTuple):
+    pipeline: str
+    generation_id: int | None
+    due: int
+    dead: int
+    first_pending: int | None
+
+
+class SessionCoverage(Query[SessionCoverageRow]):
+    """How far each pipeline of a session is: what is due and dead in the derivation that serves its owner
+    (none where no worker has registered it), and where the first of it begins.
+    """
+
+    __slots__ = ()
+    name = "session_coverage"
+    row = SessionCoverageRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
+
+
+class SessionFlushesRow(NamedTuple):
+    event_id: UUID
+    cause: str
+    from_seq: int
+    through_seq: int
+    message_count: int
+    tokens: int
+    created_at: datetime
+    flushes: int
+
+
+class SessionFlushes(Query[SessionFlushesRow]):
+    """The newest flush events of a session's present life, and how many there are."""
+
+    __slots__ = ()
+    name = "session_flushes"
+    row = SessionFlushesRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, limit: int) -> None:
+        self.values = (shard_key, session_key, limit)
+
+
+class SessionDeadLettersRow(NamedTuple):
+    event_id: UUID
+    stage: str
+    generation_id: int
+    from_seq: int
+    through_seq: int
+    created_at: datetime
+    reason: str
+
+
+class SessionDeadLetters(Query[SessionDeadLettersRow]):
+    """The holes of a session, oldest first."""
+
+    __slots__ = ()
+    name = "session_dead_letters"
+    row = SessionDeadLettersRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
+
+
+class SessionPolicyRow(NamedTuple):
+    token_limit: int
+    flush_at_tokens: int
+    token_flush_size: int
+    idle_seconds: int | None
+    tokenizer: str
+    pipelines: list[str]
+    max_facts: int | None
+    shared_scope: str | None
+    max_window_messages: int
+    max_window_bytes: int
+
+
+class SessionPolicy(Query[SessionPolicyRow]):
+    """What a change of a session's policy is made from."""
+
+    __slots__ = ()
+    name = "session_policy"
+    repeatable = True
+    row = SessionPolicyRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
+
+
+class SetPolicyRow(NamedTuple):
+    status: str
+    detail: str | None
+    over: bool
+
+
+class SetPolicy(Query[SetPolicyRow]):
+    """Change it, if it still is what the change was made from, and record that."""
+
+    __slots__ = ()
+    name = "set_policy"
+    repeatable = True
+    row = SetPolicyRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, before: str, after: str, actor: str | None
+    ) -> None:
+        self.values = (shard_key, session_key, before, after, actor)
+
+
+class PolicyChangesRow(NamedTuple):
+    number: int
+    before: str
+    after: str
+    flushed_through: int
+    actor: str | None
+    created_at: datetime
+
+
+class PolicyChanges(Query[PolicyChangesRow]):
+    """How a session's policy was changed, oldest first."""
+
+    __slots__ = ()
+    name = "policy_changes"
+    row = PolicyChangesRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
+
+
+class FindSessionsRow(NamedTuple):
+    namespace: str
+    session_id: str
+    user_id: str | None
+
+
+class FindSessions(Query[FindSessionsRow]):
+    """Sessions of a namespace by name or user, for commands."""
+
+    __slots__ = ()
+    name = "find_sessions"
+    row = FindSessionsRow
+
+    def __init__(self, *, namespace: str, session_id: str | None, user_id: str | None, limit: int) -> None:
+        self.values = (namespace, session_id, user_id, limit)
+
+
+class ShowSessionRow(NamedTuple):
+    messages: int
+    tokens: int
+    flush_at_tokens: int
+    token_limit: int
+    window_from: int
+    flushed_through: int
+    pinned_through: int
+
+
+class ShowSession(Query[ShowSessionRow]):
+    """Where a session stands: its marks and its short-term tokens."""
+
+    __slots__ = ()
+    name = "show_session"
+    row = ShowSessionRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
+
+
+class ShowEventsRow(NamedTuple):
+    event_id: UUID
+    cause: str
+    from_seq: int
+    through_seq: int
+    message_count: int
+    tokens: int
+    receipts: str
+
+
+class ShowEvents(Query[ShowEventsRow]):
+    """A session's flush events in order, each with what the pipelines have done with it so far."""
+
+    __slots__ = ()
+    name = "show_events"
+    row = ShowEventsRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
+
+
+class ShowFactsRow(NamedTuple):
+    facts: int
+    text: str
+
+
+class ShowFacts(Query[ShowFactsRow]):
+    """How many live facts an owner has, and the latest of them."""
+
+    __slots__ = ()
+    name = "show_facts"
+    row = ShowFactsRow
+
+    def __init__(self, *, shard_key: UUID, limit: int) -> None:
+        self.values = (shard_key, limit)
+
+
+class ShowStatesRow(NamedTuple):
+    pipeline: str
+    state: str
+    through_seq: int
+
+
+class ShowStates(Query[ShowStatesRow]):
+    """The newest state of each folding pipeline of a session, or of its owner."""
+
+    __slots__ = ()
+    name = "show_states"
+    row = ShowStatesRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)

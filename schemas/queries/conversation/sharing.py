@@ -1,0 +1,217 @@
+"""The statements of ``schemas/sql/sharing.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class SharedScopeOfRow(NamedTuple):
+    shared_key: UUID
+    session_id: str
+
+
+class SharedScopeOf(Query[SharedScopeOfRow]):
+    """With which scope a session shares, if with one."""
+
+    __slots__ = ()
+    name = "shared_scope_of"
+    row = SharedScopeOfRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
+
+
+class HoldSharedSessionRow(NamedTuple):
+    is_gone: bool
+
+
+class HoldSharedSession(Query[HoldSharedSessionRow]):
+    """Note that this life of a session shares, and hold its row until the end of the transaction; whether it
+    was forgotten.  The transaction is on the disk when it ends, before the receipts of another one say so.
+    """
+
+    __slots__ = ()
+    name = "hold_shared_session"
+    row = HoldSharedSessionRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, incarnation: UUID, owner_key: UUID, session_id: str
+    ) -> None:
+        self.values = (shard_key, session_key, incarnation, owner_key, session_id)
+
+
+class ShareMessages(Query[Never]):
+    """Copies of messages; those that are there already stay."""
+
+    __slots__ = ()
+    name = "share_messages"
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        incarnation: UUID,
+        seqs: list[int],
+        ids: list[str],
+        roles: list[str],
+        tokens: list[int],
+        created_at: list[datetime],
+        envelopes: list[str],
+        metadata: list[str | None],
+    ) -> None:
+        self.values = (
+            shard_key,
+            session_key,
+            incarnation,
+            seqs,
+            ids,
+            roles,
+            tokens,
+            created_at,
+            envelopes,
+            metadata,
+        )
+
+
+class ShareChunks(Query[Never]):
+    """Searchable pieces of these messages, or what they are by now."""
+
+    __slots__ = ()
+    name = "share_chunks"
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        batch_id: UUID,
+        session_keys: list[UUID],
+        from_seqs: list[int],
+        pieces: list[int],
+        through_seqs: list[int],
+        event_ids: list[UUID],
+        lengths: list[int],
+        lexemes: list[str],
+        embeddings: list[str | None],
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            batch_id,
+            session_keys,
+            from_seqs,
+            pieces,
+            through_seqs,
+            event_ids,
+            lengths,
+            lexemes,
+            embeddings,
+        )
+
+
+class SearchSharedChunksRow(NamedTuple):
+    score: float
+    similarity: float
+    session_key: UUID
+    from_seq: int
+    through_seq: int
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+    fact_id: UUID | None
+    fact: str
+
+
+class SearchSharedChunks(Query[SearchSharedChunksRow]):
+    """The best messages of a shared scope for a query, best first, each with those beside it."""
+
+    __slots__ = ()
+    name = "search_shared_chunks"
+    repeatable = True
+    row = SearchSharedChunksRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        session_key: UUID,
+        visible_from: int,
+        embedding: str | None,
+        lexemes: list[str],
+        similarity_cutoff: float,
+        top_k: int,
+        beside: int,
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            session_key,
+            visible_from,
+            embedding,
+            lexemes,
+            similarity_cutoff,
+            top_k,
+            beside,
+        )
+
+
+class SharedSessionNamesRow(NamedTuple):
+    session_key: UUID
+    session_id: str | None
+
+
+class SharedSessionNames(Query[SharedSessionNamesRow]):
+    """What sessions that share with a scope are called."""
+
+    __slots__ = ()
+    name = "shared_session_names"
+    repeatable = True
+    row = SharedSessionNamesRow
+
+    def __init__(self, *, shard_key: UUID, session_keys: list[UUID]) -> None:
+        self.values = (shard_key, session_keys)
+
+
+class SharedLivesRow(NamedTuple):
+    shared_key: UUID
+    incarnations: list[UUID]
+
+
+class SharedLives(Query[SharedLivesRow]):
+    """With which scope a session shares, and all lives of it that can have shared something."""
+
+    __slots__ = ()
+    name = "shared_lives"
+    repeatable = True
+    row = SharedLivesRow
+
+    def __init__(self, *, owner_key: UUID, session_key: UUID) -> None:
+        self.values = (owner_key, session_key)
+
+
+class ForgetSharedRow(NamedTuple):
+    nothing: str
+
+
+class ForgetShared(Query[ForgetSharedRow]):
+    """Take what these lives of a session shared out of a scope, for good."""
+
+    __slots__ = ()
+    name = "forget_shared"
+    repeatable = True
+    row = ForgetSharedRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, owner_key: UUID, incarnations: list[UUID]
+    ) -> None:
+        self.values = (shard_key, session_key, owner_key, incarnations)

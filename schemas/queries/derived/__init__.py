@@ -1,0 +1,1 @@
+"""Statements about derived; written by `make queries`."""

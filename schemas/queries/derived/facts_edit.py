@@ -1,0 +1,560 @@
+"""The statements of ``schemas/sql/facts_edit.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class OpenFactLanes(Query[Never]):
+    """Make the rows of the owner's merge lanes, of every derivation that is kept, so that they can be held."""
+
+    __slots__ = ()
+    name = "open_fact_lanes"
+    repeatable = True
+
+    def __init__(self, *, shard_key: UUID, stage: str) -> None:
+        self.values = (shard_key, stage)
+
+
+class HoldFactLanesRow(NamedTuple):
+    generation_id: int
+
+
+class HoldFactLanes(Query[HoldFactLanesRow]):
+    """Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of
+    the derivations, and so only where all of them have their row.
+    """
+
+    __slots__ = ()
+    name = "hold_fact_lanes"
+    repeatable = True
+    row = HoldFactLanesRow
+
+    def __init__(self, *, shard_key: UUID, stage: str) -> None:
+        self.values = (shard_key, stage)
+
+
+class FactDerivationsRow(NamedTuple):
+    generation_id: int
+    serving: bool
+
+
+class FactDerivations(Query[FactDerivationsRow]):
+    """The derivations of facts that are kept, and which of them serves the owner."""
+
+    __slots__ = ()
+    name = "fact_derivations"
+    repeatable = True
+    row = FactDerivationsRow
+
+    def __init__(self, *, shard_key: UUID) -> None:
+        self.values = (shard_key,)
+
+
+class RecordFactEventRow(NamedTuple):
+    number: int
+    created_at: datetime
+
+
+class RecordFactEvent(Query[RecordFactEventRow]):
+    """What a person did, as the owner's next event."""
+
+    __slots__ = ()
+    name = "record_fact_event"
+    row = RecordFactEventRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        kind: str,
+        fact_id: UUID | None,
+        payload: str | None,
+        traces: str | None,
+        actor: str | None,
+    ) -> None:
+        self.values = (shard_key, kind, fact_id, payload, traces, actor)
+
+
+class NameFactOwner(Query[Never]):
+    """In which namespace an owner is whom people give facts; there may be no session that says it."""
+
+    __slots__ = ()
+    name = "name_fact_owner"
+    repeatable = True
+
+    def __init__(self, *, shard_key: UUID, namespace: str) -> None:
+        self.values = (shard_key, namespace)
+
+
+class OwnersWithFactsRow(NamedTuple):
+    shard_key: UUID
+    live: int
+    is_new: bool
+
+
+class OwnersWithFacts(Query[OwnersWithFactsRow]):
+    """The next owners of a namespace who have facts, or may come to: each with how many are live, and whether
+    there is anything new since they were last cleared.
+    """
+
+    __slots__ = ()
+    name = "owners_with_facts"
+    repeatable = True
+    row = OwnersWithFactsRow
+
+    def __init__(self, *, namespace: str, after: UUID, limit: int) -> None:
+        self.values = (namespace, after, limit)
+
+
+class FactEventsRow(NamedTuple):
+    number: int
+    kind: str
+    fact_id: UUID | None
+    payload: str | None
+    traces: str | None
+    created_at: datetime
+
+
+class FactEvents(Query[FactEventsRow]):
+    """All that people did to an owner's facts, in order."""
+
+    __slots__ = ()
+    name = "fact_events"
+    repeatable = True
+    row = FactEventsRow
+
+    def __init__(self, *, shard_key: UUID) -> None:
+        self.values = (shard_key,)
+
+
+class DecidingFactEventsRow(NamedTuple):
+    number: int
+    kind: str
+    fact_id: UUID | None
+    traces: str | None
+    created_at: datetime
+
+
+class DecidingFactEvents(Query[DecidingFactEventsRow]):
+    """The deletions, corrections and clearings that may speak of some candidates: by words or by session."""
+
+    __slots__ = ()
+    name = "deciding_fact_events"
+    repeatable = True
+    row = DecidingFactEventsRow
+
+    def __init__(
+        self, *, shard_key: UUID, fact_ids: list[UUID], fingerprints: list[str], session_keys: list[UUID]
+    ) -> None:
+        self.values = (shard_key, fact_ids, fingerprints, session_keys)
+
+
+class BlankFactEvents(Query[Never]):
+    """Take the text out of earlier events of facts that were deleted (NULL: of all): by their ids, or by the
+    numbers of the events that worded them.
+    """
+
+    __slots__ = ()
+    name = "blank_fact_events"
+    repeatable = True
+
+    def __init__(
+        self, *, fact_ids: list[UUID] | None, shard_key: UUID, number: int, numbers: list[int]
+    ) -> None:
+        self.values = (fact_ids, shard_key, number, numbers)
+
+
+class FactTracesRow(NamedTuple):
+    root: UUID
+    traces: str
+
+
+class FactTraces(Query[FactTracesRow]):
+    """By what facts can be recognised: each wording with its messages, those of facts condensed into them
+    too.
+    """
+
+    __slots__ = ()
+    name = "fact_traces"
+    repeatable = True
+    row = FactTracesRow
+
+    def __init__(self, *, fact_ids: list[UUID], shard_key: UUID, generation_id: int) -> None:
+        self.values = (fact_ids, shard_key, generation_id)
+
+
+class OwnFactTracesRow(NamedTuple):
+    fact_id: UUID
+    traces: str
+
+
+class OwnFactTraces(Query[OwnFactTracesRow]):
+    """By what facts can be recognised: each wording with its messages; a condensed one by its words, since
+    its messages are those of its parts.
+    """
+
+    __slots__ = ()
+    name = "own_fact_traces"
+    repeatable = True
+    row = OwnFactTracesRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_ids: list[UUID]) -> None:
+        self.values = (shard_key, generation_id, fact_ids)
+
+
+class UncondenseRow(NamedTuple):
+    fact_id: UUID
+
+
+class Uncondense(Query[UncondenseRow]):
+    """Take apart the condensed facts that hold these: which facts are live again by that, or stand alone."""
+
+    __slots__ = ()
+    name = "uncondense"
+    repeatable = True
+    row = UncondenseRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_ids: list[UUID]) -> None:
+        self.values = (shard_key, generation_id, fact_ids)
+
+
+class FactsThatHoldRow(NamedTuple):
+    fact_id: UUID
+
+
+class FactsThatHold(Query[FactsThatHoldRow]):
+    """For each of some facts the one that it was condensed into in the end, or the fact itself."""
+
+    __slots__ = ()
+    name = "facts_that_hold"
+    repeatable = True
+    row = FactsThatHoldRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_ids: list[UUID]) -> None:
+        self.values = (shard_key, generation_id, fact_ids)
+
+
+class FactsOfTracesRow(NamedTuple):
+    fact_id: UUID
+    text: str
+    live: bool
+
+
+class FactsOfTraces(Query[FactsOfTracesRow]):
+    """Facts of one derivation that were once worded so, or come from these sessions, also where they were
+    condensed; not those that were said again, or worded by a person, since then.
+    """
+
+    __slots__ = ()
+    name = "facts_of_traces"
+    repeatable = True
+    row = FactsOfTracesRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        fingerprints: list[str],
+        session_keys: list[UUID],
+        number: int,
+        at: datetime,
+    ) -> None:
+        self.values = (shard_key, generation_id, fingerprints, session_keys, number, at)
+
+
+class LiveFactLikeRow(NamedTuple):
+    fact_id: UUID
+
+
+class LiveFactLike(Query[LiveFactLikeRow]):
+    """The live fact that says the same words."""
+
+    __slots__ = ()
+    name = "live_fact_like"
+    repeatable = True
+    row = LiveFactLikeRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fingerprint: bytes) -> None:
+        self.values = (shard_key, generation_id, fingerprint)
+
+
+class FindFactRow(NamedTuple):
+    fact_id: UUID
+    text: str
+    live: bool
+    created_at: datetime
+    valid_from: datetime
+    topics: list[str]
+    about_date: date | None
+    worded_by: int | None
+
+
+class FindFact(Query[FindFactRow]):
+    """One fact of one derivation, and by which event people last worded it."""
+
+    __slots__ = ()
+    name = "find_fact"
+    repeatable = True
+    row = FindFactRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
+        self.values = (shard_key, generation_id, fact_id)
+
+
+class FactsUntilRow(NamedTuple):
+    fact_id: UUID
+
+
+class FactsUntil(Query[FactsUntilRow]):
+    """All facts that were there, or were said, up to a moment."""
+
+    __slots__ = ()
+    name = "facts_until"
+    repeatable = True
+    row = FactsUntilRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, until: datetime) -> None:
+        self.values = (shard_key, generation_id, until)
+
+
+class WriteFactRow(NamedTuple):
+    fact_id: UUID
+
+
+class WriteFact(Query[WriteFactRow]):
+    """A fact as a person worded it; no row if it is there already, or these words went to another fact."""
+
+    __slots__ = ()
+    name = "write_fact"
+    repeatable = True
+    row = WriteFactRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        fact_id: UUID,
+        text: str,
+        fingerprint: bytes,
+        lexemes: list[str],
+        topics: list[str],
+        about_date: date | None,
+        at: datetime,
+        valid_from: datetime,
+        created_at: datetime,
+        input: str | None,
+        agent_id: str | None,
+        team_id: str | None,
+        number: int,
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            fact_id,
+            text,
+            fingerprint,
+            lexemes,
+            topics,
+            about_date,
+            at,
+            valid_from,
+            created_at,
+            input,
+            agent_id,
+            team_id,
+            number,
+        )
+
+
+class RewordFactRow(NamedTuple):
+    fact_id: UUID
+
+
+class RewordFact(Query[RewordFactRow]):
+    """A fact in a person's words; since when it holds, and when it was made, stay.  Where it had ended in
+    this derivation it holds again: the person says so.
+    """
+
+    __slots__ = ()
+    name = "reword_fact"
+    repeatable = True
+    row = RewordFactRow
+
+    def __init__(
+        self,
+        *,
+        text: str,
+        fingerprint: bytes,
+        lexemes: list[str],
+        topics: list[str],
+        about_date: date | None,
+        at: datetime,
+        shard_key: UUID,
+        generation_id: int,
+        fact_id: UUID,
+    ) -> None:
+        self.values = (text, fingerprint, lexemes, topics, about_date, at, shard_key, generation_id, fact_id)
+
+
+class RepeatFact(Query[Never]):
+    """A person says what is known already: it gets what else the person gave."""
+
+    __slots__ = ()
+    name = "repeat_fact"
+    repeatable = True
+
+    def __init__(
+        self,
+        *,
+        at: datetime,
+        topics: list[str],
+        about_date: date | None,
+        input: str | None,
+        agent_id: str | None,
+        team_id: str | None,
+        shard_key: UUID,
+        generation_id: int,
+        fact_id: UUID,
+    ) -> None:
+        self.values = (at, topics, about_date, input, agent_id, team_id, shard_key, generation_id, fact_id)
+
+
+class ReviseByPerson(Query[Never]):
+    """The person's event in the fact's history."""
+
+    __slots__ = ()
+    name = "revise_by_person"
+    repeatable = True
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        fact_id: UUID,
+        operation: str,
+        text: str,
+        fingerprint: bytes,
+        lexemes: list[str],
+        number: int,
+    ) -> None:
+        self.values = (shard_key, generation_id, fact_id, operation, text, fingerprint, lexemes, number)
+
+
+class SetFeedback(Query[Never]):
+    """What people think of a fact."""
+
+    __slots__ = ()
+    name = "set_feedback"
+    repeatable = True
+
+    def __init__(
+        self, *, feedback: str | None, shard_key: UUID, generation_id: int, fact_ids: list[UUID]
+    ) -> None:
+        self.values = (feedback, shard_key, generation_id, fact_ids)
+
+
+class RemoveFactsRow(NamedTuple):
+    fact_id: UUID
+    live: bool
+    worded_by: list[int] | None
+
+
+class RemoveFacts(Query[RemoveFactsRow]):
+    """Facts go, each with what was condensed into it: which, whether they were live, and by which events
+    people had worded them.
+    """
+
+    __slots__ = ()
+    name = "remove_facts"
+    repeatable = True
+    row = RemoveFactsRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_ids: list[UUID], number: int) -> None:
+        self.values = (shard_key, generation_id, fact_ids, number)
+
+
+class ListFactsRow(NamedTuple):
+    total: int
+    fact_id: UUID | None
+    text: str
+    topics: list[str]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    valid_from: datetime
+    valid_until: datetime | None
+    invalidated_at: datetime | None
+    invalidated_by: UUID | None
+    condensed_into: UUID | None
+    input: str | None
+    agent_id: str | None
+    team_id: str | None
+    feedback: str | None
+    created_at: datetime
+    updated_at: datetime
+    revisions: str | None
+
+
+class ListFacts(Query[ListFactsRow]):
+    """A page of an owner's facts with where each came from, and how many there are in all; always one row."""
+
+    __slots__ = ()
+    name = "list_facts"
+    repeatable = True
+    row = ListFactsRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        with_invalidated: bool,
+        fact_ids: list[UUID] | None,
+        topics: list[str] | None,
+        agent_id: str | None,
+        team_id: str | None,
+        sort: str,
+        limit: int,
+        offset: int,
+    ) -> None:
+        self.values = (shard_key, with_invalidated, fact_ids, topics, agent_id, team_id, sort, limit, offset)
+
+
+class FactTextsRow(NamedTuple):
+    fact_id: UUID
+    text: str
+
+
+class FactTexts(Query[FactTextsRow]):
+    """The texts of an owner's facts, for a search by substring."""
+
+    __slots__ = ()
+    name = "fact_texts"
+    repeatable = True
+    row = FactTextsRow
+
+    def __init__(self, *, shard_key: UUID, with_invalidated: bool, limit: int) -> None:
+        self.values = (shard_key, with_invalidated, limit)
+
+
+class FactsAsTheyAreRow(NamedTuple):
+    fact_id: UUID
+    fingerprint: bytes
+
+
+class FactsAsTheyAre(Query[FactsAsTheyAreRow]):
+    """The words of facts that a merge was planned with, as they are now."""
+
+    __slots__ = ()
+    name = "facts_as_they_are"
+    row = FactsAsTheyAreRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_ids: list[UUID]) -> None:
+        self.values = (shard_key, generation_id, fact_ids)

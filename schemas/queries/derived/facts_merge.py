@@ -1,0 +1,397 @@
+"""The statements of ``schemas/sql/facts_merge.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class InsertCandidates(Query[Never]):
+    """What extract found."""
+
+    __slots__ = ()
+    name = "insert_candidates"
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        batch_id: UUID,
+        model: str,
+        prompt_hash: str,
+        candidates: str,
+    ) -> None:
+        self.values = (shard_key, generation_id, batch_id, model, prompt_hash, candidates)
+
+
+class PendingCandidatesRow(NamedTuple):
+    event_id: UUID
+    ordinal: int
+    session_key: UUID
+    batch_id: UUID
+    text: str
+    seqs: list[int]
+    topics: list[str]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    model: str
+    prompt_hash: str
+    flushed_at: datetime | None
+
+
+class PendingCandidates(Query[PendingCandidatesRow]):
+    """What merge has to fold in, in the order of its batch."""
+
+    __slots__ = ()
+    name = "pending_candidates"
+    row = PendingCandidatesRow
+
+    def __init__(self, *, event_ids: list[UUID], shard_key: UUID, generation_id: int) -> None:
+        self.values = (event_ids, shard_key, generation_id)
+
+
+class DropCandidate(Query[Never]):
+    """A person's event speaks against what extract found."""
+
+    __slots__ = ()
+    name = "drop_candidate"
+
+    def __init__(
+        self, *, number: int, shard_key: UUID, generation_id: int, event_id: UUID, ordinal: int
+    ) -> None:
+        self.values = (number, shard_key, generation_id, event_id, ordinal)
+
+
+class RelatedFactsRow(NamedTuple):
+    fact_id: UUID
+    text: str
+    said_at: datetime
+    fingerprint: bytes
+    number: int | None
+    created_at: datetime
+
+
+class RelatedFacts(Query[RelatedFactsRow]):
+    """The owner's live facts that share words with the candidates, closest first; with the person's event
+    that worded a fact last, if one did.
+    """
+
+    __slots__ = ()
+    name = "related_facts"
+    row = RelatedFactsRow
+
+    def __init__(
+        self,
+        *,
+        fingerprints: list[bytes],
+        lexemes: list[str],
+        shard_key: UUID,
+        generation_id: int,
+        limit: int,
+    ) -> None:
+        self.values = (fingerprints, lexemes, shard_key, generation_id, limit)
+
+
+class AddFactRow(NamedTuple):
+    fact_id: UUID
+
+
+class AddFact(Query[AddFactRow]):
+    """A new fact with its first revision.  One with the same words that is live already is kept instead, and
+    has the candidate as another source.
+    """
+
+    __slots__ = ()
+    name = "add_fact"
+    row = AddFactRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        fact_id: UUID,
+        text: str,
+        fingerprint: bytes,
+        lexemes: list[str],
+        topics: list[str],
+        said_by: str | None,
+        about_date: date | None,
+        said_at: datetime,
+        own_text: str | None,
+        own_fingerprint: bytes | None,
+        own_lexemes: list[str] | None,
+        event_id: UUID,
+        session_key: UUID,
+        seqs: list[int],
+        extract_batch_id: UUID,
+        merge_batch_id: UUID,
+        model: str,
+        prompt_hash: str,
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            fact_id,
+            text,
+            fingerprint,
+            lexemes,
+            topics,
+            said_by,
+            about_date,
+            said_at,
+            own_text,
+            own_fingerprint,
+            own_lexemes,
+            event_id,
+            session_key,
+            seqs,
+            extract_batch_id,
+            merge_batch_id,
+            model,
+            prompt_hash,
+        )
+
+
+class UpdateFactRow(NamedTuple):
+    fact_id: UUID
+
+
+class UpdateFact(Query[UpdateFactRow]):
+    """The fact as it is now known, if it still says what the merge was planned with; what it was stays in its
+    revisions.
+    """
+
+    __slots__ = ()
+    name = "update_fact"
+    row = UpdateFactRow
+
+    def __init__(
+        self,
+        *,
+        text: str,
+        fingerprint: bytes,
+        lexemes: list[str],
+        topics: list[str],
+        about_date: date | None,
+        said_at: datetime,
+        shard_key: UUID,
+        generation_id: int,
+        fact_id: UUID,
+        expected: bytes | None,
+    ) -> None:
+        self.values = (
+            text,
+            fingerprint,
+            lexemes,
+            topics,
+            about_date,
+            said_at,
+            shard_key,
+            generation_id,
+            fact_id,
+            expected,
+        )
+
+
+class ConfirmFactRow(NamedTuple):
+    fact_id: UUID
+
+
+class ConfirmFact(Query[ConfirmFactRow]):
+    """Said again: only when it was first and last said changes."""
+
+    __slots__ = ()
+    name = "confirm_fact"
+    row = ConfirmFactRow
+
+    def __init__(self, *, said_at: datetime, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
+        self.values = (said_at, shard_key, generation_id, fact_id)
+
+
+class InvalidateFactRow(NamedTuple):
+    fact_id: UUID
+
+
+class InvalidateFact(Query[InvalidateFactRow]):
+    """It was true and no longer is, since something else was said; it stays, with what took its place."""
+
+    __slots__ = ()
+    name = "invalidate_fact"
+    row = InvalidateFactRow
+
+    def __init__(
+        self,
+        *,
+        by_fact_id: UUID,
+        said_at: datetime,
+        shard_key: UUID,
+        generation_id: int,
+        fact_id: UUID,
+        expected: bytes,
+    ) -> None:
+        self.values = (by_fact_id, said_at, shard_key, generation_id, fact_id, expected)
+
+
+class InsertRevision(Query[Never]):
+    """Provenance: what was done to a fact, from which event and messages, by which prompt and model; and the
+    candidate's own words, where the fact is worded otherwise.
+    """
+
+    __slots__ = ()
+    name = "insert_revision"
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        fact_id: UUID,
+        operation: str,
+        text: str,
+        fingerprint: bytes,
+        lexemes: list[str],
+        own_text: str | None,
+        own_fingerprint: bytes | None,
+        own_lexemes: list[str] | None,
+        event_id: UUID,
+        session_key: UUID,
+        seqs: list[int],
+        extract_batch_id: UUID,
+        merge_batch_id: UUID,
+        model: str,
+        prompt_hash: str,
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            fact_id,
+            operation,
+            text,
+            fingerprint,
+            lexemes,
+            own_text,
+            own_fingerprint,
+            own_lexemes,
+            event_id,
+            session_key,
+            seqs,
+            extract_batch_id,
+            merge_batch_id,
+            model,
+            prompt_hash,
+        )
+
+
+class CondensingRow(NamedTuple):
+    live: int
+    left_by_last: int
+    wanted: int | None
+
+
+class Condensing(Query[CondensingRow]):
+    """How many live facts an owner has, how many the last attempt to condense them left, and the least that
+    one of some sessions wants to have at most.
+    """
+
+    __slots__ = ()
+    name = "condensing"
+    row = CondensingRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, session_keys: list[UUID]) -> None:
+        self.values = (shard_key, generation_id, session_keys)
+
+
+class CondensableFactsRow(NamedTuple):
+    fact_id: UUID
+    text: str
+    said_at: datetime
+    fingerprint: bytes
+    lexemes: list[str]
+
+
+class CondensableFacts(Query[CondensableFactsRow]):
+    """The live facts that nobody has worded or judged by hand, longest known first."""
+
+    __slots__ = ()
+    name = "condensable_facts"
+    row = CondensableFactsRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, limit: int) -> None:
+        self.values = (shard_key, generation_id, limit)
+
+
+class EndCondensedRow(NamedTuple):
+    fact_id: UUID
+
+
+class EndCondensed(Query[EndCondensedRow]):
+    """Facts that one sentence says from now on: they stay, and name it."""
+
+    __slots__ = ()
+    name = "end_condensed"
+    row = EndCondensedRow
+
+    def __init__(self, *, fact_id: UUID, shard_key: UUID, generation_id: int, parts: list[UUID]) -> None:
+        self.values = (fact_id, shard_key, generation_id, parts)
+
+
+class AddCondensed(Query[Never]):
+    """The sentence, with the time, topics and speaker of what it holds, and every source of it."""
+
+    __slots__ = ()
+    name = "add_condensed"
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        parts: list[UUID],
+        fact_id: UUID,
+        text: str,
+        fingerprint: bytes,
+        lexemes: list[str],
+        topics: list[str],
+        batch_id: UUID,
+        model: str,
+        prompt_hash: str,
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            parts,
+            fact_id,
+            text,
+            fingerprint,
+            lexemes,
+            topics,
+            batch_id,
+            model,
+            prompt_hash,
+        )
+
+
+class RecordCondensation(Query[Never]):
+    """What came of an attempt to condense."""
+
+    __slots__ = ()
+    name = "record_condensation"
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        batch_id: UUID,
+        outcome: str,
+        facts_before: int,
+        facts_after: int,
+        reason: str | None,
+    ) -> None:
+        self.values = (shard_key, generation_id, batch_id, outcome, facts_before, facts_after, reason)

@@ -1,0 +1,487 @@
+"""The statements of ``schemas/sql/generations.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class RegisterGeneration(Query[Never]):
+    """The first derivation of a pipeline in this database.  One that serves already stays as it was made;
+    only if it has derived nothing yet does it take on what it is to be made with from now on.
+    """
+
+    __slots__ = ()
+    name = "register_generation"
+
+    def __init__(
+        self, *, config: str, prompts: str, pipeline: str, version: str, entry_scope: str, entry_stage: str
+    ) -> None:
+        self.values = (config, prompts, pipeline, version, entry_scope, entry_stage)
+
+
+class ServingGenerationsRow(NamedTuple):
+    generation_id: int
+    pipeline: str
+    version: str
+    state: str
+    entry_scope: str
+    config: str
+    prompts: str
+
+
+class ServingGenerations(Query[ServingGenerationsRow]):
+    """Which derivation of each pipeline serves everybody who has none of their own."""
+
+    __slots__ = ()
+    name = "serving_generations"
+    repeatable = True
+    row = ServingGenerationsRow
+
+
+class FindGenerationRow(NamedTuple):
+    generation_id: int
+    pipeline: str
+    version: str
+    state: str
+    entry_scope: str
+    config: str
+    prompts: str
+
+
+class FindGeneration(Query[FindGenerationRow]):
+    """One derivation, whatever its state."""
+
+    __slots__ = ()
+    name = "find_generation"
+    row = FindGenerationRow
+
+    def __init__(self, *, generation_id: int) -> None:
+        self.values = (generation_id,)
+
+
+class KeptGenerationsRow(NamedTuple):
+    generation_id: int
+    pipeline: str
+    version: str
+    state: str
+    entry_scope: str
+    config: str
+    prompts: str
+
+
+class KeptGenerations(Query[KeptGenerationsRow]):
+    """The derivations that are fed: all but those that were pruned."""
+
+    __slots__ = ()
+    name = "kept_generations"
+    row = KeptGenerationsRow
+
+
+class HoldPipelineRow(NamedTuple):
+    generation_id: int
+    state: str
+    served_until: datetime | None
+
+
+class HoldPipeline(Query[HoldPipelineRow]):
+    """Keep others from beginning, switching or pruning a derivation of this pipeline until the transaction
+    ends.
+    """
+
+    __slots__ = ()
+    name = "hold_pipeline"
+    row = HoldPipelineRow
+
+    def __init__(self, *, pipeline: str) -> None:
+        self.values = (pipeline,)
+
+
+class BeginGenerationRow(NamedTuple):
+    generation_id: int
+
+
+class BeginGeneration(Query[BeginGenerationRow]):
+    """A derivation beside the one that serves: fed by every flush that sees this row, closed to workers so
+    far.
+    """
+
+    __slots__ = ()
+    name = "begin_generation"
+    row = BeginGenerationRow
+
+    def __init__(
+        self, *, pipeline: str, version: str, entry_stage: str, entry_scope: str, config: str, prompts: str
+    ) -> None:
+        self.values = (pipeline, version, entry_stage, entry_scope, config, prompts)
+
+
+class TransactionsBegunRow(NamedTuple):
+    number: int
+
+
+class TransactionsBegun(Query[TransactionsBegunRow]):
+    """A number above those of all transactions that have written so far.  (The upper end of a snapshot is
+    none: it is the number after the last one that has ended, and higher ones may be under way.)
+    """
+
+    __slots__ = ()
+    name = "transactions_begun"
+    row = TransactionsBegunRow
+
+
+class TransactionsUnderWayRow(NamedTuple):
+    number: int
+
+
+class TransactionsUnderWay(Query[TransactionsUnderWayRow]):
+    """The number of the oldest transaction that has written and has not ended."""
+
+    __slots__ = ()
+    name = "transactions_under_way"
+    row = TransactionsUnderWayRow
+
+
+class FeedGeneration(Query[Never]):
+    """No flush passes it by any more."""
+
+    __slots__ = ()
+    name = "feed_generation"
+
+    def __init__(self, *, generation_id: int) -> None:
+        self.values = (generation_id,)
+
+
+class OwnersAfterRow(NamedTuple):
+    shard_key: UUID
+
+
+class OwnersAfter(Query[OwnersAfterRow]):
+    """Owners of whom there is anything to derive from, in order."""
+
+    __slots__ = ()
+    name = "owners_after"
+    row = OwnersAfterRow
+
+    def __init__(self, *, after: UUID, limit: int) -> None:
+        self.values = (after, limit)
+
+
+class LanesToFillRow(NamedTuple):
+    scope_key: UUID
+    is_known: bool
+
+
+class LanesToFill(Query[LanesToFillRow]):
+    """Lanes of an owner in which a derivation has not seen events that fit (missing_v1), and whether it is to
+    derive any.
+    """
+
+    __slots__ = ()
+    name = "lanes_to_fill"
+    row = LanesToFillRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        last_stage: str,
+        namespace: str | None,
+        session_id: str | None,
+        user_id: str | None,
+        since: datetime | None,
+        until: datetime | None,
+    ) -> None:
+        self.values = (shard_key, generation_id, last_stage, namespace, session_id, user_id, since, until)
+
+
+class BackfillOwnerRow(NamedTuple):
+    events: int
+    tokens: int
+
+
+class BackfillOwner(Query[BackfillOwnerRow]):
+    """Make due what a derivation has not seen of an owner's events that fit, in one lane or in all: a page of
+    it, or nothing when all is there.  Of the time before a reset only what the serving derivation still
+    knows is derived again; the rest is void.
+    """
+
+    __slots__ = ()
+    name = "backfill_owner"
+    row = BackfillOwnerRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        last_stage: str,
+        scope_key: UUID | None,
+        namespace: str | None,
+        session_id: str | None,
+        user_id: str | None,
+        since: datetime | None,
+        until: datetime | None,
+        limit: int,
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            last_stage,
+            scope_key,
+            namespace,
+            session_id,
+            user_id,
+            since,
+            until,
+            limit,
+        )
+
+
+class TruncatedEventRow(NamedTuple):
+    session_id: str
+    from_seq: int
+    through_seq: int
+    message_count: int
+    remaining: int
+
+
+class TruncatedEvent(Query[TruncatedEventRow]):
+    """An event of an owner of which messages are gone from the log, if there is one."""
+
+    __slots__ = ()
+    name = "truncated_event"
+    row = TruncatedEventRow
+
+    def __init__(self, *, shard_key: UUID) -> None:
+        self.values = (shard_key,)
+
+
+class OpenBackfilled(Query[Never]):
+    """Workers may work on the owners up to this one."""
+
+    __slots__ = ()
+    name = "open_backfilled"
+
+    def __init__(self, *, through: UUID, generation_id: int) -> None:
+        self.values = (through, generation_id)
+
+
+class EndBackfill(Query[Never]):
+    """Everything that was flushed so far is due or done in it."""
+
+    __slots__ = ()
+    name = "end_backfill"
+
+    def __init__(self, *, generation_id: int) -> None:
+        self.values = (generation_id,)
+
+
+class UncoveredOwnersRow(NamedTuple):
+    shard_key: UUID
+    events: int
+    dead: int
+    fresh: int
+    is_switched: bool
+    is_shared: bool
+
+
+class UncoveredOwners(Query[UncoveredOwnersRow]):
+    """A page of owners: how much of theirs a derivation lacks, how much of that is dead, whether it serves
+    them already, and whether what they search is shared with other owners.  What is fresh was flushed
+    since it was made.
+    """
+
+    __slots__ = ()
+    name = "uncovered_owners"
+    row = UncoveredOwnersRow
+
+    def __init__(self, *, generation_id: int, after: UUID, limit: int, last_stage: str) -> None:
+        self.values = (generation_id, after, limit, last_stage)
+
+
+class SwitchOwnerRow(NamedTuple):
+    shard_key: UUID
+
+
+class SwitchOwner(Query[SwitchOwnerRow]):
+    """From now on this derivation serves the owner, if it covers what the one before covers: check and switch
+    are one statement.
+    """
+
+    __slots__ = ()
+    name = "switch_owner"
+    row = SwitchOwnerRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, last_stage: str) -> None:
+        self.values = (shard_key, generation_id, last_stage)
+
+
+class HoldOwner(Query[Never]):
+    """For some seconds, what serves the owner takes up nothing more, so that the other one can catch up with
+    it.
+    """
+
+    __slots__ = ()
+    name = "hold_owner"
+
+    def __init__(self, *, shard_key: UUID, seconds: float, pipeline: str) -> None:
+        self.values = (shard_key, seconds, pipeline)
+
+
+class RingOwner(Query[Never]):
+    """What is due for this owner in a derivation that serves it now is rung for like any live work."""
+
+    __slots__ = ()
+    name = "ring_owner"
+
+    def __init__(self, *, shard_key: UUID, generation_id: int) -> None:
+        self.values = (shard_key, generation_id)
+
+
+class EndServingRow(NamedTuple):
+    generation_id: int
+
+
+class EndServing(Query[EndServingRow]):
+    """The derivation that served everybody goes on being fed, so that one can go back to it."""
+
+    __slots__ = ()
+    name = "end_serving"
+    row = EndServingRow
+
+    def __init__(self, *, pipeline: str, generation_id: int) -> None:
+        self.values = (pipeline, generation_id)
+
+
+class BeginServingRow(NamedTuple):
+    generation_id: int
+
+
+class BeginServing(Query[BeginServingRow]):
+    """This derivation serves everybody."""
+
+    __slots__ = ()
+    name = "begin_serving"
+    row = BeginServingRow
+
+    def __init__(self, *, generation_id: int) -> None:
+        self.values = (generation_id,)
+
+
+class ForgetOwnersGenerationsRow(NamedTuple):
+    generation_id: int
+
+
+class ForgetOwnersGenerations(Query[ForgetOwnersGenerationsRow]):
+    """All owners of a pipeline are served alike again."""
+
+    __slots__ = ()
+    name = "forget_owners_generations"
+    row = ForgetOwnersGenerationsRow
+
+    def __init__(self, *, pipeline: str) -> None:
+        self.values = (pipeline,)
+
+
+class RingGeneration(Query[Never]):
+    """What is due in a derivation that serves everybody now is rung for like any live work."""
+
+    __slots__ = ()
+    name = "ring_generation"
+
+    def __init__(self, *, generation_id: int, stages: list[str]) -> None:
+        self.values = (generation_id, stages)
+
+
+class ListGenerationsRow(NamedTuple):
+    generation_id: int
+    pipeline: str
+    state: str
+    version: str
+    config: str
+    created_at: datetime
+    served_until: datetime | None
+    is_filled: bool
+    due: int
+    dead: int
+    owners: int
+
+
+class ListGenerations(Query[ListGenerationsRow]):
+    """All derivations, newest last, with what they hold and what they lack."""
+
+    __slots__ = ()
+    name = "list_generations"
+    row = ListGenerationsRow
+
+    def __init__(self, *, pipeline: str | None) -> None:
+        self.values = (pipeline,)
+
+
+class RetireGenerationRow(NamedTuple):
+    pipeline: str
+
+
+class RetireGeneration(Query[RetireGenerationRow]):
+    """It is fed no more, and nothing in it is worked on."""
+
+    __slots__ = ()
+    name = "retire_generation"
+    row = RetireGenerationRow
+
+    def __init__(self, *, generation_id: int) -> None:
+        self.values = (generation_id,)
+
+
+class OwnersWithRowsRow(NamedTuple):
+    shard_key: UUID
+
+
+class OwnersWithRows(Query[OwnersWithRowsRow]):
+    """Owners who may have rows of a derivation, in order."""
+
+    __slots__ = ()
+    name = "owners_with_rows"
+    row = OwnersWithRowsRow
+
+    def __init__(self, *, after: UUID, limit: int) -> None:
+        self.values = (after, limit)
+
+
+class PruneLanesRow(NamedTuple):
+    stage: str
+
+
+class PruneLanes(Query[PruneLanesRow]):
+    """Take the lanes of an owner's derivation away from whoever works in them, and hold them: a worker that
+    is just writing is waited for, and who comes later finds the lease gone.
+    """
+
+    __slots__ = ()
+    name = "prune_lanes"
+    row = PruneLanesRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int) -> None:
+        self.values = (shard_key, generation_id)
+
+
+class PruneOwnerRow(NamedTuple):
+    events: int
+
+
+class PruneOwner(Query[PruneOwnerRow]):
+    """Take away all rows that an owner has of a derivation, whose lanes are held; what its model calls cost
+    stays in the ledger.
+    """
+
+    __slots__ = ()
+    name = "prune_owner"
+    row = PruneOwnerRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int) -> None:
+        self.values = (shard_key, generation_id)

@@ -1,0 +1,579 @@
+"""The statements of ``schemas/sql/replay.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class ReplayLanesRow(NamedTuple):
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
+
+
+class ReplayLanes(Query[ReplayLanesRow]):
+    """Lanes with work of derivations that do not serve, free to be taken, from an owner on: so many of each
+    stage.
+    """
+
+    __slots__ = ()
+    name = "replay_lanes"
+    row = ReplayLanesRow
+
+    def __init__(
+        self, *, stages: list[str], from_shard: UUID, dead_after_seconds: Decimal, limit: int
+    ) -> None:
+        self.values = (stages, from_shard, dead_after_seconds, limit)
+
+
+class TakeReplayCallRow(NamedTuple):
+    wait_seconds: float
+
+
+class TakeReplayCall(Query[TakeReplayCallRow]):
+    """Take one model call from what replays may ask for in the owner's namespace: the seconds to wait, 0 for
+    none. The allowance fills up by the second, to one second's worth (and at least one call).
+    """
+
+    __slots__ = ()
+    name = "take_replay_call"
+    row = TakeReplayCallRow
+
+    def __init__(self, *, shard_key: UUID, calls_per_second: float) -> None:
+        self.values = (shard_key, calls_per_second)
+
+
+class ReplayRateRow(NamedTuple):
+    calls_per_second: float | None
+
+
+class ReplayRate(Query[ReplayRateRow]):
+    """How many model calls a second the replay of a derivation was begun with; NULL: as the settings say."""
+
+    __slots__ = ()
+    name = "replay_rate"
+    row = ReplayRateRow
+
+    def __init__(self, *, generation_id: int) -> None:
+        self.values = (generation_id,)
+
+
+class BeginReplayRow(NamedTuple):
+    replay_id: int
+
+
+class BeginReplay(Query[BeginReplayRow]):
+    """Record that a replay begins."""
+
+    __slots__ = ()
+    name = "begin_replay"
+    row = BeginReplayRow
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        pipeline: str,
+        generation_id: int,
+        selection: str,
+        held: bool,
+        calls_per_second: float | None,
+    ) -> None:
+        self.values = (kind, pipeline, generation_id, selection, held, calls_per_second)
+
+
+class FindReplaysRow(NamedTuple):
+    replay_id: int
+    kind: str
+    pipeline: str
+    generation_id: int
+    selection: str
+    state: str
+    held: bool
+    position: UUID | None
+    calls_per_second: float | None
+    counts: str
+    started_at: datetime
+    updated_at: datetime
+    is_alive: bool
+
+
+class FindReplays(Query[FindReplaysRow]):
+    """Replays, newest last; alive are those whose process has reported lately."""
+
+    __slots__ = ()
+    name = "find_replays"
+    row = FindReplaysRow
+
+    def __init__(self, *, replay_id: int | None, pipeline: str | None, unfinished: bool) -> None:
+        self.values = (replay_id, pipeline, unfinished)
+
+
+class TakeReplayRow(NamedTuple):
+    replay_id: int
+
+
+class TakeReplay(Query[TakeReplayRow]):
+    """Go on with a replay that is not at work elsewhere."""
+
+    __slots__ = ()
+    name = "take_replay"
+    row = TakeReplayRow
+
+    def __init__(self, *, replay_id: int) -> None:
+        self.values = (replay_id,)
+
+
+class ReportReplayRow(NamedTuple):
+    replay_id: int
+
+
+class ReportReplay(Query[ReportReplayRow]):
+    """How far a replay is; it also says that its process lives."""
+
+    __slots__ = ()
+    name = "report_replay"
+    row = ReportReplayRow
+
+    def __init__(self, *, state: str, position: UUID | None, counts: str, replay_id: int) -> None:
+        self.values = (state, position, counts, replay_id)
+
+
+class GenerationBacklogRow(NamedTuple):
+    stage: str
+    due: int
+
+
+class GenerationBacklog(Query[GenerationBacklogRow]):
+    """What is due in a derivation, by stage."""
+
+    __slots__ = ()
+    name = "generation_backlog"
+    row = GenerationBacklogRow
+
+    def __init__(self, *, generation_id: int) -> None:
+        self.values = (generation_id,)
+
+
+class OwnersBacklogRow(NamedTuple):
+    due: int
+
+
+class OwnersBacklog(Query[OwnersBacklogRow]):
+    """How much is due in a derivation for some owners."""
+
+    __slots__ = ()
+    name = "owners_backlog"
+    row = OwnersBacklogRow
+
+    def __init__(self, *, shard_keys: list[UUID], generation_id: int) -> None:
+        self.values = (shard_keys, generation_id)
+
+
+class OlderBacklogRow(NamedTuple):
+    due: int
+    moment: datetime
+
+
+class OlderBacklog(Query[OlderBacklogRow]):
+    """How much is due in a derivation of what was flushed before a moment (NULL: now); and which moment that
+    is.
+    """
+
+    __slots__ = ()
+    name = "older_backlog"
+    row = OlderBacklogRow
+
+    def __init__(self, *, before: datetime | None, generation_id: int) -> None:
+        self.values = (before, generation_id)
+
+
+class SelectedOwnersRow(NamedTuple):
+    shard_key: UUID
+
+
+class SelectedOwners(Query[SelectedOwnersRow]):
+    """Owners who have sessions that fit, in order."""
+
+    __slots__ = ()
+    name = "selected_owners"
+    row = SelectedOwnersRow
+
+    def __init__(
+        self, *, after: UUID, namespace: str | None, session_id: str | None, user_id: str | None, limit: int
+    ) -> None:
+        self.values = (after, namespace, session_id, user_id, limit)
+
+
+class SelectedBatchesRow(NamedTuple):
+    batch_id: UUID
+    scope_key: UUID
+    event_ids: list[UUID]
+
+
+class SelectedBatches(Query[SelectedBatchesRow]):
+    """What a derivation applied of an owner's events that fit, in order: each batch with its lane and its
+    events.
+    """
+
+    __slots__ = ()
+    name = "selected_batches"
+    row = SelectedBatchesRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        stage: str,
+        namespace: str | None,
+        session_id: str | None,
+        user_id: str | None,
+        since: datetime | None,
+        until: datetime | None,
+    ) -> None:
+        self.values = (shard_key, generation_id, stage, namespace, session_id, user_id, since, until)
+
+
+class OpenLane(Query[Never]):
+    """A lane that no worker has taken yet, so that it can be locked."""
+
+    __slots__ = ()
+    name = "open_lane"
+
+    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str) -> None:
+        self.values = (shard_key, scope_key, generation_id, stage)
+
+
+class LaneStatesRow(NamedTuple):
+    ordinal: int
+    through_seq: int
+    state: str
+    batch_id: UUID
+    event_ids: list[UUID]
+
+
+class LaneStates(Query[LaneStatesRow]):
+    """The states of an ordered lane in order, each with the batch that made it."""
+
+    __slots__ = ()
+    name = "lane_states"
+    row = LaneStatesRow
+
+    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int) -> None:
+        self.values = (shard_key, scope_key, generation_id)
+
+
+class RewriteStateRow(NamedTuple):
+    ordinal: int
+
+
+class RewriteState(Query[RewriteStateRow]):
+    """The state of a batch as it is derived again."""
+
+    __slots__ = ()
+    name = "rewrite_state"
+    row = RewriteStateRow
+
+    def __init__(
+        self, *, state: str, shard_key: UUID, scope_key: UUID, generation_id: int, batch_id: UUID
+    ) -> None:
+        self.values = (state, shard_key, scope_key, generation_id, batch_id)
+
+
+class DigestChunksRow(NamedTuple):
+    pieces: int
+    digest: str
+
+
+class DigestChunks(Query[DigestChunksRow]):
+    """What the pieces of a batch hold."""
+
+    __slots__ = ()
+    name = "digest_chunks"
+    row = DigestChunksRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, batch_id: UUID) -> None:
+        self.values = (shard_key, generation_id, batch_id)
+
+
+class DeleteChunks(Query[Never]):
+    """Take the pieces of a batch away, to be written anew."""
+
+    __slots__ = ()
+    name = "delete_chunks"
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, batch_id: UUID) -> None:
+        self.values = (shard_key, generation_id, batch_id)
+
+
+class DigestCandidatesRow(NamedTuple):
+    pieces: int
+    digest: str
+
+
+class DigestCandidates(Query[DigestCandidatesRow]):
+    """What the candidates of a batch say, whatever people did to them since."""
+
+    __slots__ = ()
+    name = "digest_candidates"
+    row = DigestCandidatesRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, batch_id: UUID) -> None:
+        self.values = (shard_key, generation_id, batch_id)
+
+
+class DeleteCandidates(Query[Never]):
+    """Take the candidates of a batch away, to be compared with those that its answer makes now."""
+
+    __slots__ = ()
+    name = "delete_candidates"
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, batch_id: UUID) -> None:
+        self.values = (shard_key, generation_id, batch_id)
+
+
+class StoredAnswersRow(NamedTuple):
+    step: str
+    model: str
+    prompt_hash: str
+    body: bytes
+
+
+class StoredAnswers(Query[StoredAnswersRow]):
+    """The answers of a batch."""
+
+    __slots__ = ()
+    name = "stored_answers"
+    row = StoredAnswersRow
+
+    def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
+        self.values = (shard_key, batch_id)
+
+
+class HoldLaneForReplayRow(NamedTuple):
+    lease_epoch: int
+
+
+class HoldLaneForReplay(Query[HoldLaneForReplayRow]):
+    """Keep a worker, or a reset that forgets, from writing in a lane until the transaction ends."""
+
+    __slots__ = ()
+    name = "hold_lane_for_replay"
+    row = HoldLaneForReplayRow
+
+    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str) -> None:
+        self.values = (shard_key, scope_key, generation_id, stage)
+
+
+class IsAppliedRow(NamedTuple):
+    applied: int
+
+
+class IsApplied(Query[IsAppliedRow]):
+    """Whether a batch still counts as applied: one that a reset has touched does not."""
+
+    __slots__ = ()
+    name = "is_applied"
+    row = IsAppliedRow
+
+    def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
+        self.values = (shard_key, batch_id)
+
+
+class RedoBatchRow(NamedTuple):
+    event_id: UUID
+
+
+class RedoBatch(Query[RedoBatchRow]):
+    """Its answers are gone: what it applied is due again, and is asked for anew."""
+
+    __slots__ = ()
+    name = "redo_batch"
+    row = RedoBatchRow
+
+    def __init__(
+        self, *, shard_key: UUID, batch_id: UUID, generation_id: int, stage: str, scope_key: UUID
+    ) -> None:
+        self.values = (shard_key, batch_id, generation_id, stage, scope_key)
+
+
+class UnfoldFromRow(NamedTuple):
+    event_id: UUID
+
+
+class UnfoldFrom(Query[UnfoldFromRow]):
+    """Take an ordered lane back to before a state of its own (NULL: to where it is, without its open batch)."""
+
+    __slots__ = ()
+    name = "unfold_from"
+    row = UnfoldFromRow
+
+    def __init__(
+        self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str, ordinal: int | None
+    ) -> None:
+        self.values = (shard_key, scope_key, generation_id, stage, ordinal)
+
+
+class ReplaySizeRow(NamedTuple):
+    events: int
+    tokens: int
+
+
+class ReplaySize(Query[ReplaySizeRow]):
+    """What a replay in place would go through: the events of a pipeline that fit, and their tokens."""
+
+    __slots__ = ()
+    name = "replay_size"
+    row = ReplaySizeRow
+
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        namespace: str | None,
+        session_id: str | None,
+        user_id: str | None,
+        since: datetime | None,
+        until: datetime | None,
+        only_dead: bool,
+        generation_id: int,
+    ) -> None:
+        self.values = (pipeline, namespace, session_id, user_id, since, until, only_dead, generation_id)
+
+
+class EventSizesRow(NamedTuple):
+    event_id: UUID
+    tokens: int
+
+
+class EventSizes(Query[EventSizesRow]):
+    """Events with what a batch is sized by, in the order in which a lane does them."""
+
+    __slots__ = ()
+    name = "event_sizes"
+    row = EventSizesRow
+
+    def __init__(self, *, shard_key: UUID, event_ids: list[UUID]) -> None:
+        self.values = (shard_key, event_ids)
+
+
+class DerivableEventsRow(NamedTuple):
+    session_key: UUID
+    event_id: UUID
+    tokens: int
+
+
+class DerivableEvents(Query[DerivableEventsRow]):
+    """The events of an owner that a new derivation of a pipeline would derive (as backfill_owner makes them
+    due), in the order of its lanes: by session, or by time.
+    """
+
+    __slots__ = ()
+    name = "derivable_events"
+    row = DerivableEventsRow
+
+    def __init__(self, *, pipeline: str, shard_key: UUID, last_stage: str, by_owner: bool) -> None:
+        self.values = (pipeline, shard_key, last_stage, by_owner)
+
+
+class DerivedCandidatesRow(NamedTuple):
+    event_id: UUID
+    merge_tokens: int
+    tokens: int
+    texts: list[str]
+
+
+class DerivedCandidates(Query[DerivedCandidatesRow]):
+    """What the derivation that serves an owner has found, by event, in the order of the flushes: what a merge
+    is sized by (as pass_on is told), the tokens of the event, and the texts that no person has spoken
+    against.
+    """
+
+    __slots__ = ()
+    name = "derived_candidates"
+    row = DerivedCandidatesRow
+
+    def __init__(self, *, shard_key: UUID) -> None:
+        self.values = (shard_key,)
+
+
+class LedgerAveragesRow(NamedTuple):
+    stage: str
+    calls: float
+    input_tokens: float
+    output_tokens: float
+    tokens: float
+
+
+class LedgerAverages(Query[LedgerAveragesRow]):
+    """Per stage of a pipeline, over the latest calls: how many there were for how many tokens of events, and
+    their size.
+    """
+
+    __slots__ = ()
+    name = "ledger_averages"
+    row = LedgerAveragesRow
+
+    def __init__(self, *, pipeline: str) -> None:
+        self.values = (pipeline,)
+
+
+class CompareFactsRow(NamedTuple):
+    change: str
+    before: str | None
+    after: str | None
+
+
+class CompareFacts(Query[CompareFactsRow]):
+    """The live facts of two derivations of an owner, matched by their words, or else by a message they both
+    come from.
+    """
+
+    __slots__ = ()
+    name = "compare_facts"
+    row = CompareFactsRow
+
+    def __init__(self, *, shard_key: UUID, old: int, new: int) -> None:
+        self.values = (shard_key, old, new)
+
+
+class CompareStatesRow(NamedTuple):
+    session_id: str
+    before: str | None
+    after: str | None
+
+
+class CompareStates(Query[CompareStatesRow]):
+    """The newest states of two derivations of an owner's lanes, side by side."""
+
+    __slots__ = ()
+    name = "compare_states"
+    row = CompareStatesRow
+
+    def __init__(self, *, shard_key: UUID, old: int, new: int) -> None:
+        self.values = (shard_key, old, new)
+
+
+class OwnerNamesRow(NamedTuple):
+    shard_key: UUID
+    namespace: str
+    user_id: str | None
+    session_id: str
+
+
+class OwnerNames(Query[OwnerNamesRow]):
+    """By what people know an owner: a namespace, and the user or the session."""
+
+    __slots__ = ()
+    name = "owner_names"
+    row = OwnerNamesRow
+
+    def __init__(self, *, shard_keys: list[UUID]) -> None:
+        self.values = (shard_keys,)

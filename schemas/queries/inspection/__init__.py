@@ -1,0 +1,1 @@
+"""Statements about inspection; written by `make queries`."""

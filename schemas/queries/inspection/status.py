@@ -1,0 +1,130 @@
+"""The statements of ``schemas/sql/status.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class StatusPipelinesRow(NamedTuple):
+    pipeline: str
+    generation_id: int
+    state: str
+    entry_stage: str
+    config: str
+    due: str
+    leased: str
+    dead: str
+
+
+class StatusPipelines(Query[StatusPipelinesRow]):
+    """Per stage: what is due, held, dead, and how old the oldest work is that waits for no budget (ring_due)."""
+
+    __slots__ = ()
+    name = "status_pipelines"
+    row = StatusPipelinesRow
+
+    def __init__(self, *, dead_after_seconds: Decimal) -> None:
+        self.values = (dead_after_seconds,)
+
+
+class StatusTotalsRow(NamedTuple):
+    sessions: int
+    messages: int
+    events: int
+    facts: int
+    chunks: int
+    calls_by_model: str
+
+
+class StatusTotals(Query[StatusTotalsRow]):
+    """How much there is; of what is derived, what serves."""
+
+    __slots__ = ()
+    name = "status_totals"
+    row = StatusTotalsRow
+
+
+class StatusWorkersRow(NamedTuple):
+    worker_id: UUID
+    host: str
+    pid: int
+    version: str
+    stages: list[str]
+    started_at: datetime
+    beat_seconds_ago: Decimal
+    left_out: list[int]
+    condition: str | None
+
+
+class StatusWorkers(Query[StatusWorkersRow]):
+    """Who is alive, and what each one serves."""
+
+    __slots__ = ()
+    name = "status_workers"
+    row = StatusWorkersRow
+
+    def __init__(self, *, dead_after_seconds: Decimal) -> None:
+        self.values = (dead_after_seconds,)
+
+
+class UsedPipelinesRow(NamedTuple):
+    pipeline: str
+
+
+class UsedPipelines(Query[UsedPipelinesRow]):
+    """Which pipelines sessions feed; what no live worker serves piles up."""
+
+    __slots__ = ()
+    name = "used_pipelines"
+    row = UsedPipelinesRow
+
+
+class DescribeServerRow(NamedTuple):
+    server: str
+    vector_installed: str | None
+    vector_available: str | None
+    may_create_schema: bool
+    may_create_vector: bool
+    schema_exists: bool
+    epoch_seconds: Decimal
+
+
+class DescribeServer(Query[DescribeServerRow]):
+    """Version, pgvector, rights and clock of the server; needs no tables."""
+
+    __slots__ = ()
+    name = "describe_server"
+    row = DescribeServerRow
+
+    def __init__(self, *, schema: str) -> None:
+        self.values = (schema,)
+
+
+class SchemaRevisionRow(NamedTuple):
+    version_num: str
+
+
+class SchemaRevision(Query[SchemaRevisionRow]):
+    """Which migration the tables are at."""
+
+    __slots__ = ()
+    name = "schema_revision"
+    row = SchemaRevisionRow
+
+
+class TransactionDefaultsRow(NamedTuple):
+    isolation: str
+    read_only: str
+
+
+class TransactionDefaults(Query[TransactionDefaultsRow]):
+    """How a transaction begins here that says nothing of it."""
+
+    __slots__ = ()
+    name = "transaction_defaults"
+    row = TransactionDefaultsRow

@@ -1,0 +1,489 @@
+"""The statements of ``schemas/sql/verify.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class VerifySnapshot(Query[Never]):
+    """All questions see the same moment, so that a running system verifies clean."""
+
+    __slots__ = ()
+    name = "verify_snapshot"
+
+
+class VerifyLimitsRow(NamedTuple):
+    a: str
+    b: str
+    c: str
+    d: str
+    e: str
+    f: str
+
+
+class VerifyLimits(Query[VerifyLimitsRow]):
+    """Big joins may take their time and memory here, and only here."""
+
+    __slots__ = ()
+    name = "verify_limits"
+    row = VerifyLimitsRow
+
+
+class VerifyOwnersRow(NamedTuple):
+    shard_key: UUID
+
+
+class VerifyOwners(Query[VerifyOwnersRow]):
+    """The owners that have sessions in a namespace, or were given facts there."""
+
+    __slots__ = ()
+    name = "verify_owners"
+    row = VerifyOwnersRow
+
+    def __init__(self, *, namespace: str) -> None:
+        self.values = (namespace,)
+
+
+class VerifyFindSessionRow(NamedTuple):
+    owner_key: UUID
+    session_key: UUID
+
+
+class VerifyFindSession(Query[VerifyFindSessionRow]):
+    """The keys of a session by its name."""
+
+    __slots__ = ()
+    name = "verify_find_session"
+    row = VerifyFindSessionRow
+
+    def __init__(self, *, namespace: str, session_id: str) -> None:
+        self.values = (namespace, session_id)
+
+
+class VerifyNamesRow(NamedTuple):
+    session_key: UUID
+    namespace: str
+    session_id: str
+
+
+class VerifyNames(Query[VerifyNamesRow]):
+    """What people call these sessions."""
+
+    __slots__ = ()
+    name = "verify_names"
+    row = VerifyNamesRow
+
+    def __init__(self, *, session_keys: list[UUID]) -> None:
+        self.values = (session_keys,)
+
+
+class VerifyTotalsRow(NamedTuple):
+    sessions: int
+    messages: int
+    events: int
+    facts: int
+    pending: int
+    holes: int
+    applications: int
+    voids: int
+    dropped: int
+    tombstones: int
+
+
+class VerifyTotals(Query[VerifyTotalsRow]):
+    """How much was looked at."""
+
+    __slots__ = ()
+    name = "verify_totals"
+    row = VerifyTotalsRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyLogRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyLog(Query[VerifyLogRow]):
+    """Marks in order, no message missing between them but those popped, and counters that are the messages'
+    sums.
+    """
+
+    __slots__ = ()
+    name = "verify_log"
+    row = VerifyLogRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyStraysRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyStrays(Query[VerifyStraysRow]):
+    """Messages outside their session's log: without session, past its end, or of the wrong incarnation."""
+
+    __slots__ = ()
+    name = "verify_strays"
+    row = VerifyStraysRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyRangesRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyRanges(Query[VerifyRangesRow]):
+    """Each seq between the marks in exactly one event: contiguous, in order, none beyond the marks."""
+
+    __slots__ = ()
+    name = "verify_ranges"
+    row = VerifyRangesRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyEventContentsRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyEventContents(Query[VerifyEventContentsRow]):
+    """What an event says of its messages is so.  The incarnation is counted, not searched for: with it in the
+    condition the index by id is taken, and each event reads its whole session.
+    """
+
+    __slots__ = ()
+    name = "verify_event_contents"
+    row = VerifyEventContentsRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyWorkRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyWork(Query[VerifyWorkRow]):
+    """Each event is due or received in the first stage of each generation it was fed to, and in a later stage
+    once the one before it is applied.  A generation is owed what was flushed since it was fed; one that a
+    replay has filled from the log, everything.
+    """
+
+    __slots__ = ()
+    name = "verify_work"
+    row = VerifyWorkRow
+
+    def __init__(
+        self,
+        *,
+        stages: list[str],
+        stages_before: list[str],
+        owners: list[UUID] | None,
+        session_key: UUID | None,
+    ) -> None:
+        self.values = (stages, stages_before, owners, session_key)
+
+
+class VerifyOrderRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyOrder(Query[VerifyOrderRow]):
+    """Nothing is due or received in a later stage before the one before it is applied."""
+
+    __slots__ = ()
+    name = "verify_order"
+    row = VerifyOrderRow
+
+    def __init__(
+        self,
+        *,
+        stages: list[str],
+        stages_before: list[str],
+        owners: list[UUID] | None,
+        session_key: UUID | None,
+    ) -> None:
+        self.values = (stages, stages_before, owners, session_key)
+
+
+class VerifyDueRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyDue(Query[VerifyDueRow]):
+    """Due work belongs to an event, and to one that has not been received already."""
+
+    __slots__ = ()
+    name = "verify_due"
+    row = VerifyDueRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyReceiptsRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyReceipts(Query[VerifyReceiptsRow]):
+    """Each receipt stands for an event and for what it says: applied by its batch, void by a reset, or dead
+    with its dead letter, which stays when it is dropped.
+    """
+
+    __slots__ = ()
+    name = "verify_receipts"
+    row = VerifyReceiptsRow
+
+    def __init__(
+        self,
+        *,
+        stages: list[str],
+        stages_before: list[str],
+        owners: list[UUID] | None,
+        session_key: UUID | None,
+    ) -> None:
+        self.values = (stages, stages_before, owners, session_key)
+
+
+class VerifyLettersRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyLetters(Query[VerifyLettersRow]):
+    """Each dead letter has its event, and a receipt that says dead."""
+
+    __slots__ = ()
+    name = "verify_letters"
+    row = VerifyLettersRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyBatchesRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyBatches(Query[VerifyBatchesRow]):
+    """An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
+    Events that a reset with derived has taken away are no matter of their batches any more.
+    """
+
+    __slots__ = ()
+    name = "verify_batches"
+    row = VerifyBatchesRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyCandidatesRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyCandidates(Query[VerifyCandidatesRow]):
+    """Candidates come from the batch that their event's receipt names, and each was folded in once merged, or
+    was dropped because of what a person did.
+    """
+
+    __slots__ = ()
+    name = "verify_candidates"
+    row = VerifyCandidatesRow
+
+    def __init__(
+        self,
+        *,
+        stages: list[str],
+        stages_before: list[str],
+        owners: list[UUID] | None,
+        session_key: UUID | None,
+    ) -> None:
+        self.values = (stages, stages_before, owners, session_key)
+
+
+class VerifyChunksRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyChunks(Query[VerifyChunksRow]):
+    """Chunks come from the batch that their event's receipt names, and lie within their event; those of
+    shared scopes are verify_shared's.
+    """
+
+    __slots__ = ()
+    name = "verify_chunks"
+    row = VerifyChunksRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifySharedRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyShared(Query[VerifySharedRow]):
+    """What lies in a shared scope comes from the events of sessions that share with it, out of lives that
+    were not forgotten; and of what such a session has received, nothing is missing there.
+    """
+
+    __slots__ = ()
+    name = "verify_shared"
+    row = VerifySharedRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyStatesRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyStates(Query[VerifyStatesRow]):
+    """A state stands for one applied batch of its lane, and ends where that batch ends."""
+
+    __slots__ = ()
+    name = "verify_states"
+    row = VerifyStatesRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyFactsRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyFacts(Query[VerifyFactsRow]):
+    """A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
+    because of another.  Where a session of the owner was reset, sources may be gone: those are tombstones.
+    What took a fact's place may have been deleted by a person; what a person deleted is not live.
+    """
+
+    __slots__ = ()
+    name = "verify_facts"
+    row = VerifyFactsRow
+
+    def __init__(self, *, owners: list[UUID] | None) -> None:
+        self.values = (owners,)
+
+
+class VerifyRevisionsRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyRevisions(Query[VerifyRevisionsRow]):
+    """Where a fact comes from can be followed: its event, its messages, and the batches that made it."""
+
+    __slots__ = ()
+    name = "verify_revisions"
+    row = VerifyRevisionsRow
+
+    def __init__(
+        self,
+        *,
+        stages: list[str],
+        stages_before: list[str],
+        owners: list[UUID] | None,
+        session_key: UUID | None,
+    ) -> None:
+        self.values = (stages, stages_before, owners, session_key)
+
+
+class VerifyGenerationsRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyGenerations(Query[VerifyGenerationsRow]):
+    """Whom a derivation serves apart from the others, it is fed for; and each pipeline has one that serves
+    the rest.
+    """
+
+    __slots__ = ()
+    name = "verify_generations"
+    row = VerifyGenerationsRow
+
+    def __init__(self, *, owners: list[UUID] | None) -> None:
+        self.values = (owners,)
+
+
+class VerifyCoverageRow(NamedTuple):
+    generation_id: int
+    pipeline: str
+    state: str
+    applied: int
+    due: int
+    holes: int
+
+
+class VerifyCoverage(Query[VerifyCoverageRow]):
+    """Per derivation that is kept: what it has applied to the end, what is due, and its holes."""
+
+    __slots__ = ()
+    name = "verify_coverage"
+    row = VerifyCoverageRow
+
+    def __init__(
+        self,
+        *,
+        stages: list[str],
+        stages_before: list[str],
+        owners: list[UUID] | None,
+        session_key: UUID | None,
+    ) -> None:
+        self.values = (stages, stages_before, owners, session_key)
+
+
+class VerifyFactPageRow(NamedTuple):
+    shard_key: UUID
+    generation_id: int
+    fact_id: UUID
+    text: str
+    fingerprint: bytes
+
+
+class VerifyFactPage(Query[VerifyFactPageRow]):
+    """Facts with their texts and fingerprints, page by page: what makes two texts the same is known in
+    Python.
+    """
+
+    __slots__ = ()
+    name = "verify_fact_page"
+    row = VerifyFactPageRow
+
+    def __init__(
+        self,
+        *,
+        owners: list[UUID] | None,
+        after_shard: UUID,
+        after_generation: int,
+        after_fact: UUID,
+        page_size: int,
+    ) -> None:
+        self.values = (owners, after_shard, after_generation, after_fact, page_size)

@@ -1,0 +1,1 @@
+"""Statements about work; written by `make queries`."""

@@ -1,0 +1,144 @@
+"""The statements of ``schemas/sql/dead_letters.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class ListDeadLettersRow(NamedTuple):
+    event_id: UUID
+    stage: str
+    generation_id: int
+    pipeline: str
+    namespace: str
+    session_id: str
+    user_id: str | None
+    shard_key: UUID
+    session_key: UUID
+    scope_key: UUID
+    from_seq: int
+    through_seq: int
+    message_count: int
+    tokens: int
+    cause: str
+    flushed_at: datetime
+    died_at: datetime
+    batch_id: UUID
+    reason: str
+    current: bool
+    generation_state: str
+    dropped_at: datetime | None
+
+
+class ListDeadLetters(Query[ListDeadLettersRow]):
+    """Dead letters with their names, oldest first; those that were dropped only where they are asked for."""
+
+    __slots__ = ()
+    name = "list_dead_letters"
+    repeatable = True
+    row = ListDeadLettersRow
+
+    def __init__(
+        self,
+        *,
+        namespace: str | None,
+        session_id: str | None,
+        pipeline: str | None,
+        stage: str | None,
+        event_id: UUID | None,
+        dropped: bool,
+    ) -> None:
+        self.values = (namespace, session_id, pipeline, stage, event_id, dropped)
+
+
+class ReopenLaneRow(NamedTuple):
+    lease_epoch: int
+
+
+class ReopenLane(Query[ReopenLaneRow]):
+    """What befell the lane is forgotten, and it may be tried at once.  The row stays locked until the end. An
+    ordered lane is also taken from its holder, who would go on from a state that is about to go.
+    """
+
+    __slots__ = ()
+    name = "reopen_lane"
+    row = ReopenLaneRow
+
+    def __init__(
+        self, *, seize: bool, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str
+    ) -> None:
+        self.values = (seize, shard_key, scope_key, generation_id, stage)
+
+
+class ReviveEventRow(NamedTuple):
+    current: bool
+
+
+class ReviveEvent(Query[ReviveEventRow]):
+    """The dead letter and its receipt go, and the event is due again; after a reset it is void instead. What
+    merge has to do is sized by its candidates, as when extract passed it on.  Where the derivation does
+    not serve the owner, it is left to the threads for replays (ring_at: infinity).
+    """
+
+    __slots__ = ()
+    name = "revive_event"
+    row = ReviveEventRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        generation_id: int,
+        stage: str,
+        from_seq: int,
+        event_id: UUID,
+    ) -> None:
+        self.values = (shard_key, session_key, generation_id, stage, from_seq, event_id)
+
+
+class RefoldRow(NamedTuple):
+    event_id: UUID
+
+
+class Refold(Query[RefoldRow]):
+    """Take an ordered lane back to before the first of its folds that holds what comes behind an event:
+    behind it in the conversation, or, where a lane serves several sessions, flushed after it.
+    """
+
+    __slots__ = ()
+    name = "refold"
+    row = RefoldRow
+
+    def __init__(
+        self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str, event_id: UUID
+    ) -> None:
+        self.values = (shard_key, scope_key, generation_id, stage, event_id)
+
+
+class DropLetterRow(NamedTuple):
+    batch_id: UUID
+
+
+class DropLetter(Query[DropLetterRow]):
+    """Give up for good: receipt and batch stay dead, and the letter stays as the record of what was given up."""
+
+    __slots__ = ()
+    name = "drop_letter"
+    row = DropLetterRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        generation_id: int,
+        stage: str,
+        from_seq: int,
+        event_id: UUID,
+    ) -> None:
+        self.values = (shard_key, session_key, generation_id, stage, from_seq, event_id)

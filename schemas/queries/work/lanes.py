@@ -1,0 +1,698 @@
+"""The statements of ``schemas/sql/lanes.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class RingDueRow(NamedTuple):
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
+
+
+class RingDue(Query[RingDueRow]):
+    """Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are. The
+    wait doubles up to 8 seconds, so that a backlog is not rung for again and again.  What waits for its
+    namespace's budget is not rung for: its time lies 5,000 years behind the end of the wait, where only
+    those find it who look for it (bring_rings_forward).  The limits are locked, so that those who set
+    others find all that was put off by the former ones. (clock_timestamp() is volatile: compared with it,
+    the index would be read to its end.) (By place, since rows that are locked here do not move: by keys, a
+    plan made while nothing was due would compare them with all that is due later.)
+    """
+
+    __slots__ = ()
+    name = "ring_due"
+    row = RingDueRow
+
+    def __init__(self, *, stage: str, limit: int) -> None:
+        self.values = (stage, limit)
+
+
+class BringRingsForward(Query[Never]):
+    """Work that is to be rung for later than any wait is long: the clock has stepped back.  And work whose
+    namespace has waited for its budget long enough (ring_due).
+    """
+
+    __slots__ = ()
+    name = "bring_rings_forward"
+
+    def __init__(self, *, stages: list[str], limit: int) -> None:
+        self.values = (stages, limit)
+
+
+class OrphanedLanesRow(NamedTuple):
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
+
+
+class OrphanedLanes(Query[OrphanedLanesRow]):
+    """Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and
+    whatever waits in the queue.
+    """
+
+    __slots__ = ()
+    name = "orphaned_lanes"
+    row = OrphanedLanesRow
+
+    def __init__(self, *, stages: list[str], dead_after_seconds: Decimal, limit: int) -> None:
+        self.values = (stages, dead_after_seconds, limit)
+
+
+class ClaimLaneRow(NamedTuple):
+    lease_epoch: int
+    postponements: int
+    failures: int
+    crashes: int
+    namespace: str
+    has_lane_limit: bool
+    has_budget: bool
+    batch_id: UUID | None
+    event_id: UUID
+    session_key: UUID
+    incarnation: UUID
+    cause: str
+    from_seq: int
+    through_seq: int
+    message_count: int
+    tokens: int
+    version: int
+    created_at: datetime
+
+
+class ClaimLane(Query[ClaimLaneRow]):
+    """Take this lane, if it has work and can be had (claim_lane_v1), and begin its first batch."""
+
+    __slots__ = ()
+    name = "claim_lane"
+    row = ClaimLaneRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        worker_id: UUID,
+        dead_after_seconds: float,
+        deadline_seconds: float,
+        batch_id: UUID,
+        token_budget: int,
+        max_events: int,
+    ) -> None:
+        self.values = (
+            shard_key,
+            scope_key,
+            generation_id,
+            stage,
+            worker_id,
+            dead_after_seconds,
+            deadline_seconds,
+            batch_id,
+            token_budget,
+            max_events,
+        )
+
+
+class TakeTurnRow(NamedTuple):
+    shard_key: UUID
+    scope_key: UUID | None
+    generation_id: int
+    lease_epoch: int
+    postponements: int
+    failures: int
+    crashes: int
+    namespace: str
+    has_lane_limit: bool
+    has_budget: bool
+    batch_id: UUID | None
+    event_id: UUID
+    session_key: UUID
+    incarnation: UUID
+    cause: str
+    from_seq: int
+    through_seq: int
+    message_count: int
+    tokens: int
+    version: int
+    created_at: datetime
+
+
+class TakeTurn(Query[TakeTurnRow]):
+    """Take the lane of a stage whose turn it is (take_turn_v1), and begin its first batch."""
+
+    __slots__ = ()
+    name = "take_turn"
+    row = TakeTurnRow
+
+    def __init__(
+        self,
+        *,
+        stage: str,
+        precedences: list[int],
+        after: str,
+        namespaces: list[str],
+        owners: list[UUID],
+        left_out: list[int],
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        worker_id: UUID,
+        dead_after_seconds: float,
+        deadline_seconds: float,
+        batch_id: UUID,
+        token_budget: int,
+        max_events: int,
+    ) -> None:
+        self.values = (
+            stage,
+            precedences,
+            after,
+            namespaces,
+            owners,
+            left_out,
+            shard_key,
+            scope_key,
+            generation_id,
+            worker_id,
+            dead_after_seconds,
+            deadline_seconds,
+            batch_id,
+            token_budget,
+            max_events,
+        )
+
+
+class ReleaseLaneRow(NamedTuple):
+    lease_epoch: int
+
+
+class ReleaseLane(Query[ReleaseLaneRow]):
+    """Give the lane back, with its next attempt postponed where something failed."""
+
+    __slots__ = ()
+    name = "release_lane"
+    row = ReleaseLaneRow
+
+    def __init__(
+        self,
+        *,
+        postponements: int,
+        failures: int,
+        last_error: str | None,
+        wait_seconds: float,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        lease_epoch: int,
+        worker_id: UUID,
+    ) -> None:
+        self.values = (
+            postponements,
+            failures,
+            last_error,
+            wait_seconds,
+            shard_key,
+            scope_key,
+            generation_id,
+            stage,
+            lease_epoch,
+            worker_id,
+        )
+
+
+class ReturnLane(Query[Never]):
+    """Give the lane back as it was found, since nothing was tried; not to be taken again before its time."""
+
+    __slots__ = ()
+    name = "return_lane"
+
+    def __init__(
+        self,
+        *,
+        wait_seconds: float,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        lease_epoch: int,
+        worker_id: UUID,
+    ) -> None:
+        self.values = (wait_seconds, shard_key, scope_key, generation_id, stage, lease_epoch, worker_id)
+
+
+class HoldLaneRow(NamedTuple):
+    held: int
+
+
+class HoldLane(Query[HoldLaneRow]):
+    """Lock the lease inside a transaction; no row means that it was taken away."""
+
+    __slots__ = ()
+    name = "hold_lane"
+    row = HoldLaneRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        lease_epoch: int,
+        worker_id: UUID,
+    ) -> None:
+        self.values = (shard_key, scope_key, generation_id, stage, lease_epoch, worker_id)
+
+
+class KeepLaneRow(NamedTuple):
+    lease_epoch: int
+
+
+class KeepLane(Query[KeepLaneRow]):
+    """The holder gets on within its batch: the lease has its whole deadline again; no row if it was taken
+    away.
+    """
+
+    __slots__ = ()
+    name = "keep_lane"
+    row = KeepLaneRow
+
+    def __init__(
+        self,
+        *,
+        deadline_seconds: float,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        lease_epoch: int,
+        worker_id: UUID,
+    ) -> None:
+        self.values = (deadline_seconds, shard_key, scope_key, generation_id, stage, lease_epoch, worker_id)
+
+
+class RenewLaneRow(NamedTuple):
+    lease_epoch: int
+    postponements: int
+    failures: int
+    crashes: int
+    namespace: str | None
+    has_lane_limit: bool
+    has_budget: bool
+    batch_id: UUID | None
+    event_id: UUID
+    session_key: UUID
+    incarnation: UUID
+    cause: str
+    from_seq: int
+    through_seq: int
+    message_count: int
+    tokens: int
+    version: int
+    created_at: datetime
+
+
+class RenewLane(Query[RenewLaneRow]):
+    """A batch is done, and what failed before no longer counts: the next one is begun, with the whole
+    deadline again. Or, with gives_way, the lane is given back where another owner waits for a turn, or
+    live work while it would go on with what was imported; then it has no holder.
+    """
+
+    __slots__ = ()
+    name = "renew_lane"
+    row = RenewLaneRow
+
+    def __init__(
+        self,
+        *,
+        gives_way: bool,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        namespace: str,
+        left_out: list[int],
+        worker_id: UUID,
+        dead_after_seconds: float,
+        deadline_seconds: float,
+        lease_epoch: int,
+        batch_id: UUID,
+        token_budget: int,
+        max_events: int,
+    ) -> None:
+        self.values = (
+            gives_way,
+            shard_key,
+            scope_key,
+            generation_id,
+            stage,
+            namespace,
+            left_out,
+            worker_id,
+            dead_after_seconds,
+            deadline_seconds,
+            lease_epoch,
+            batch_id,
+            token_budget,
+            max_events,
+        )
+
+
+class HandBackLanesRow(NamedTuple):
+    stage: str
+
+
+class HandBackLanes(Query[HandBackLanesRow]):
+    """Lanes that this worker holds by the table but drains no more: their release did not get through. One
+    that somebody is just writing (a reset, say) is left for the next time, not waited for.
+    """
+
+    __slots__ = ()
+    name = "hand_back_lanes"
+    row = HandBackLanesRow
+
+    def __init__(
+        self,
+        *,
+        worker_id: UUID,
+        older_than_seconds: float,
+        shard_keys: list[UUID],
+        scope_keys: list[UUID],
+        generation_ids: list[int],
+        stages: list[str],
+    ) -> None:
+        self.values = (worker_id, older_than_seconds, shard_keys, scope_keys, generation_ids, stages)
+
+
+class ShortenLeases(Query[Never]):
+    """No lease of this worker ends later than one that begins now: the clock may have stepped back."""
+
+    __slots__ = ()
+    name = "shorten_leases"
+
+    def __init__(self, *, deadline_seconds: float, worker_id: UUID) -> None:
+        self.values = (deadline_seconds, worker_id)
+
+
+class LaneHasWorkRow(NamedTuple):
+    due: int
+
+
+class LaneHasWork(Query[LaneHasWorkRow]):
+    """Whether anything is due in the lane."""
+
+    __slots__ = ()
+    name = "lane_has_work"
+    row = LaneHasWorkRow
+
+    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str) -> None:
+        self.values = (shard_key, scope_key, generation_id, stage)
+
+
+class CloseBatchRow(NamedTuple):
+    batch_id: UUID
+
+
+class CloseBatch(Query[CloseBatchRow]):
+    """The batch is over: applied, void, split or dead.  The answers of a void one speak of messages that are
+    no more, perhaps of some that somebody wanted forgotten.
+    """
+
+    __slots__ = ()
+    name = "close_batch"
+    row = CloseBatchRow
+
+    def __init__(self, *, shard_key: UUID, batch_id: UUID, state: str) -> None:
+        self.values = (shard_key, batch_id, state)
+
+
+class BatchEventsRow(NamedTuple):
+    event_id: UUID
+    shard_key: UUID
+    session_key: UUID
+    incarnation: UUID
+    cause: str
+    from_seq: int
+    through_seq: int
+    message_count: int
+    tokens: int
+    version: int
+    created_at: datetime
+
+
+class BatchEvents(Query[BatchEventsRow]):
+    """The events of a batch in its order."""
+
+    __slots__ = ()
+    name = "batch_events"
+    row = BatchEventsRow
+
+    def __init__(self, *, event_ids: list[UUID], shard_key: UUID) -> None:
+        self.values = (event_ids, shard_key)
+
+
+class RangeMessagesRow(NamedTuple):
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class RangeMessages(Query[RangeMessagesRow]):
+    """The messages of one event."""
+
+    __slots__ = ()
+    name = "range_messages"
+    row = RangeMessagesRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, through_seq: int) -> None:
+        self.values = (shard_key, session_key, from_seq, through_seq)
+
+
+class BatchMessagesRow(NamedTuple):
+    place: int
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class BatchMessages(Query[BatchMessagesRow]):
+    """The messages of several events, with each event's place among them (1, 2, …)."""
+
+    __slots__ = ()
+    name = "batch_messages"
+    row = BatchMessagesRow
+
+    def __init__(
+        self, *, session_keys: list[UUID], from_seqs: list[int], through_seqs: list[int], shard_key: UUID
+    ) -> None:
+        self.values = (session_keys, from_seqs, through_seqs, shard_key)
+
+
+class StoredAnswerRow(NamedTuple):
+    model: str
+    prompt_hash: str
+    body: bytes
+
+
+class StoredAnswer(Query[StoredAnswerRow]):
+    """A raw answer that an earlier attempt stored."""
+
+    __slots__ = ()
+    name = "stored_answer"
+    row = StoredAnswerRow
+
+    def __init__(self, *, shard_key: UUID, batch_id: UUID, step: str) -> None:
+        self.values = (shard_key, batch_id, step)
+
+
+class StoreAnswerRow(NamedTuple):
+    is_first: bool
+
+
+class StoreAnswer(Query[StoreAnswerRow]):
+    """Store a raw answer and its cost, if the lease still holds; an answer already there stays.  On the disk
+    when it returns, also on a connection that does not wait for that: it was paid for.
+    """
+
+    __slots__ = ()
+    name = "store_answer"
+    row = StoreAnswerRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        lease_epoch: int,
+        worker_id: UUID,
+        batch_id: UUID,
+        step: str,
+        model: str,
+        prompt_hash: str,
+        body: bytes,
+        input_tokens: int,
+        output_tokens: int,
+        seconds: float,
+        cost_usd: Decimal | None,
+    ) -> None:
+        self.values = (
+            shard_key,
+            scope_key,
+            generation_id,
+            stage,
+            lease_epoch,
+            worker_id,
+            batch_id,
+            step,
+            model,
+            prompt_hash,
+            body,
+            input_tokens,
+            output_tokens,
+            seconds,
+            cost_usd,
+        )
+
+
+class HoldBatchRow(NamedTuple):
+    leases: int
+    events: int
+
+
+class HoldBatch(Query[HoldBatchRow]):
+    """Lock the lease, and then what is due of a batch whose events still belong to their session's
+    incarnation: how many leases (1, or 0 when it was taken away), and how many events.  In the order in
+    which all others lock what is due.
+    """
+
+    __slots__ = ()
+    name = "hold_batch"
+    row = HoldBatchRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        lease_epoch: int,
+        worker_id: UUID,
+        event_ids: list[UUID],
+    ) -> None:
+        self.values = (shard_key, scope_key, generation_id, stage, lease_epoch, worker_id, event_ids)
+
+
+class FinishBatchRow(NamedTuple):
+    is_due: bool
+
+
+class FinishBatch(Query[FinishBatchRow]):
+    """The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  A
+    lane that has no more to do is given back with that.  No row: there is no such open batch, and nothing
+    was done. Says whether the lane has more to do, and so is still held.
+    """
+
+    __slots__ = ()
+    name = "finish_batch"
+    row = FinishBatchRow
+
+    def __init__(
+        self,
+        *,
+        outcome: str,
+        shard_key: UUID,
+        batch_id: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        event_ids: list[UUID],
+        lease_epoch: int,
+        worker_id: UUID,
+    ) -> None:
+        self.values = (
+            outcome,
+            shard_key,
+            batch_id,
+            scope_key,
+            generation_id,
+            stage,
+            event_ids,
+            lease_epoch,
+            worker_id,
+        )
+
+
+class BuryEvent(Query[Never]):
+    """Go past an event that cannot be applied: a dead letter, whose messages stay in the tail."""
+
+    __slots__ = ()
+    name = "bury_event"
+
+    def __init__(
+        self,
+        *,
+        batch_id: UUID,
+        reason: str,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        event_id: UUID,
+    ) -> None:
+        self.values = (batch_id, reason, shard_key, scope_key, generation_id, stage, event_id)
+
+
+class PassOn(Query[Never]):
+    """Make the events due in the pipeline's next stage, on the owner's lane. What is no live work is not rung
+    for (ring_at: infinity): that of a derivation which does not serve, which is merged in the order of the
+    flushes, and what a replay in place made due.
+    """
+
+    __slots__ = ()
+    name = "pass_on"
+
+    def __init__(
+        self,
+        *,
+        next_stage: str,
+        scope_key: UUID,
+        tokens: int,
+        generation_id: int,
+        shard_key: UUID,
+        event_ids: list[UUID],
+    ) -> None:
+        self.values = (next_stage, scope_key, tokens, generation_id, shard_key, event_ids)
+
+
+class InsertReceipts(Query[Never]):
+    """A later stage has nothing to do for these events."""
+
+    __slots__ = ()
+    name = "insert_receipts"
+
+    def __init__(
+        self, *, shard_key: UUID, generation_id: int, stage: str, batch_id: UUID, event_ids: list[UUID]
+    ) -> None:
+        self.values = (shard_key, generation_id, stage, batch_id, event_ids)

@@ -1,0 +1,192 @@
+"""The statements of ``schemas/sql/limits.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class SetLimitsRow(NamedTuple):
+    namespace: str
+
+
+class SetLimits(Query[SetLimitsRow]):
+    """A namespace may use so much from now on; a limit that is not given (NULL) stays as it was."""
+
+    __slots__ = ()
+    name = "set_limits"
+    row = SetLimitsRow
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        max_lanes: int | None,
+        max_lanes_per_worker: int | None,
+        calls_per_day: int | None,
+        tokens_per_day: int | None,
+        usd_per_day: float | None,
+    ) -> None:
+        self.values = (namespace, max_lanes, max_lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day)
+
+
+class ClearLimitsRow(NamedTuple):
+    namespace: str
+
+
+class ClearLimits(Query[ClearLimitsRow]):
+    """A namespace is not limited any more in what is named."""
+
+    __slots__ = ()
+    name = "clear_limits"
+    row = ClearLimitsRow
+
+    def __init__(self, *, cleared: list[str], namespace: str) -> None:
+        self.values = (cleared, namespace)
+
+
+class ForgetCleared(Query[Never]):
+    """A namespace that is limited in nothing any more needs no row."""
+
+    __slots__ = ()
+    name = "forget_cleared"
+
+    def __init__(self, *, namespace: str) -> None:
+        self.values = (namespace,)
+
+
+class RevokeSlices(Query[Never]):
+    """Workers are to give back the slices that they hold of a namespace's budget, which were cut from the
+    former one.
+    """
+
+    __slots__ = ()
+    name = "revoke_slices"
+
+    def __init__(self, *, namespace: str) -> None:
+        self.values = (namespace,)
+
+
+class RevokedSlicesRow(NamedTuple):
+    namespace: str
+
+
+class RevokedSlices(Query[RevokedSlicesRow]):
+    """The namespaces whose slices this worker is to give back."""
+
+    __slots__ = ()
+    name = "revoked_slices"
+    row = RevokedSlicesRow
+
+    def __init__(self, *, namespaces: list[str], days: list[date], worker_id: UUID) -> None:
+        self.values = (namespaces, days, worker_id)
+
+
+class RingPutOffRow(NamedTuple):
+    shard_key: UUID
+
+
+class RingPutOff(Query[RingPutOffRow]):
+    """A page of what was put off for a namespace's budget is rung for now; by owner, and locked in this
+    order.
+    """
+
+    __slots__ = ()
+    name = "ring_put_off"
+    row = RingPutOffRow
+
+    def __init__(self, *, namespace: str, from_shard: UUID, limit: int) -> None:
+        self.values = (namespace, from_shard, limit)
+
+
+class ListLimitsRow(NamedTuple):
+    namespace: str
+    max_lanes: int | None
+    max_lanes_per_worker: int | None
+    calls_per_day: int | None
+    tokens_per_day: int | None
+    usd_per_day: float | None
+    calls: int
+    tokens: int
+    usd: float
+    lanes: int
+    due: int
+    until: datetime | None
+    budgets: str
+
+
+class ListLimits(Query[ListLimitsRow]):
+    """What namespaces may use, what they used today, and what of theirs is at work and waits."""
+
+    __slots__ = ()
+    name = "list_limits"
+    repeatable = True
+    row = ListLimitsRow
+
+    def __init__(self, *, dead_after_seconds: Decimal, namespace: str | None) -> None:
+        self.values = (dead_after_seconds, namespace)
+
+
+class TakeSliceRow(NamedTuple):
+    day: date
+    has_budget: bool
+    is_granted: bool
+    calls: int | None
+    tokens: int | None
+    usd: float | None
+    seconds: float
+    waits_for: str | None
+
+
+class TakeSlice(Query[TakeSliceRow]):
+    """The next slice of a namespace's budget for this worker (take_slice_v1)."""
+
+    __slots__ = ()
+    name = "take_slice"
+    row = TakeSliceRow
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        worker_id: UUID,
+        day: date,
+        calls_used: int,
+        tokens_used: int,
+        usd_used: float,
+        tokens_wanted: int,
+        slice_seconds: float,
+    ) -> None:
+        self.values = (
+            namespace,
+            worker_id,
+            day,
+            calls_used,
+            tokens_used,
+            usd_used,
+            tokens_wanted,
+            slice_seconds,
+        )
+
+
+class ReturnSlice(Query[Never]):
+    """What this worker used of a day's budget; it holds nothing of it any more."""
+
+    __slots__ = ()
+    name = "return_slice"
+
+    def __init__(
+        self,
+        *,
+        namespace: str,
+        day: date,
+        worker_id: UUID,
+        calls_used: int,
+        tokens_used: int,
+        usd_used: float,
+    ) -> None:
+        self.values = (namespace, day, worker_id, calls_used, tokens_used, usd_used)

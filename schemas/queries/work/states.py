@@ -1,0 +1,43 @@
+"""The statements of ``schemas/sql/states.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class LatestStateRow(NamedTuple):
+    state: str
+    through_seq: int
+
+
+class LatestState(Query[LatestStateRow]):
+    """The state that an ordered lane goes on from."""
+
+    __slots__ = ()
+    name = "latest_state"
+    row = LatestStateRow
+
+    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int) -> None:
+        self.values = (shard_key, scope_key, generation_id)
+
+
+class InsertState(Query[Never]):
+    """The state after a batch, with the next number of its lane."""
+
+    __slots__ = ()
+    name = "insert_state"
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        through_seq: int,
+        state: str,
+        batch_id: UUID,
+    ) -> None:
+        self.values = (shard_key, scope_key, generation_id, through_seq, state, batch_id)

@@ -1,0 +1,66 @@
+"""The statements of ``schemas/sql/workers.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Never
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+
+
+class Beat(Query[Never]):
+    """This worker lives; the database's time counts."""
+
+    __slots__ = ()
+    name = "beat"
+    repeatable = True
+
+    def __init__(self, *, worker_id: UUID, host: str, pid: int, version: str, stages: list[str]) -> None:
+        self.values = (worker_id, host, pid, version, stages)
+
+
+class LeaveOut(Query[Never]):
+    """Generations that this worker cannot serve: their work is left to others."""
+
+    __slots__ = ()
+    name = "leave_out"
+
+    def __init__(self, *, generation_ids: list[int], worker_id: UUID) -> None:
+        self.values = (generation_ids, worker_id)
+
+
+class TellCondition(Query[Never]):
+    """What a worker says of itself: the messages of the broker's that it dropped, and the like."""
+
+    __slots__ = ()
+    name = "tell_condition"
+
+    def __init__(self, *, condition: str, worker_id: UUID) -> None:
+        self.values = (condition, worker_id)
+
+
+class LeaveRow(NamedTuple):
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
+
+
+class Leave(Query[LeaveRow]):
+    """This worker goes, and gives back what it still holds, so that nobody counts it as a crash, and any
+    sweep rings for it at once.  A lane that is just being written is waited for, which is short.
+    """
+
+    __slots__ = ()
+    name = "leave"
+    row = LeaveRow
+
+    def __init__(self, *, worker_id: UUID) -> None:
+        self.values = (worker_id,)
+
+
+class ForgetDeadWorkers(Query[Never]):
+    """Heartbeat rows of workers that died long ago, and what workers took of budgets of days long gone."""
+
+    __slots__ = ()
+    name = "forget_dead_workers"

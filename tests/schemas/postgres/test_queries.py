@@ -1,0 +1,118 @@
+"""Queries: what Python says of each statement is what Postgres says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import pq
+
+from strandline.schemas.postgres.statements import compiled
+from tests.project.test_contracts import name_of
+from tests.support.declared_nulls import wrong_columns
+from tools.queries.headers import Field, read_all, read_headers
+from tools.queries.modules import QUERIES, ROOMS, TYPES, class_name, write_modules
+
+HEADERS = read_all()
+# They cannot be prepared, or say nothing of themselves, and have neither parameters nor rows.
+UTILITY = {"make_import_table", "copy_import", "verify_snapshot"}
+OTHERWISE_CALLED = {
+    "float8": "double precision",
+    "timestamptz": "timestamp with time zone",
+    "varchar": "character varying",
+}
+
+
+Spelt = list[tuple[str, str]]
+
+
+def spelt(field: Field) -> tuple[str, str]:
+    kind = OTHERWISE_CALLED.get(field.type, field.type)
+    return field.name, f"{kind}[]" if field.is_array else kind
+
+
+@pytest.fixture
+def described(database_url: str) -> dict[str, tuple[Spelt, Spelt]]:
+    """Parameters and columns of each statement, as Postgres describes them."""
+    found = {}
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        oids = connection.execute("SELECT oid, format_type(oid, NULL) FROM pg_type").fetchall()
+        names: dict[int, str] = dict(oids)
+        statements = compiled("strandline")
+        connection.execute(statements["make_import_table"].sql)
+        for name, statement in statements.items():
+            prepared = connection.pgconn.prepare(name.encode(), statement.sql)
+            assert prepared.status == pq.ExecStatus.COMMAND_OK, (name, prepared.get_error_message())
+            result = connection.pgconn.describe_prepared(name.encode())
+            params = [names[result.param_type(number)] for number in range(result.nparams)]
+            columns = [
+                ((result.fname(number) or b"").decode(), names[result.ftype(number)])
+                for number in range(result.nfields)
+            ]
+            found[name] = (list(zip(statement.names, params, strict=True)), columns)
+    return found
+
+
+def test_each_statement_is_described_as_postgres_describes_it(described: dict[str, Any]) -> None:
+    assert set(described) == set(HEADERS)
+    for name, (params, columns) in described.items():
+        header = HEADERS[name]
+        assert [spelt(field) for field in header.params_in_order] == params, name
+        assert [spelt(field) for field in header.row] == columns, name
+
+
+def test_the_classes_are_written_from_the_statements() -> None:
+    written = write_modules()
+    assert set(written) == set(QUERIES.rglob("*.py"))
+    stale = [name_of(path) for path, text in written.items() if path.read_text(encoding="utf-8") != text]
+    assert not stale, "`make queries` writes them anew"
+
+
+def test_every_file_of_statements_has_its_classes() -> None:
+    files = {file for files in ROOMS.values() for file in files}
+    assert files == {path.stem for path in (QUERIES.parent / "sql").glob("*.sql")}
+
+
+def test_no_column_comes_as_a_value_without_a_type() -> None:
+    """JSON would be read into whatever it holds: it is asked for as text."""
+    loose = [
+        f"{name}.{field.name}"
+        for name, header in HEADERS.items()
+        for field in header.row
+        if field.type[:4] == "json"
+    ]
+    assert not loose
+    assert not [kind for kind, python in TYPES.items() if python in {"Any", "object"}]
+
+
+HEADER = """-- name: some
+-- Some rows.
+-- params: keys uuid[], texts text?[],
+--     until timestamptz?
+-- row: id uuid, batch_id uuid?, tokens integer!
+-- repeatable
+SELECT %(keys)s, %(texts)s, %(until)s
+"""
+
+
+def test_a_header_is_read(tmp_path: Path) -> None:
+    (tmp_path / "some.sql").write_text(HEADER, encoding="utf-8")
+    (header,) = read_headers(tmp_path / "some.sql")
+    assert (header.name, header.meaning, header.is_repeatable) == ("some", "Some rows.", True)
+    assert [(f.name, f.type, f.is_array, f.items_may_be_null, f.may_be_null) for f in header.params] == [
+        ("keys", "uuid", True, False, False),
+        ("texts", "text", True, True, False),
+        ("until", "timestamptz", False, False, True),
+    ]
+    assert class_name("claim_session") == "ClaimSession"
+    assert wrong_columns(header, (1, 2, 3)) == wrong_columns(header, (1, None, None)) == []
+    assert wrong_columns(header, (None, 2, None)) == ["some.id", "some.tokens"]
+
+
+@pytest.mark.parametrize("wrong", ["keys uuid()", "keys", "keys uuid[]; texts text"])
+def test_a_header_that_cannot_be_read_is_refused(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "some.sql").write_text(HEADER.replace("keys uuid[]", wrong), encoding="utf-8")
+    with pytest.raises(ValueError, match="some"):
+        read_headers(tmp_path / "some.sql")

@@ -1,0 +1,1 @@
+"""Tools of whoever changes Strandline; nothing here is packaged."""

@@ -1,0 +1,1 @@
+"""Writes ``schemas/queries``: typed classes for the statements of ``schemas/sql`` (``make queries``)."""

@@ -1,0 +1,121 @@
+"""Headers: the name, meaning, parameters and row that stand above each statement in ``schemas/sql/*.sql``.
+
+::
+
+    -- name: claim_session
+    -- Write the directory entry of a new session, or find whose it is already.
+    -- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid
+    -- row: user_id text?, owner_key uuid
+    -- repeatable
+
+``text?`` may be NULL, ``text?[]`` is an array whose items may be.  ``text!`` is NULL only where the last
+column before it with ``?`` is, as the columns of an outer join are; whoever reads it looks at that one first.
+A list goes on in lines that begin with ``--`` and four spaces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SQL = Path(__file__).resolve().parent.parent.parent / "schemas" / "sql"
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_FIELD = re.compile(r"(\w+) (\w+)(\??)(\[\])?([?!]?)")
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+_LISTS = ("params", "row")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A parameter, or a column of a row.
+
+    Attributes:
+        may_be_null: by itself.
+        follows: the column that is NULL wherever this one is (``!``).
+    """
+
+    name: str
+    type: str
+    is_array: bool
+    items_may_be_null: bool
+    may_be_null: bool
+    follows: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What is said of one statement; ``sql`` is the statement itself."""
+
+    name: str
+    meaning: str
+    params: tuple[Field, ...]
+    row: tuple[Field, ...]
+    is_repeatable: bool
+    sql: str
+
+    @property
+    def params_in_order(self) -> list[Field]:
+        """The parameters as they come first in the statement, which is how it numbers them."""
+        by_name = {field.name: field for field in self.params}
+        order = dict.fromkeys(_PARAMETER.findall(self.sql))
+        if set(order) != set(by_name):
+            wrong = ", ".join(sorted(set(order) ^ set(by_name)))
+            raise ValueError(f"{self.name}: in the statement or in its header, and not in both: {wrong}")
+        return [by_name[name] for name in order]
+
+
+def read_headers(path: Path) -> list[Header]:
+    """The headers of a file, in its order."""
+    pieces = _NAME.split(path.read_text(encoding="utf-8"))[1:]
+    return [_read(name, body.strip("\n")) for name, body in zip(pieces[::2], pieces[1::2], strict=True)]
+
+
+def read_all() -> dict[str, Header]:
+    """The headers of all files, by the statement's name."""
+    return {header.name: header for path in sorted(SQL.glob("*.sql")) for header in read_headers(path)}
+
+
+def _read(name: str, body: str) -> Header:
+    lines = body.split("\n")
+    end = next(number for number, line in enumerate(lines) if not line.startswith("--"))
+    said: dict[str, list[str]] = {"meaning": []}
+    place = "meaning"
+    for line in lines[:end]:
+        text = line.removeprefix("--")
+        key, colon, rest = text.strip().partition(":")
+        if text.strip() == "repeatable":
+            place = "repeatable"
+            said[place] = []
+        elif colon and key in _LISTS:
+            place = key
+            said[place] = [rest.strip()]
+        elif place in _LISTS and not text.startswith("    "):
+            raise ValueError(f"{name}: {line!r} continues nothing")
+        else:
+            said[place].append(text.strip())
+    return Header(
+        name,
+        " ".join(said["meaning"]),
+        tuple(_fields(name, said.get("params", []))),
+        tuple(_fields(name, said.get("row", []))),
+        "repeatable" in said,
+        "\n".join(lines[end:]),
+    )
+
+
+def _fields(name: str, lines: list[str]) -> Iterator[Field]:
+    anchor = None
+    for text in filter(None, " ".join(lines).split(",")):
+        parts = _FIELD.fullmatch(text.strip())
+        if parts is None:
+            raise ValueError(f"{name}: {text.strip()!r} is not 'name type'")
+        column, kind, inner, brackets, mark = parts.groups(default="")
+        is_array = bool(brackets)
+        may_be_null = mark == "?" or (inner == "?" and not is_array)
+        yield Field(
+            column, kind, is_array, is_array and inner == "?", may_be_null, anchor if mark == "!" else None
+        )
+        anchor = column if may_be_null else anchor
