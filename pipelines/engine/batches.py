@@ -77,7 +77,9 @@ class Held:
         if batch_id is None:
             return None
         made_at = self._new_batch.asked_at if batch_id == self._new_batch.batch_id else -math.inf
-        return Batch(self.lease.lane, batch_id, tuple(_decode(row[8:]) for row in self._rows), made_at)
+        shard_key = self.lease.lane.shard_key
+        events = tuple(_decode((row[8], shard_key, *row[9:])) for row in self._rows)
+        return Batch(self.lease.lane, batch_id, events, made_at)
 
 
 def claim(
