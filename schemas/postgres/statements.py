@@ -2,6 +2,9 @@
 
 In the files the tables stand as ``strandline.…``; another schema name is put in its place when a
 process starts.  That name is checked by the settings, and never comes from a request.
+
+What several of them say alike stands once, in ``sql/fragments``, and is put in the place of
+``@name(arguments)``.
 """
 
 from __future__ import annotations
@@ -34,9 +37,13 @@ _FILES = (
     "explain.sql",
     "status.sql",
 )
+_FRAGMENT_FILES = ("fragments/derivations.sql", "fragments/lanes.sql")
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # What ``tools.queries`` reads above each statement: nothing that Postgres has to know.
 _TYPES = re.compile(r"^-- (?:(?:params|row): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE)
+_FRAGMENT = re.compile(r"^-- fragment: (\w+)\(([\w, ]*)\)$", re.MULTILINE)
+_USE = re.compile(r"@(\w+)\(")
+_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _QUALIFIER = re.compile(r"\bstrandline\.")
 # In an order in which each finds what it calls.
@@ -46,13 +53,10 @@ FUNCTIONS = (
     "search_terms_v1",
     "window_v1",
     "put_v1",
-    "serving_v1",
-    "fed_v1",
     "set_policy_v1",
-    "missing_v1",
-    "uncovered_v1",
     "flush_v1",
     "unfold_v1",
+    "refold_v1",
     "remove_facts_v1",
     "stand_alone_v1",
     "take_apart_v1",
@@ -62,15 +66,20 @@ FUNCTIONS = (
     "reset_v1",
     "pop_v1",
     "search_v1",
-    "due_in_lane_v1",
+    "search_hits_v1",
     "begin_batch_v1",
+    "store_answer_v1",
     "may_start_v1",
     "may_derive_v1",
     "take_slice_v1",
     "claim_lane_v1",
     "next_lane_v1",
     "take_turn_v1",
+    "ring_due_v1",
+    "bring_rings_forward_v1",
+    "renew_lane_v1",
     "forget_shared_v1",
+    "hold_shared_session_v1",
 )
 
 
@@ -83,7 +92,7 @@ def statements(schema: str) -> Mapping[str, str]:
         for name, body in zip(pieces[::2], pieces[1::2], strict=True):
             if name in found:
                 raise ValueError(f"statement {name!r} is defined twice")
-            found[name] = in_schema(_TYPES.sub("", body.strip()), schema)
+            found[name] = in_schema(with_fragments(_TYPES.sub("", body.strip())), schema)
     return MappingProxyType(found)
 
 
@@ -117,7 +126,50 @@ def _compile(sql: str) -> Statement:
 
 def function_source(name: str, schema: str) -> str:
     """The ``CREATE FUNCTION`` text of a stored function; its name ends in its version."""
-    return in_schema(_read(f"functions/{name}.sql"), schema)
+    return in_schema(with_fragments(_read(f"functions/{name}.sql")), schema)
+
+
+def with_fragments(sql: str) -> str:
+    """``sql`` with the text of each fragment that it uses in its place."""
+    while used := _USE.search(sql):
+        arguments, end = _arguments(sql, used.end())
+        sql = sql[: used.start()] + _filled(used[1], arguments) + sql[end:]
+    return sql
+
+
+def _filled(name: str, arguments: list[str]) -> str:
+    parameters, text = _fragments()[name]
+    for parameter, argument in zip(parameters, arguments, strict=True):
+        text = text.replace(f"{{{parameter}}}", argument)
+    return text
+
+
+def _arguments(sql: str, start: int) -> tuple[list[str], int]:
+    """The arguments behind the parenthesis that ends at ``start``, and where the closing one ends."""
+    arguments, depth, begin, quoted = [], 0, start, False
+    for place in range(start, len(sql)):
+        letter = sql[place]
+        quoted ^= letter == "'"
+        if quoted:
+            continue
+        if depth == 0 and letter in ",)":
+            arguments.append(sql[begin:place].strip())
+            begin = place + 1
+            if letter == ")":
+                return arguments, begin
+        depth += (letter in "([") - (letter in ")]")
+    raise ValueError(f"a fragment's parenthesis is not closed: {sql[start : start + 40]!r}")
+
+
+@cache
+def _fragments() -> Mapping[str, tuple[tuple[str, ...], str]]:
+    """The parameters and the text of each fragment."""
+    found = {}
+    for file in _FRAGMENT_FILES:
+        pieces = _FRAGMENT.split(_read(file))[1:]
+        for name, parameters, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
+            found[name] = (tuple(parameters.split(", ")), _COMMENT.sub("", text).strip())
+    return MappingProxyType(found)
 
 
 def in_schema(sql: str, schema: str) -> str:

@@ -30,7 +30,8 @@ ORDER BY d.created_at, d.session_key, d.from_seq, d.generation_id, d.stage
 -- params: seize boolean, shard_key uuid, scope_key uuid, generation_id integer, stage text
 -- row: lease_epoch bigint
 UPDATE strandline.lane SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
-    postponed_at = clock_timestamp(), next_attempt_at = clock_timestamp(), lease_epoch = lease_epoch + %(seize)s::boolean::integer,
+    postponed_at = statement_timestamp(), next_attempt_at = statement_timestamp(),
+    lease_epoch = lease_epoch + %(seize)s::boolean::integer,
     holder = CASE WHEN %(seize)s::boolean THEN NULL ELSE holder END,
     deadline_at = CASE WHEN %(seize)s::boolean THEN NULL ELSE deadline_at END
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
@@ -52,17 +53,17 @@ WITH letter AS (
 ), placed AS (
     SELECT l.*, e.tokens, e.created_at AS flushed_at, s.namespace, s.incarnation = l.incarnation AS current,
         e.cause, EXISTS (
-            SELECT FROM strandline.serving_v1(%(shard_key)s, NULL) v WHERE v.generation_id = l.generation_id
+            SELECT FROM @serving(%(shard_key)s, NULL) v WHERE v.generation_id = l.generation_id
             ) AS is_live
-    FROM letter l JOIN strandline.flush_event e ON e.shard_key = l.shard_key AND e.event_id = l.event_id
-    JOIN strandline.session s ON s.shard_key = l.shard_key AND s.session_key = l.session_key
+    FROM letter l JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = l.event_id
+    JOIN strandline.session s ON s.shard_key = %(shard_key)s AND s.session_key = l.session_key
 ), voided AS (
-    UPDATE strandline.receipt r SET outcome = 'void', batch_id = NULL, applied_at = clock_timestamp()
-    FROM placed p WHERE NOT p.current AND r.shard_key = p.shard_key AND r.event_id = p.event_id
+    UPDATE strandline.receipt r SET outcome = 'void', batch_id = NULL, applied_at = statement_timestamp()
+    FROM placed p WHERE NOT p.current AND r.shard_key = %(shard_key)s AND r.event_id = p.event_id
         AND r.generation_id = p.generation_id AND r.stage = p.stage
 ), gone AS (
     DELETE FROM strandline.receipt r USING placed p
-    WHERE p.current AND r.shard_key = p.shard_key AND r.event_id = p.event_id
+    WHERE p.current AND r.shard_key = %(shard_key)s AND r.event_id = p.event_id
         AND r.generation_id = p.generation_id AND r.stage = p.stage
 ), again AS (
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
@@ -70,10 +71,10 @@ WITH letter AS (
     SELECT p.shard_key, p.session_key, p.generation_id, p.stage, p.from_seq, p.through_seq, p.scope_key,
         p.event_id, p.incarnation, CASE WHEN p.stage <> 'merge' THEN p.tokens ELSE coalesce((
             SELECT greatest(1, sum(length(c.text)) / 4) FROM strandline.fact_candidate c
-            WHERE c.shard_key = p.shard_key AND c.generation_id = p.generation_id
+            WHERE c.shard_key = %(shard_key)s AND c.generation_id = p.generation_id
                 AND c.event_id = p.event_id), 1) END,
         p.namespace, CASE WHEN p.is_live AND p.cause <> 'import' THEN 0 ELSE 1 END, p.flushed_at,
-        CASE WHEN p.is_live THEN clock_timestamp() ELSE 'infinity' END
+        CASE WHEN p.is_live THEN statement_timestamp() ELSE 'infinity' END
     FROM placed p WHERE p.current
 )
 SELECT current FROM placed
@@ -83,23 +84,13 @@ SELECT current FROM placed
 -- it in the conversation, or, where a lane serves several sessions, flushed after it.
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, event_id uuid
 -- row: event_id uuid
-SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, (
-    SELECT min(f.ordinal) FROM strandline.block_state f
-    JOIN strandline.batch b ON b.shard_key = f.shard_key AND b.batch_id = f.batch_id
-    JOIN strandline.flush_event e ON e.shard_key = f.shard_key AND e.event_id = %(event_id)s
-    WHERE f.shard_key = %(shard_key)s AND f.scope_key = %(scope_key)s
-        AND f.generation_id = %(generation_id)s AND EXISTS (
-            SELECT FROM strandline.flush_event o
-            WHERE o.shard_key = b.shard_key AND o.event_id = ANY (b.event_ids)
-                AND CASE WHEN f.scope_key = e.session_key THEN o.from_seq > e.from_seq
-                    ELSE (o.created_at, o.session_key, o.from_seq) > (e.created_at, e.session_key, e.from_seq)
-                    END))) AS event_id
+SELECT strandline.refold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(event_id)s) AS event_id
 
 -- name: drop_letter
 -- Give up for good: receipt and batch stay dead, and the letter stays as the record of what was given up.
 -- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid
 -- row: batch_id uuid
-UPDATE strandline.dead_letter SET dropped_at = clock_timestamp()
+UPDATE strandline.dead_letter SET dropped_at = statement_timestamp()
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND from_seq = %(from_seq)s AND event_id = %(event_id)s AND dropped_at IS NULL
 RETURNING batch_id

@@ -53,14 +53,14 @@ JOIN strandline.fact_event e ON e.shard_key = o.shard_key AND e.fact_id = %(fact
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
     s.namespace, s.session_id, s.user_id, s.pinned_through, s.window_from,
     m.incarnation = s.incarnation AS current,
-    strandline.fed_v1(m.shard_key, m.session_key, NULL) AS pipelines,
-    strandline.fed_v1(m.shard_key, m.session_key, m.seq) AS fed, s.pipelines AS feeds,
+    @ever_fed(%(shard_key)s, %(session_key)s) AS pipelines,
+    @fed(%(shard_key)s, %(session_key)s, m.seq) AS fed, s.pipelines AS feeds,
     e.event_id, e.cause, e.from_seq, e.through_seq, e.created_at AS flushed_at
 FROM strandline.message m
 JOIN strandline.session s ON s.shard_key = m.shard_key AND s.session_key = m.session_key
 LEFT JOIN LATERAL (
-    SELECT * FROM strandline.flush_event f WHERE f.shard_key = m.shard_key
-        AND f.session_key = m.session_key AND f.from_seq <= m.seq ORDER BY f.from_seq DESC LIMIT 1
+    SELECT * FROM strandline.flush_event f WHERE f.shard_key = %(shard_key)s
+        AND f.session_key = %(session_key)s AND f.from_seq <= m.seq ORDER BY f.from_seq DESC LIMIT 1
 ) AS e ON e.through_seq >= m.seq
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = %(seq)s
 
@@ -76,7 +76,7 @@ SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r
     r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, d.created_at AS due_since,
     dl.reason, dl.dropped_at, coalesce(l.last_error, (
         SELECT w.condition -> 'reasons' ->> (g.generation_id || '/' || stages.stage)
-        FROM strandline.worker w WHERE w.heartbeat_at > clock_timestamp() - interval '1 minute'
+        FROM strandline.worker w WHERE w.heartbeat_at > statement_timestamp() - interval '1 minute'
         ORDER BY 1 LIMIT 1)) AS error, l.failures, l.postponements,
     l.holder IS NOT NULL AS held, l.next_attempt_at, n.waits_until, n.waits_for
 FROM strandline.flush_event e
@@ -87,17 +87,16 @@ CROSS JOIN LATERAL (
     SELECT c.stage, 1 FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
     WHERE c.before = g.entry_stage
 ) AS stages
-LEFT JOIN strandline.receipt r ON r.shard_key = e.shard_key AND r.event_id = e.event_id
+LEFT JOIN strandline.receipt r ON r.shard_key = %(shard_key)s AND r.event_id = e.event_id
     AND r.generation_id = g.generation_id AND r.stage = stages.stage
-LEFT JOIN strandline.batch b ON b.shard_key = r.shard_key AND b.batch_id = r.batch_id
-LEFT JOIN strandline.due d ON d.shard_key = e.shard_key AND d.session_key = e.session_key
+LEFT JOIN strandline.batch b ON b.shard_key = %(shard_key)s AND b.batch_id = r.batch_id
+LEFT JOIN strandline.due d ON d.shard_key = %(shard_key)s AND d.session_key = e.session_key
     AND d.generation_id = g.generation_id AND d.stage = stages.stage AND d.from_seq = e.from_seq
-LEFT JOIN strandline.dead_letter dl ON dl.shard_key = e.shard_key AND dl.session_key = e.session_key
+LEFT JOIN strandline.dead_letter dl ON dl.shard_key = %(shard_key)s AND dl.session_key = e.session_key
     AND dl.generation_id = g.generation_id AND dl.stage = stages.stage AND dl.from_seq = e.from_seq
-LEFT JOIN strandline.lane l ON l.shard_key = e.shard_key AND l.scope_key = d.scope_key
+LEFT JOIN strandline.lane l ON l.shard_key = %(shard_key)s AND l.scope_key = d.scope_key
     AND l.generation_id = g.generation_id AND l.stage = stages.stage
-LEFT JOIN strandline.namespace_limit n ON n.namespace = d.namespace AND n.waits_until > clock_timestamp()
-    AND n.waits_until <= clock_timestamp() + interval '1 day'
+LEFT JOIN strandline.namespace_limit n ON n.namespace = d.namespace AND @waits(n, statement_timestamp())
 WHERE e.shard_key = %(shard_key)s AND e.event_id = %(event_id)s
 ORDER BY g.pipeline, g.generation_id, stages.place
 
@@ -117,7 +116,7 @@ ORDER BY c.created_at
 -- params: shard_key uuid, session_key uuid, seq bigint
 -- row: generation_id integer, event_id uuid, text text, batch_id uuid, dropped_by bigint?, kind text?
 SELECT c.generation_id, c.event_id, c.text, c.batch_id, c.dropped_by, (
-    SELECT e.kind FROM strandline.fact_event e WHERE e.shard_key = c.shard_key AND e.number = c.dropped_by)
+    SELECT e.kind FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s AND e.number = c.dropped_by)
 FROM strandline.fact_candidate c
 WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s AND c.seqs @> ARRAY[%(seq)s::bigint]
 ORDER BY c.generation_id, c.event_id, c.ordinal
@@ -166,7 +165,7 @@ SELECT f.fact_id, f.generation_id, g.state, f.text, f.topics, f.said_by, f.about
     o.text AS replacement, f.feedback, f.created_at, f.updated_at
 FROM strandline.fact f
 JOIN strandline.generation g ON g.generation_id = f.generation_id
-LEFT JOIN strandline.fact o ON o.shard_key = f.shard_key AND o.generation_id = f.generation_id
+LEFT JOIN strandline.fact o ON o.shard_key = %(shard_key)s AND o.generation_id = f.generation_id
     AND o.fact_id = coalesce(f.invalidated_by, f.condensed_into)
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 
@@ -180,9 +179,9 @@ SELECT r.revision, r.operation, r.text, r.created_at, r.model, r.prompt_hash, r.
     r.merge_batch_id, r.condense_batch_id, r.event_id, e.cause, e.created_at AS flushed_at, s.namespace,
     s.session_id, r.fact_event, p.actor
 FROM strandline.fact_revision r
-LEFT JOIN strandline.fact_event p ON p.shard_key = r.shard_key AND p.number = r.fact_event
-LEFT JOIN strandline.flush_event e ON e.shard_key = r.shard_key AND e.event_id = r.event_id
-LEFT JOIN strandline.session s ON s.shard_key = r.shard_key AND s.session_key = r.session_key
+LEFT JOIN strandline.fact_event p ON p.shard_key = %(shard_key)s AND p.number = r.fact_event
+LEFT JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = r.event_id
+LEFT JOIN strandline.session s ON s.shard_key = %(shard_key)s AND s.session_key = r.session_key
 WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
 ORDER BY r.revision
 
@@ -192,7 +191,7 @@ ORDER BY r.revision
 -- row: number bigint, kind text, created_at timestamptz, actor text?
 SELECT e.number, e.kind, e.created_at, e.actor FROM strandline.fact_event e
 WHERE e.shard_key = %(shard_key)s AND (e.fact_id = %(fact_id)s OR e.number IN (
-    SELECT r.fact_event FROM strandline.fact_revision r WHERE r.shard_key = e.shard_key
+    SELECT r.fact_event FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
         AND r.generation_id = %(generation_id)s::integer AND r.fact_id = %(fact_id)s)
     OR (e.kind = 'clear' AND %(generation_id)s::integer IS NULL))
 ORDER BY e.number

@@ -36,7 +36,7 @@ ORDER BY l.generation_id FOR UPDATE OF l
 -- repeatable
 SELECT g.generation_id, v.generation_id IS NOT NULL AS serving
 FROM strandline.generation g
-LEFT JOIN strandline.serving_v1(%(shard_key)s, '{facts}') v ON v.generation_id = g.generation_id
+LEFT JOIN @serving(%(shard_key)s, '{facts}') v ON v.generation_id = g.generation_id
 WHERE g.pipeline = 'facts' AND g.state <> 'retired'
 ORDER BY g.generation_id
 
@@ -77,7 +77,7 @@ WITH owner AS (
 )
 SELECT w.shard_key, (
         SELECT count(*) FROM strandline.fact f
-        JOIN strandline.serving_v1(w.shard_key, '{facts}') g ON g.generation_id = f.generation_id
+        JOIN @serving(w.shard_key, '{facts}') g ON g.generation_id = f.generation_id
         WHERE f.shard_key = w.shard_key AND f.live) AS live,
     cleared.at IS NULL
         OR EXISTS (SELECT FROM strandline.fact f WHERE f.shard_key = w.shard_key)
@@ -192,16 +192,16 @@ SELECT h.fact_id FROM held h WHERE h.condensed_into IS NULL
 SELECT f.fact_id, f.text, f.live FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND EXISTS (
-        SELECT FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
+        SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
             AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
             AND (encode(r.fingerprint, 'hex') = ANY (%(fingerprints)s::text[])
                 OR r.operation <> 'condense' AND r.session_key = ANY (%(session_keys)s::uuid[])))
     AND NOT EXISTS (
-        SELECT FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
+        SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
             AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
             AND (r.fact_event > %(number)s OR EXISTS (
                 SELECT FROM strandline.flush_event e CROSS JOIN unnest(r.seqs) AS cited (seq)
-                WHERE e.shard_key = r.shard_key AND e.session_key = r.session_key
+                WHERE e.shard_key = %(shard_key)s AND e.session_key = r.session_key
                     AND e.created_at > %(at)s::timestamptz
                     AND cited.seq BETWEEN e.from_seq AND e.through_seq)))
 ORDER BY f.live DESC, f.created_at, f.fact_id
@@ -222,7 +222,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 --     about_date date?, worded_by bigint?
 -- repeatable
 SELECT f.fact_id, f.text, f.live, f.created_at, f.valid_from, f.topics, f.about_date,
-    (SELECT max(r.fact_event) FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
+    (SELECT max(r.fact_event) FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
         AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id) AS worded_by
 FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
@@ -263,7 +263,7 @@ RETURNING fact_id
 -- repeatable
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = %(topics)s::text[], about_date = coalesce(%(about_date)s::date, f.about_date),
-    said_at = greatest(f.said_at, %(at)s), updated_at = clock_timestamp(), live = true, invalidated_at = NULL,
+    said_at = greatest(f.said_at, %(at)s), updated_at = statement_timestamp(), live = true, invalidated_at = NULL,
     invalidated_by = NULL, condensed_into = NULL, valid_until = NULL
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 RETURNING f.fact_id
@@ -273,7 +273,7 @@ RETURNING f.fact_id
 -- params: at timestamptz, topics text[], about_date date?, input text?, agent_id text?, team_id text?, shard_key uuid,
 --     generation_id integer, fact_id uuid
 -- repeatable
-UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(at)s), updated_at = clock_timestamp(),
+UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(at)s), updated_at = statement_timestamp(),
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
     about_date = coalesce(%(about_date)s::date, f.about_date), input = coalesce(%(input)s, f.input),
     agent_id = coalesce(%(agent_id)s, f.agent_id), team_id = coalesce(%(team_id)s, f.team_id)
@@ -295,7 +295,7 @@ WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.
 -- What people think of a fact.
 -- params: feedback text?, shard_key uuid, generation_id integer, fact_ids uuid[]
 -- repeatable
-UPDATE strandline.fact f SET feedback = %(feedback)s, updated_at = clock_timestamp()
+UPDATE strandline.fact f SET feedback = %(feedback)s, updated_at = statement_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND f.fact_id = ANY (%(fact_ids)s::uuid[])
 
@@ -319,7 +319,7 @@ SELECT fact_id, live, worded_by FROM strandline.remove_facts_v1(
 -- repeatable
 WITH found AS MATERIALIZED (
     SELECT f.fact_id, f.generation_id, f.said_at, f.updated_at FROM strandline.fact f
-    JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
+    JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
     WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s)
         AND (%(fact_ids)s::uuid[] IS NULL OR f.fact_id = ANY (%(fact_ids)s::uuid[]))
         AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
@@ -337,12 +337,12 @@ SELECT t.total, f.fact_id, f.text, f.topics, f.said_by, f.about_date, f.said_at,
     (SELECT json_agg(json_build_object(
         'operation', r.operation, 'text', r.text, 'event_id', r.event_id,
         'message_ids', (SELECT json_agg(m.id ORDER BY m.seq) FROM strandline.message m
-            WHERE m.shard_key = r.shard_key AND m.session_key = r.session_key AND m.seq = ANY (r.seqs)),
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = r.session_key AND m.seq = ANY (r.seqs)),
         'seqs', r.seqs, 'model', r.model, 'prompt_hash', r.prompt_hash, 'fact_event', r.fact_event,
         'actor', e.actor, 'created_at', r.created_at) ORDER BY r.revision)
      FROM strandline.fact_revision r
-     LEFT JOIN strandline.fact_event e ON e.shard_key = r.shard_key AND e.number = r.fact_event
-     WHERE r.shard_key = f.shard_key AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
+     LEFT JOIN strandline.fact_event e ON e.shard_key = %(shard_key)s AND e.number = r.fact_event
+     WHERE r.shard_key = %(shard_key)s AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
     )::text AS revisions
 FROM (SELECT count(*) AS total FROM found) AS t
 LEFT JOIN page p ON true
@@ -356,7 +356,7 @@ ORDER BY p.place
 -- row: fact_id uuid, text text
 -- repeatable
 SELECT f.fact_id, f.text FROM strandline.fact f
-JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
+JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
 WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s) LIMIT %(limit)s
 
 -- name: facts_as_they_are

@@ -19,7 +19,7 @@ FROM json_to_recordset(%(candidates)s::json) AS c (
 SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date,
     c.said_at, c.model, c.prompt_hash, (
         SELECT e.created_at FROM strandline.flush_event e
-        WHERE e.shard_key = c.shard_key AND e.session_key = c.session_key
+        WHERE e.shard_key = %(shard_key)s AND e.session_key = c.session_key
             AND e.from_seq <= (SELECT max(seq) FROM unnest(c.seqs) AS cited (seq))
         ORDER BY e.from_seq DESC LIMIT 1) AS flushed_at
 FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
@@ -73,7 +73,7 @@ WITH kept AS (
     VALUES (%(shard_key)s, %(generation_id)s, %(fact_id)s, %(text)s, %(fingerprint)s, %(lexemes)s::text[],
         %(topics)s::text[], %(said_by)s, %(about_date)s, %(said_at)s, %(said_at)s)
     ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
-        DO UPDATE SET updated_at = clock_timestamp(), said_at = greatest(fact.said_at, excluded.said_at),
+        DO UPDATE SET updated_at = excluded.updated_at, said_at = greatest(fact.said_at, excluded.said_at),
             valid_from = least(fact.valid_from, excluded.valid_from)
     RETURNING fact_id
 )
@@ -100,10 +100,10 @@ RETURNING fact_id
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
     about_date = coalesce(%(about_date)s, f.about_date), said_at = greatest(f.said_at, %(said_at)s),
-    updated_at = clock_timestamp()
+    updated_at = statement_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
     AND f.live AND f.fingerprint = %(expected)s AND NOT EXISTS (
-        SELECT FROM strandline.fact o WHERE o.shard_key = f.shard_key AND o.live
+        SELECT FROM strandline.fact o WHERE o.shard_key = %(shard_key)s AND o.live
             AND o.generation_id = f.generation_id AND o.fingerprint = %(fingerprint)s
             AND o.fact_id <> f.fact_id)
 RETURNING f.fact_id
@@ -113,7 +113,7 @@ RETURNING f.fact_id
 -- params: said_at timestamptz, shard_key uuid, generation_id integer, fact_id uuid
 -- row: fact_id uuid
 UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(said_at)s),
-    valid_from = least(f.valid_from, %(said_at)s), updated_at = clock_timestamp()
+    valid_from = least(f.valid_from, %(said_at)s), updated_at = statement_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 RETURNING f.fact_id
 
@@ -121,8 +121,8 @@ RETURNING f.fact_id
 -- It was true and no longer is, since something else was said; it stays, with what took its place.
 -- params: by_fact_id uuid, said_at timestamptz, shard_key uuid, generation_id integer, fact_id uuid, expected bytea
 -- row: fact_id uuid
-UPDATE strandline.fact f SET live = false, invalidated_at = clock_timestamp(), invalidated_by = %(by_fact_id)s,
-    valid_until = greatest(f.valid_from, %(said_at)s), updated_at = clock_timestamp()
+UPDATE strandline.fact f SET live = false, invalidated_at = statement_timestamp(), invalidated_by = %(by_fact_id)s,
+    valid_until = greatest(f.valid_from, %(said_at)s), updated_at = statement_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
     AND f.live AND f.fingerprint = %(expected)s
 RETURNING f.fact_id
@@ -162,7 +162,7 @@ SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
 SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live AND f.feedback IS NULL
     AND NOT EXISTS (
-        SELECT FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
+        SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
             AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id AND r.fact_event IS NOT NULL)
 ORDER BY f.said_at, f.fact_id LIMIT %(limit)s
 
@@ -170,7 +170,7 @@ ORDER BY f.said_at, f.fact_id LIMIT %(limit)s
 -- Facts that one sentence says from now on: they stay, and name it.
 -- params: fact_id uuid, shard_key uuid, generation_id integer, parts uuid[]
 -- row: fact_id uuid
-UPDATE strandline.fact f SET live = false, condensed_into = %(fact_id)s, updated_at = clock_timestamp()
+UPDATE strandline.fact f SET live = false, condensed_into = %(fact_id)s, updated_at = statement_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
     AND f.fact_id = ANY (%(parts)s::uuid[])
 RETURNING f.fact_id

@@ -54,12 +54,12 @@ WITH ended AS (
     RETURNING shard_key, session_key
 )
 INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
-SELECT shard_key, session_key, 'idle', clock_timestamp() + make_interval(secs => %(wait_seconds)s) FROM ended
+SELECT shard_key, session_key, 'idle', statement_timestamp() + make_interval(secs => %(wait_seconds)s) FROM ended
 
 -- name: put_off_watch
 -- Looking at this session failed: let the others come first for a while.
 -- params: wait_seconds float8, shard_key uuid, session_key uuid, watch_id uuid
 -- row: watch_id uuid
-UPDATE strandline.watch SET check_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
+UPDATE strandline.watch SET check_at = statement_timestamp() + make_interval(secs => %(wait_seconds)s)
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id = %(watch_id)s
 RETURNING watch_id

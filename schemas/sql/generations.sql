@@ -71,7 +71,7 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS number
 -- name: feed_generation
 -- No flush passes it by any more.
 -- params: generation_id integer
-UPDATE strandline.generation SET state = 'feeding', fed_since = clock_timestamp()
+UPDATE strandline.generation SET state = 'feeding', fed_since = statement_timestamp()
 WHERE generation_id = %(generation_id)s AND state = 'preparing'
 
 -- name: owners_after
@@ -88,18 +88,13 @@ SELECT DISTINCT o.shard_key FROM (
 ORDER BY o.shard_key LIMIT %(limit)s
 
 -- name: lanes_to_fill
--- Lanes of an owner in which a derivation has not seen events that fit (missing_v1), and whether it is to derive any.
+-- Lanes of an owner in which a derivation has not seen events that fit (missing), and whether it is to derive any.
 -- params: shard_key uuid, generation_id integer, last_stage text, namespace text?, session_id text?, user_id text?,
 --     since timestamptz?, until timestamptz?
 -- row: scope_key uuid, is_known boolean
 SELECT m.scope_key, bool_or(m.is_known) AS is_known
-FROM strandline.missing_v1(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
-WHERE (m.is_known OR NOT m.was_void)
-    AND (%(namespace)s::text IS NULL OR m.namespace = %(namespace)s)
-    AND (%(session_id)s::text IS NULL OR m.session_id = %(session_id)s)
-    AND (%(user_id)s::text IS NULL OR m.user_id = %(user_id)s)
-    AND (%(since)s::timestamptz IS NULL OR m.created_at >= %(since)s)
-    AND (%(until)s::timestamptz IS NULL OR m.created_at < %(until)s)
+FROM @missing(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
+WHERE (m.is_known OR NOT m.was_void) AND @fits(m, m)
 GROUP BY m.scope_key ORDER BY m.scope_key
 
 -- name: backfill_owner
@@ -110,14 +105,9 @@ GROUP BY m.scope_key ORDER BY m.scope_key
 --     user_id text?, since timestamptz?, until timestamptz?, limit bigint
 -- row: events integer, tokens bigint
 WITH missing AS MATERIALIZED (
-    SELECT m.* FROM strandline.missing_v1(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
-    WHERE (m.is_known OR NOT m.was_void)
+    SELECT m.* FROM @missing(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
+    WHERE (m.is_known OR NOT m.was_void) AND @fits(m, m)
         AND (%(scope_key)s::uuid IS NULL OR m.scope_key = %(scope_key)s)
-        AND (%(namespace)s::text IS NULL OR m.namespace = %(namespace)s)
-        AND (%(session_id)s::text IS NULL OR m.session_id = %(session_id)s)
-        AND (%(user_id)s::text IS NULL OR m.user_id = %(user_id)s)
-        AND (%(since)s::timestamptz IS NULL OR m.created_at >= %(since)s)
-        AND (%(until)s::timestamptz IS NULL OR m.created_at < %(until)s)
 ), taken AS MATERIALIZED (
     -- The rows of the events are held: a reset that forgets waits, and then sees what is written here; an event
     -- that it has taken away is left out.
@@ -150,7 +140,7 @@ JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.ses
     AND s.incarnation = e.incarnation
 CROSS JOIN LATERAL (
     SELECT count(*)::integer AS remaining FROM strandline.message m
-    WHERE m.shard_key = e.shard_key AND m.session_key = e.session_key
+    WHERE m.shard_key = %(shard_key)s AND m.session_key = e.session_key
         AND m.seq BETWEEN e.from_seq AND e.through_seq) AS l
 WHERE e.shard_key = %(shard_key)s AND l.remaining < e.message_count
 ORDER BY e.session_key, e.from_seq LIMIT 1
@@ -191,7 +181,7 @@ FROM (
 CROSS JOIN LATERAL (
     SELECT count(*)::integer AS events, count(d.event_id)::integer AS dead,
         count(*) FILTER (WHERE e.created_at > n.created_at)::integer AS fresh
-    FROM strandline.uncovered_v1(o.shard_key, %(generation_id)s, %(last_stage)s) AS m (event_id)
+    FROM @uncovered(o.shard_key, %(generation_id)s, %(last_stage)s) AS m (event_id)
     JOIN strandline.generation n ON n.generation_id = %(generation_id)s
     JOIN strandline.flush_event e ON e.shard_key = o.shard_key AND e.event_id = m.event_id
     LEFT JOIN strandline.dead_letter d ON d.shard_key = o.shard_key AND d.generation_id = %(generation_id)s
@@ -208,7 +198,7 @@ SELECT %(shard_key)s, n.pipeline, n.generation_id FROM strandline.generation n
 WHERE n.generation_id = %(generation_id)s AND n.state = 'feeding'
     AND (n.backfilled_through IS NULL OR %(shard_key)s <= n.backfilled_through)
     AND NOT EXISTS (
-        SELECT FROM strandline.uncovered_v1(%(shard_key)s, %(generation_id)s, %(last_stage)s))
+        SELECT FROM @uncovered(%(shard_key)s, %(generation_id)s, %(last_stage)s) AS uncovered)
 ON CONFLICT (shard_key, pipeline) DO UPDATE SET generation_id = excluded.generation_id,
     switched_at = excluded.switched_at, held_until = NULL
 WHERE s.generation_id <> excluded.generation_id
@@ -218,22 +208,24 @@ RETURNING shard_key
 -- For some seconds, what serves the owner takes up nothing more, so that the other one can catch up with it.
 -- params: shard_key uuid, seconds float8, pipeline text
 INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id, held_until)
-SELECT %(shard_key)s, v.pipeline, v.generation_id, clock_timestamp() + make_interval(secs => %(seconds)s)
-FROM strandline.serving_v1(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
+SELECT %(shard_key)s, v.pipeline, v.generation_id,
+    statement_timestamp() + make_interval(secs => %(seconds)s)
+FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
 ON CONFLICT (shard_key, pipeline) DO UPDATE SET held_until = excluded.held_until
-WHERE s.generation_id = excluded.generation_id AND (s.held_until IS NULL OR s.held_until < clock_timestamp())
+-- Of a row that was to be inserted, switched_at is the time of now.
+WHERE s.generation_id = excluded.generation_id AND (s.held_until IS NULL OR s.held_until < excluded.switched_at)
 
 -- name: ring_owner
 -- What is due for this owner in a derivation that serves it now is rung for like any live work.
 -- params: shard_key uuid, generation_id integer
-UPDATE strandline.due SET ring_at = clock_timestamp()
+UPDATE strandline.due SET ring_at = statement_timestamp()
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND ring_at = 'infinity'
 
 -- name: end_serving
 -- The derivation that served everybody goes on being fed, so that one can go back to it.
 -- params: pipeline text, generation_id integer
 -- row: generation_id integer
-UPDATE strandline.generation SET state = 'feeding', served_until = clock_timestamp()
+UPDATE strandline.generation SET state = 'feeding', served_until = statement_timestamp()
 WHERE pipeline = %(pipeline)s AND state = 'serving' AND generation_id <> %(generation_id)s
 RETURNING generation_id
 
@@ -255,7 +247,7 @@ RETURNING generation_id
 -- name: ring_generation
 -- What is due in a derivation that serves everybody now is rung for like any live work.
 -- params: generation_id integer, stages text[]
-UPDATE strandline.due SET ring_at = clock_timestamp()
+UPDATE strandline.due SET ring_at = statement_timestamp()
 WHERE generation_id = %(generation_id)s AND stage = ANY (%(stages)s::text[]) AND ring_at = 'infinity'
 
 -- name: list_generations

@@ -2,50 +2,17 @@
 -- producer writes.
 
 -- name: ring_due
--- Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are.
--- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.  What waits for its
--- namespace's budget is not rung for: its time lies 5,000 years behind the end of the wait, where only those find it
--- who look for it (bring_rings_forward).  The limits are locked, so that those who set others find all that was put
--- off by the former ones.
--- (clock_timestamp() is volatile: compared with it, the index would be read to its end.)
--- (By place, since rows that are locked here do not move: by keys, a plan made while nothing was due would
--- compare them with all that is due later.)
+-- Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are (ring_due_v1).
 -- params: stage text, limit bigint
 -- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
-WITH ripe AS (
-    SELECT d.ctid AS place, (
-        SELECT n.waits_until FROM strandline.namespace_limit n
-        WHERE n.namespace = d.namespace AND n.waits_until > statement_timestamp()
-            AND n.waits_until <= statement_timestamp() + interval '1 day' FOR SHARE) AS waits_until
-    FROM strandline.due d
-    WHERE d.stage = %(stage)s AND d.ring_at <= statement_timestamp()
-    ORDER BY d.ring_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-), rung AS (
-    UPDATE strandline.due d SET rings = d.rings + 1,
-        ring_at = coalesce(r.waits_until + interval '5000 years', clock_timestamp()
-            + make_interval(secs => least(8, power(2, d.rings + 1)) * (0.75 + random() / 2)))
-    FROM ripe r WHERE d.ctid = r.place
-    RETURNING d.shard_key, d.scope_key, d.generation_id, d.stage, r.waits_until
-)
-SELECT DISTINCT shard_key, scope_key, generation_id, stage FROM rung WHERE waits_until IS NULL
+SELECT DISTINCT shard_key, scope_key, generation_id, stage
+FROM strandline.ring_due_v1(%(stage)s, %(limit)s)
 
 -- name: bring_rings_forward
--- Work that is to be rung for later than any wait is long: the clock has stepped back.  And work whose namespace has
--- waited for its budget long enough (ring_due).
+-- Ring now for what is to be rung for later than any wait is long, and for what has waited long enough for its budget.
 -- params: stages text[], limit bigint
-WITH ahead AS (
-    SELECT d.ctid AS place FROM strandline.due d
-    WHERE d.stage = ANY (%(stages)s::text[]) AND d.ring_at > statement_timestamp() + interval '10 seconds'
-        AND d.ring_at < '5000-01-01'
-    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-), waited AS (
-    SELECT d.ctid AS place FROM strandline.due d
-    WHERE d.stage = ANY (%(stages)s::text[]) AND d.ring_at >= '5000-01-01'
-        AND d.ring_at <= statement_timestamp() + interval '5000 years'
-    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-UPDATE strandline.due d SET ring_at = statement_timestamp()
-FROM (SELECT place FROM ahead UNION ALL SELECT place FROM waited) AS a WHERE d.ctid = a.place
+-- row: brought integer
+SELECT strandline.bring_rings_forward_v1(%(stages)s::text[], %(limit)s) AS brought
 
 -- name: orphaned_lanes
 -- Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and
@@ -54,9 +21,8 @@ FROM (SELECT place FROM ahead UNION ALL SELECT place FROM waited) AS a WHERE d.c
 -- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
 SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
 WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
-    AND (l.deadline_at < clock_timestamp() OR NOT EXISTS (
-        SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-            AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s))
+    AND (l.deadline_at < statement_timestamp()
+        OR NOT @is_held(l, statement_timestamp(), %(dead_after_seconds)s))
     AND EXISTS (
         SELECT FROM strandline.due d WHERE d.shard_key = l.shard_key AND d.scope_key = l.scope_key
             AND d.generation_id = l.generation_id AND d.stage = l.stage AND d.ring_at < 'infinity')
@@ -108,7 +74,8 @@ LEFT JOIN LATERAL (
 UPDATE strandline.lane SET
     holder = NULL, deadline_at = NULL, crashes = 0,
     postponements = %(postponements)s, failures = %(failures)s, last_error = %(last_error)s,
-    postponed_at = clock_timestamp(), next_attempt_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
+    postponed_at = statement_timestamp(),
+    next_attempt_at = statement_timestamp() + make_interval(secs => %(wait_seconds)s)
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 RETURNING lease_epoch
@@ -118,7 +85,8 @@ RETURNING lease_epoch
 -- params: wait_seconds float8, shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint,
 --     worker_id uuid
 UPDATE strandline.lane SET holder = NULL, deadline_at = NULL,
-    postponed_at = clock_timestamp(), next_attempt_at = clock_timestamp() + make_interval(secs => %(wait_seconds)s)
+    postponed_at = statement_timestamp(),
+    next_attempt_at = statement_timestamp() + make_interval(secs => %(wait_seconds)s)
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 
@@ -136,15 +104,13 @@ FOR UPDATE
 -- params: deadline_seconds float8, shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch
 --     bigint, worker_id uuid
 -- row: lease_epoch bigint
-UPDATE strandline.lane SET deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
+UPDATE strandline.lane SET deadline_at = statement_timestamp() + make_interval(secs => %(deadline_seconds)s)
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 RETURNING lease_epoch
 
 -- name: renew_lane
--- A batch is done, and what failed before no longer counts: the next one is begun, with the whole deadline again.
--- Or, with gives_way, the lane is given back where another owner waits for a turn, or live work while it would go
--- on with what was imported; then it has no holder.
+-- A batch is done: begin the next one, or give way (renew_lane_v1).
 -- params: gives_way boolean, shard_key uuid, scope_key uuid, generation_id integer, stage text, namespace text,
 --     left_out integer[], worker_id uuid, dead_after_seconds float8, deadline_seconds float8, lease_epoch bigint,
 --     batch_id uuid, token_budget bigint, max_events integer
@@ -152,36 +118,12 @@ RETURNING lease_epoch
 --     boolean, has_budget boolean, batch_id uuid?, event_id uuid!, session_key uuid!, incarnation uuid!, cause text!,
 --     from_seq bigint!, through_seq bigint!, message_count integer!, tokens bigint!, version smallint!, created_at
 --     timestamptz!
-WITH next AS MATERIALIZED (
-    SELECT d.precedence FROM strandline.due d
-    WHERE %(gives_way)s AND d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
-        AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
-    ORDER BY d.created_at LIMIT 1
-), waiting AS MATERIALIZED (
-    SELECT FROM next CROSS JOIN LATERAL strandline.next_lane_v1(%(stage)s,
-        (ARRAY[0, 1])[:next.precedence + 1]::smallint[], %(namespace)s, ARRAY[%(namespace)s::text],
-        ARRAY[%(shard_key)s::uuid], %(left_out)s::integer[], %(worker_id)s, %(dead_after_seconds)s, %(namespace)s,
-        64) AS n
-    WHERE n.scope_key IS NOT NULL AND (n.shard_key <> %(shard_key)s OR n.precedence < next.precedence)
-), renewed AS (
-    UPDATE strandline.lane l SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
-        holder = CASE WHEN NOT EXISTS (SELECT FROM waiting) THEN l.holder END,
-        deadline_at = CASE WHEN NOT EXISTS (SELECT FROM waiting)
-            THEN clock_timestamp() + make_interval(secs => %(deadline_seconds)s) END
-    WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generation_id = %(generation_id)s
-        AND l.stage = %(stage)s AND l.lease_epoch = %(lease_epoch)s AND l.holder = %(worker_id)s
-    RETURNING l.*
-)
-SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, CASE WHEN r.holder IS NOT NULL THEN %(namespace)s END AS namespace,
-    coalesce(n.max_lanes, n.max_lanes_per_worker) IS NOT NULL AS has_lane_limit,
-    coalesce(n.calls_per_day, n.tokens_per_day, n.usd_per_day) IS NOT NULL AS has_budget,
-    b.batch_id, b.event_id, b.session_key, b.incarnation, b.cause,
-    b.from_seq, b.through_seq, b.message_count, b.tokens, b.version, b.created_at
-FROM renewed r LEFT JOIN strandline.namespace_limit n ON n.namespace = %(namespace)s LEFT JOIN LATERAL (
-    SELECT f.* FROM strandline.begin_batch_v1(
-        r.shard_key, r.scope_key, r.generation_id, r.stage, r.lease_epoch, %(batch_id)s, %(token_budget)s,
-        %(max_events)s) AS f
-    WHERE r.holder IS NOT NULL) AS b ON true
+SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, r.namespace, r.has_lane_limit, r.has_budget, r.batch_id,
+    r.event_id, r.session_key, r.incarnation, r.cause, r.from_seq, r.through_seq, r.message_count, r.tokens, r.version,
+    r.created_at
+FROM strandline.renew_lane_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(lease_epoch)s,
+    %(worker_id)s, %(namespace)s, %(gives_way)s, %(left_out)s::integer[], %(dead_after_seconds)s,
+    %(deadline_seconds)s, %(batch_id)s, %(token_budget)s, %(max_events)s) AS r
 
 -- name: hand_back_lanes
 -- Lanes that this worker holds by the table but drains no more: their release did not get through.
@@ -192,7 +134,7 @@ FROM renewed r LEFT JOIN strandline.namespace_limit n ON n.namespace = %(namespa
 WITH left_over AS (
     SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
     WHERE l.holder = %(worker_id)s
-        AND l.leased_at < clock_timestamp() - make_interval(secs => %(older_than_seconds)s)
+        AND l.leased_at < statement_timestamp() - make_interval(secs => %(older_than_seconds)s)
         AND NOT EXISTS (
             SELECT FROM unnest(%(shard_keys)s::uuid[], %(scope_keys)s::uuid[], %(generation_ids)s::integer[],
                 %(stages)s::text[]) AS active (shard_key, scope_key, generation_id, stage)
@@ -209,9 +151,9 @@ RETURNING l.stage
 -- name: shorten_leases
 -- No lease of this worker ends later than one that begins now: the clock may have stepped back.
 -- params: deadline_seconds float8, worker_id uuid
-UPDATE strandline.lane SET deadline_at = clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
+UPDATE strandline.lane SET deadline_at = statement_timestamp() + make_interval(secs => %(deadline_seconds)s)
 WHERE holder = %(worker_id)s
-    AND deadline_at > clock_timestamp() + make_interval(secs => %(deadline_seconds)s)
+    AND deadline_at > statement_timestamp() + make_interval(secs => %(deadline_seconds)s)
 
 -- name: lane_has_work
 -- Whether anything is due in the lane.
@@ -231,7 +173,7 @@ WITH gone AS (
     DELETE FROM strandline.answer
     WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND %(state)s = 'void'
 )
-UPDATE strandline.batch SET state = %(state)s, closed_at = clock_timestamp()
+UPDATE strandline.batch SET state = %(state)s, closed_at = statement_timestamp()
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'open'
 RETURNING batch_id
 
@@ -276,33 +218,14 @@ SELECT model, prompt_hash, body FROM strandline.answer
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND step = %(step)s
 
 -- name: store_answer
--- Store a raw answer and its cost, if the lease still holds; an answer already there stays.  On the disk
--- when it returns, also on a connection that does not wait for that: it was paid for.
+-- Store a raw answer and its cost, if the lease still holds (store_answer_v1).
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid,
 --     batch_id uuid, step text, model text, prompt_hash text, body bytea, input_tokens bigint, output_tokens bigint,
 --     seconds float8, cost_usd numeric?
 -- row: is_first boolean
-WITH durably AS MATERIALIZED (
-    SELECT set_config('synchronous_commit', 'on', true)
-), held AS (
-    SELECT 1 FROM durably, strandline.lane
-    WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
-        AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
-        AND EXISTS (
-            SELECT FROM strandline.batch b
-            WHERE b.shard_key = %(shard_key)s AND b.batch_id = %(batch_id)s AND b.state = 'open')
-    FOR UPDATE OF lane
-), stored AS (
-    INSERT INTO strandline.answer (shard_key, batch_id, step, model, prompt_hash, body)
-    SELECT %(shard_key)s, %(batch_id)s, %(step)s, %(model)s, %(prompt_hash)s, %(body)s FROM held
-    ON CONFLICT DO NOTHING
-    RETURNING step
-)
-INSERT INTO strandline.model_call (shard_key, call_id, generation_id, stage, batch_id, step, model,
-    prompt_hash, input_tokens, output_tokens, seconds, cost_usd)
-SELECT %(shard_key)s, gen_random_uuid(), %(generation_id)s, %(stage)s, %(batch_id)s, %(step)s, %(model)s,
-    %(prompt_hash)s, %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric FROM held
-RETURNING (SELECT count(*) = 1 FROM stored) AS is_first
+SELECT is_first FROM strandline.store_answer_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s,
+    %(lease_epoch)s, %(worker_id)s, %(batch_id)s, %(step)s, %(model)s, %(prompt_hash)s, %(body)s,
+    %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric)
 
 -- name: hold_batch
 -- Lock the lease, and then what is due of a batch whose events still belong to their session's incarnation:
@@ -323,7 +246,7 @@ WITH held AS (
         AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
         AND d.event_id = ANY (%(event_ids)s::uuid[])
         AND EXISTS (
-            SELECT FROM strandline.session s WHERE s.shard_key = d.shard_key
+            SELECT FROM strandline.session s WHERE s.shard_key = %(shard_key)s
                 AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
     ORDER BY d.session_key, d.from_seq FOR UPDATE OF d
 )
@@ -337,7 +260,7 @@ SELECT (SELECT count(*) FROM held) AS leases, (SELECT count(*) FROM locked) AS e
 --     uuid[], lease_epoch bigint, worker_id uuid
 -- row: is_due boolean
 WITH closed AS (
-    UPDATE strandline.batch SET state = %(outcome)s, closed_at = clock_timestamp()
+    UPDATE strandline.batch SET state = %(outcome)s, closed_at = statement_timestamp()
     WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'open'
     RETURNING batch_id
 ), gone AS (
@@ -359,7 +282,7 @@ WITH closed AS (
 ), released AS (
     UPDATE strandline.lane l SET
         holder = NULL, deadline_at = NULL, crashes = 0, postponements = 0, failures = 0, last_error = NULL,
-        postponed_at = clock_timestamp(), next_attempt_at = clock_timestamp()
+        postponed_at = statement_timestamp(), next_attempt_at = statement_timestamp()
     WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generation_id = %(generation_id)s
         AND l.stage = %(stage)s AND l.lease_epoch = %(lease_epoch)s AND l.holder = %(worker_id)s
         AND EXISTS (SELECT FROM more WHERE NOT more.is_due)
@@ -387,14 +310,14 @@ INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_s
     scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
 SELECT e.shard_key, e.session_key, g.generation_id, %(next_stage)s, e.from_seq, e.through_seq,
     %(scope_key)s, e.event_id, b.incarnation, %(tokens)s, b.namespace, b.precedence,
-    CASE WHEN v.generation_id IS NULL THEN e.created_at ELSE clock_timestamp() END,
+    CASE WHEN v.generation_id IS NULL THEN e.created_at ELSE statement_timestamp() END,
     CASE WHEN v.generation_id IS NULL OR b.ring_at = 'infinity' THEN 'infinity'
-        ELSE clock_timestamp() + interval '2 seconds' END
+        ELSE statement_timestamp() + interval '2 seconds' END
 FROM strandline.flush_event e
 JOIN strandline.generation g ON g.generation_id = %(generation_id)s
 JOIN strandline.due b ON b.shard_key = e.shard_key AND b.session_key = e.session_key
     AND b.generation_id = g.generation_id AND b.stage = g.entry_stage AND b.from_seq = e.from_seq
-LEFT JOIN strandline.serving_v1(%(shard_key)s, ARRAY[g.pipeline]) v ON v.generation_id = g.generation_id
+LEFT JOIN LATERAL @serving(%(shard_key)s, ARRAY[g.pipeline]) v ON v.generation_id = g.generation_id
 WHERE e.shard_key = %(shard_key)s AND e.event_id = ANY (%(event_ids)s::uuid[])
 
 -- name: insert_receipts

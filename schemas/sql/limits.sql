@@ -14,7 +14,7 @@ ON CONFLICT (namespace) DO UPDATE SET max_lanes = coalesce(excluded.max_lanes, l
     calls_per_day = coalesce(excluded.calls_per_day, l.calls_per_day),
     tokens_per_day = coalesce(excluded.tokens_per_day, l.tokens_per_day),
     usd_per_day = coalesce(excluded.usd_per_day, l.usd_per_day), waits_until = NULL, waits_for = NULL,
-    updated_at = clock_timestamp()
+    updated_at = excluded.updated_at
 RETURNING namespace
 
 -- name: clear_limits
@@ -28,7 +28,7 @@ UPDATE strandline.namespace_limit SET
     calls_per_day = CASE WHEN 'calls_per_day' <> ALL (%(cleared)s::text[]) THEN calls_per_day END,
     tokens_per_day = CASE WHEN 'tokens_per_day' <> ALL (%(cleared)s::text[]) THEN tokens_per_day END,
     usd_per_day = CASE WHEN 'usd_per_day' <> ALL (%(cleared)s::text[]) THEN usd_per_day END,
-    waits_until = NULL, waits_for = NULL, updated_at = clock_timestamp()
+    waits_until = NULL, waits_for = NULL, updated_at = statement_timestamp()
 WHERE namespace = %(namespace)s
 RETURNING namespace
 
@@ -42,7 +42,7 @@ DELETE FROM strandline.namespace_limit WHERE namespace = %(namespace)s
 -- Workers are to give back the slices that they hold of a namespace's budget, which were cut from the former one.
 -- params: namespace text
 UPDATE strandline.budget_slice SET expires_at = '-infinity'
-WHERE namespace = %(namespace)s AND expires_at > clock_timestamp()
+WHERE namespace = %(namespace)s AND expires_at > statement_timestamp()
 
 -- name: revoked_slices
 -- The namespaces whose slices this worker is to give back.
@@ -62,7 +62,7 @@ WITH page AS MATERIALIZED (
         AND d.shard_key >= %(from_shard)s
     ORDER BY d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq LIMIT %(limit)s FOR UPDATE
 )
-UPDATE strandline.due d SET ring_at = clock_timestamp() FROM page p
+UPDATE strandline.due d SET ring_at = statement_timestamp() FROM page p
 WHERE d.shard_key = p.shard_key AND d.session_key = p.session_key AND d.generation_id = p.generation_id
     AND d.stage = p.stage AND d.from_seq = p.from_seq
 RETURNING d.shard_key
@@ -77,18 +77,17 @@ RETURNING d.shard_key
 SELECT l.namespace, l.max_lanes, l.max_lanes_per_worker, l.calls_per_day, l.tokens_per_day, l.usd_per_day,
     used.calls, used.tokens, used.usd, (
         SELECT count(*) FROM strandline.lane n JOIN strandline.worker w ON w.worker_id = n.holder
-        WHERE n.holder IS NOT NULL AND n.namespace = l.namespace AND n.deadline_at > clock_timestamp()
-            AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s) AS lanes,
+        WHERE n.holder IS NOT NULL AND n.namespace = l.namespace AND n.deadline_at > statement_timestamp()
+            AND @beats(w, statement_timestamp(), %(dead_after_seconds)s)) AS lanes,
     (SELECT count(*) FROM strandline.due d WHERE d.namespace = l.namespace) AS due, waits.until, waits.budgets
 FROM strandline.namespace_limit l LEFT JOIN LATERAL (
-    -- No wait is longer than a day: else the clock has stepped back.
     SELECT l.waits_until AS until, l.waits_for AS budgets
-    WHERE l.waits_until > clock_timestamp() AND l.waits_until <= clock_timestamp() + interval '1 day') AS waits ON true
+    WHERE @waits(l, statement_timestamp())) AS waits ON true
 CROSS JOIN LATERAL (
     SELECT coalesce(sum(b.calls_used), 0)::bigint AS calls, coalesce(sum(b.tokens_used), 0)::bigint AS tokens,
         coalesce(sum(b.usd_used), 0)::double precision AS usd
     FROM strandline.budget_slice b
-    WHERE b.namespace = l.namespace AND b.day = (clock_timestamp() AT TIME ZONE 'UTC')::date) AS used
+    WHERE b.namespace = l.namespace AND b.day = (statement_timestamp() AT TIME ZONE 'UTC')::date) AS used
 WHERE %(namespace)s::text IS NULL OR l.namespace = %(namespace)s
 ORDER BY l.namespace
 

@@ -13,7 +13,7 @@ WITH moved AS (
         next_seq = t.next_seq + 1, window_tokens = t.window_tokens + %(tokens)s::integer,
         window_messages = t.window_messages + 1, window_bytes = t.window_bytes + %(bytes)s::integer,
         replan_at_tokens = CASE WHEN %(role)s::text IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
-        last_put_at = clock_timestamp()
+        last_put_at = statement_timestamp()
     WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
         AND NOT (t.next_seq = t.pinned_through + 1 AND %(role)s::text IN ('system', 'developer'))
         AND t.pinned_tokens + t.window_tokens + %(tokens)s::integer <= t.flush_at_tokens
@@ -56,7 +56,7 @@ WITH held AS (
         shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
         answers, created_at)
     SELECT h.shard_key, h.session_key, h.next_seq, h.incarnation, h.id, h.role, h.tokens, h.bytes, h.digest,
-        h.envelope, h.metadata, h.calls, h.answers, coalesce(h.created_at, clock_timestamp())
+        h.envelope, h.metadata, h.calls, h.answers, coalesce(h.created_at, statement_timestamp())
     FROM held h
     ON CONFLICT (shard_key, incarnation, id) DO NOTHING
     RETURNING shard_key, session_key, seq, role, tokens, bytes
@@ -65,7 +65,7 @@ WITH held AS (
         next_seq = t.next_seq + 1, window_tokens = t.window_tokens + n.tokens,
         window_messages = t.window_messages + 1, window_bytes = t.window_bytes + n.bytes,
         replan_at_tokens = CASE WHEN n.role IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
-        last_put_at = clock_timestamp()
+        last_put_at = statement_timestamp()
     FROM stored n WHERE t.shard_key = n.shard_key AND t.session_key = n.session_key
 )
 SELECT session_key::text, seq FROM stored

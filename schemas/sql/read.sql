@@ -12,7 +12,7 @@ WITH s AS (
     SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s
 ), g AS (
     SELECT generation_id, pipeline, version, entry_scope, config
-    FROM strandline.serving_v1(%(shard_key)s, %(pipelines)s::text[])
+    FROM @serving(%(shard_key)s, %(pipelines)s) AS serving
 ), pending AS (
     -- By the keys as they are given, here and below: those of s would not lead into an index before s is read.
     SELECT g.pipeline, d.from_seq, d.through_seq FROM strandline.due d JOIN g USING (generation_id), s
@@ -100,8 +100,8 @@ ORDER BY part, seq
 -- repeatable
 SELECT g.pipeline, d.from_seq, s.next_seq - 1 AS last_seq
 FROM strandline.session s
-LEFT JOIN strandline.serving_v1(%(shard_key)s, %(pipelines)s::text[]) g ON true
-LEFT JOIN strandline.due d ON d.shard_key = s.shard_key AND d.session_key = s.session_key
+LEFT JOIN @serving(%(shard_key)s, %(pipelines)s) g ON true
+LEFT JOIN strandline.due d ON d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s
     AND d.generation_id = g.generation_id AND d.incarnation = s.incarnation AND d.from_seq <= %(seq)s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
@@ -111,4 +111,4 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 -- row: generation_id integer, config text
 -- repeatable
 SELECT generation_id, config::text
-FROM strandline.serving_v1(%(shard_key)s, ARRAY[%(pipeline)s::text])
+FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) AS serving

@@ -14,14 +14,10 @@ FROM unnest(%(stages)s::text[]) AS s (stage) CROSS JOIN LATERAL (
         AND NOT EXISTS (
             SELECT FROM strandline.lane l WHERE l.shard_key = d.shard_key AND l.scope_key = d.scope_key
                 AND l.generation_id = d.generation_id AND l.stage = d.stage
-                AND ((l.next_attempt_at > clock_timestamp() AND l.postponed_at <= clock_timestamp())
-                    OR (l.deadline_at > clock_timestamp() AND EXISTS (
-                    SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-                        AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s))))
+                AND @is_taken(l, statement_timestamp(), %(dead_after_seconds)s))
         AND NOT EXISTS (
             SELECT FROM strandline.namespace_limit n
-            WHERE n.namespace = d.namespace AND n.waits_until > clock_timestamp()
-                AND n.waits_until <= clock_timestamp() + interval '1 day')
+            WHERE n.namespace = d.namespace AND @waits(n, statement_timestamp()))
         AND NOT (g.state = 'feeding' AND d.stage <> g.entry_stage AND EXISTS (
             SELECT FROM strandline.due e WHERE e.shard_key = d.shard_key AND e.stage = g.entry_stage
                 AND e.generation_id = d.generation_id AND e.created_at < g.created_at))
@@ -41,12 +37,12 @@ WITH place AS (
     RETURNING namespace
 ), taken AS (
     INSERT INTO strandline.replay_budget AS b (namespace, calls_left, filled_at)
-    SELECT namespace, 0, clock_timestamp() FROM place WHERE NOT EXISTS (SELECT FROM made)
-    ON CONFLICT (namespace) DO UPDATE SET filled_at = clock_timestamp(),
+    SELECT namespace, 0, statement_timestamp() FROM place WHERE NOT EXISTS (SELECT FROM made)
+    ON CONFLICT (namespace) DO UPDATE SET filled_at = excluded.filled_at,
         calls_left = least(greatest(1, %(calls_per_second)s::float8), b.calls_left + %(calls_per_second)s::float8
-            * abs(extract(epoch FROM clock_timestamp() - b.filled_at))::float8) - 1
+            * abs(extract(epoch FROM excluded.filled_at - b.filled_at))::float8) - 1
     WHERE b.calls_left + %(calls_per_second)s::float8
-        * abs(extract(epoch FROM clock_timestamp() - b.filled_at))::float8 >= 1
+        * abs(extract(epoch FROM excluded.filled_at - b.filled_at))::float8 >= 1
     RETURNING namespace
 )
 SELECT CASE WHEN NOT EXISTS (SELECT FROM place) OR EXISTS (SELECT FROM made) OR EXISTS (SELECT FROM taken)
@@ -75,7 +71,7 @@ RETURNING replay_id
 --     boolean
 SELECT r.replay_id, r.kind, r.pipeline, r.generation_id, r.selection::text, r.state, r.held, r.position,
     r.calls_per_second, r.counts::text, r.started_at, r.updated_at,
-    r.state = 'running' AND r.updated_at > clock_timestamp() - interval '15 seconds' AS is_alive
+    r.state = 'running' AND r.updated_at > statement_timestamp() - interval '15 seconds' AS is_alive
 FROM strandline.replay r
 WHERE (%(replay_id)s::integer IS NULL OR r.replay_id = %(replay_id)s)
     AND (%(pipeline)s::text IS NULL OR r.pipeline = %(pipeline)s)
@@ -86,9 +82,9 @@ ORDER BY r.replay_id
 -- Go on with a replay that is not at work elsewhere.
 -- params: replay_id integer
 -- row: replay_id integer
-UPDATE strandline.replay SET state = 'running', updated_at = clock_timestamp()
+UPDATE strandline.replay SET state = 'running', updated_at = statement_timestamp()
 WHERE replay_id = %(replay_id)s
-    AND (state = 'stopped' OR (state = 'running' AND updated_at <= clock_timestamp() - interval '15 seconds'))
+    AND (state = 'stopped' OR (state = 'running' AND updated_at <= statement_timestamp() - interval '15 seconds'))
 RETURNING replay_id
 
 -- name: report_replay
@@ -96,7 +92,7 @@ RETURNING replay_id
 -- params: state text, position uuid?, counts jsonb, replay_id integer
 -- row: replay_id integer
 UPDATE strandline.replay SET state = %(state)s, position = coalesce(%(position)s, position),
-    counts = counts || %(counts)s::jsonb, updated_at = clock_timestamp()
+    counts = counts || %(counts)s::jsonb, updated_at = statement_timestamp()
 WHERE replay_id = %(replay_id)s
 RETURNING replay_id
 
@@ -119,7 +115,7 @@ WHERE d.shard_key = ANY (%(shard_keys)s::uuid[]) AND d.generation_id = %(generat
 -- params: before timestamptz?, generation_id integer
 -- row: due integer, moment timestamptz
 SELECT count(d.event_id)::integer AS due, m.moment FROM (
-    SELECT coalesce(%(before)s::timestamptz, clock_timestamp()) AS moment) AS m
+    SELECT coalesce(%(before)s::timestamptz, statement_timestamp()) AS moment) AS m
 LEFT JOIN strandline.due d ON d.generation_id = %(generation_id)s AND d.created_at < m.moment
 GROUP BY m.moment
 
@@ -143,12 +139,7 @@ WHERE b.shard_key = %(shard_key)s AND b.generation_id = %(generation_id)s AND b.
     AND b.state = 'applied' AND EXISTS (
         SELECT FROM strandline.flush_event e
         JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
-        WHERE e.shard_key = b.shard_key AND e.event_id = ANY (b.event_ids)
-            AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
-            AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
-            AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
-            AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
-            AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s))
+        WHERE e.shard_key = %(shard_key)s AND e.event_id = ANY (b.event_ids) AND @fits(s, e))
 ORDER BY b.created_at, b.batch_id
 
 -- name: open_lane
@@ -268,12 +259,8 @@ SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(s
 SELECT count(*)::integer AS events, coalesce(sum(e.tokens), 0)::bigint AS tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
 WHERE (%(pipeline)s::text = ANY (s.pipelines)
-        OR %(pipeline)s::text = ANY (strandline.fed_v1(e.shard_key, e.session_key, e.from_seq)))
-    AND (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
-    AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
-    AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
-    AND (%(since)s::timestamptz IS NULL OR e.created_at >= %(since)s)
-    AND (%(until)s::timestamptz IS NULL OR e.created_at < %(until)s)
+        OR %(pipeline)s::text = ANY (@fed(e.shard_key, e.session_key, e.from_seq)))
+    AND @fits(s, e)
     AND (NOT %(only_dead)s::boolean OR EXISTS (
         SELECT FROM strandline.dead_letter d WHERE d.shard_key = e.shard_key AND d.event_id = e.event_id
             AND d.generation_id = %(generation_id)s AND d.dropped_at IS NULL))
@@ -294,10 +281,10 @@ ORDER BY array_position(%(event_ids)s::uuid[], e.event_id)
 SELECT e.session_key, e.event_id, e.tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
     AND (%(pipeline)s::text = ANY (s.pipelines)
-        OR %(pipeline)s::text = ANY (strandline.fed_v1(e.shard_key, e.session_key, e.from_seq)))
+        OR %(pipeline)s::text = ANY (@fed(%(shard_key)s, e.session_key, e.from_seq)))
 WHERE e.shard_key = %(shard_key)s AND (e.incarnation = s.incarnation OR EXISTS (
-    SELECT FROM strandline.serving_v1(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
-    JOIN strandline.receipt o ON o.shard_key = e.shard_key AND o.event_id = e.event_id
+    SELECT FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
+    JOIN strandline.receipt o ON o.shard_key = %(shard_key)s AND o.event_id = e.event_id
         AND o.generation_id = v.generation_id AND o.stage = %(last_stage)s AND o.outcome = 'applied'))
 ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
     CASE WHEN NOT %(by_owner)s::boolean THEN e.from_seq END, e.created_at, e.session_key, e.from_seq
@@ -309,7 +296,7 @@ ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
 -- row: event_id uuid, merge_tokens bigint, tokens bigint, texts text[]
 SELECT c.event_id, greatest(1, sum(length(c.text)) / 4)::bigint AS merge_tokens, e.tokens,
     coalesce(array_agg(c.text ORDER BY c.ordinal) FILTER (WHERE c.dropped_by IS NULL), '{}') AS texts
-FROM strandline.serving_v1(%(shard_key)s, '{facts}') v
+FROM @serving(%(shard_key)s, '{facts}') v
 JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s AND c.generation_id = v.generation_id
 JOIN strandline.flush_event e ON e.shard_key = c.shard_key AND e.event_id = c.event_id
 GROUP BY c.event_id, e.tokens, e.created_at, e.session_key, e.from_seq

@@ -14,30 +14,16 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
     AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding)
 
 -- name: search_chunks
--- The best messages and facts of a scope for a query, best first; a message with those beside it.
+-- The best messages and facts of a scope for a query, best first; a message with those beside it (search_hits_v1).
 -- params: shard_key uuid, generation_id integer, scope_key uuid?, session_key uuid, visible_from bigint, embedding
 --     halfvec?, lexemes text[], similarity_cutoff float8, top_k integer, messages boolean, facts_generation_id
 --     integer?, facts_shown uuid[], beside integer
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint?, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
 --     text!
-SELECT f.score, f.similarity, f.session_key, f.from_seq, f.through_seq, m.seq, m.id, m.role, m.tokens,
-    m.created_at, m.envelope::text, m.metadata::text, f.fact_id, k.text AS fact
-FROM strandline.search_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s, %(visible_from)s,
-    %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
-    %(facts_generation_id)s::integer, %(facts_shown)s::uuid[]) AS f
-LEFT JOIN LATERAL (
-    -- The limit keeps this a look-up per hit, whatever the planner expects.
-    SELECT * FROM strandline.message n
-    WHERE n.shard_key = %(shard_key)s AND n.session_key = f.session_key
-        AND n.seq BETWEEN f.from_seq - %(beside)s::integer AND f.through_seq + %(beside)s::integer
-    ORDER BY n.seq LIMIT f.through_seq - f.from_seq + 1 + 2 * %(beside)s::integer) AS m ON true
-LEFT JOIN LATERAL (
-    SELECT t.text FROM strandline.fact t
-    WHERE t.shard_key = %(shard_key)s AND t.generation_id = %(facts_generation_id)s::integer
-        AND t.fact_id = f.fact_id LIMIT 1) AS k ON true
-WHERE m.seq IS NOT NULL OR k.text IS NOT NULL
-ORDER BY f.score DESC, f.session_key, f.from_seq, f.fact_id, m.seq
+SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s,
+    %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
+    %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(beside)s::integer, false)
 
 -- name: unsearched_messages
 -- What a search cannot find otherwise, newest first: messages of the sessions last put to that are not delivered,
@@ -55,7 +41,7 @@ WITH s AS (
         AND (%(left_out)s::uuid IS NULL OR t.session_key <> %(left_out)s::uuid)
     ORDER BY t.last_put_at DESC LIMIT %(sessions)s
 ), flushed AS (
-    -- Under which policy, as strandline.fed_v1 tells it of one message.
+    -- Under which policy, as the fragment fed tells it of one message.
     SELECT s.session_key, 1 + coalesce(max(c.flushed_through), 0) AS from_seq, s.flushed_through AS through_seq,
         'vectors' = ANY (s.pipelines) AS fed
     FROM s LEFT JOIN strandline.policy_change c ON c.shard_key = %(shard_key)s AND c.session_key = s.session_key
@@ -113,7 +99,7 @@ WHERE shard_key = %(shard_key)s AND session_key = ANY (%(session_keys)s::uuid[])
 WITH scope AS MATERIALIZED (
     SELECT f.fact_id, f.generation_id, f.lexemes, cardinality(f.lexemes)::float8 AS length
     FROM strandline.fact f
-    JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
+    JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
     WHERE f.shard_key = %(shard_key)s AND f.live
         AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
         AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)

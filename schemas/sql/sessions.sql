@@ -90,7 +90,7 @@ SELECT fed.pipeline, g.generation_id, count(*) FILTER (WHERE p.kind = 'due') AS 
     count(*) FILTER (WHERE p.kind = 'dead') AS dead, min(p.from_seq) AS first_pending
 FROM strandline.session s
 CROSS JOIN LATERAL unnest(s.pipelines) AS fed (pipeline)
-LEFT JOIN strandline.serving_v1(%(shard_key)s, NULL) g ON g.pipeline = fed.pipeline
+LEFT JOIN @serving(%(shard_key)s, NULL) g ON g.pipeline = fed.pipeline
 LEFT JOIN LATERAL (
     SELECT 'due' AS kind, d.from_seq FROM strandline.due d
     WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s
@@ -168,8 +168,9 @@ ORDER BY o.session_id LIMIT %(limit)s
 -- row: messages bigint, tokens bigint, flush_at_tokens integer, token_limit integer, window_from bigint,
 --     flushed_through bigint, pinned_through bigint
 SELECT s.next_seq - s.log_start_seq - (
-        SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
-            AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages, s.pinned_tokens + s.window_tokens AS tokens,
+        SELECT count(*) FROM strandline.popped p WHERE p.shard_key = %(shard_key)s
+            AND p.session_key = %(session_key)s AND p.seq >= s.log_start_seq) AS messages,
+    s.pinned_tokens + s.window_tokens AS tokens,
     s.flush_at_tokens, s.token_limit, s.window_from, s.flushed_through, s.pinned_through
 FROM strandline.session s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
@@ -183,8 +184,8 @@ SELECT e.event_id, e.cause, e.from_seq, e.through_seq, e.message_count, e.tokens
     (SELECT coalesce(json_agg(json_build_object(
         'pipeline', g.pipeline, 'stage', r.stage, 'outcome', r.outcome,
         'seconds', extract(epoch FROM r.applied_at - e.created_at))), '[]')
-     FROM strandline.receipt r JOIN strandline.serving_v1(%(shard_key)s, NULL) g USING (generation_id)
-     WHERE r.shard_key = e.shard_key AND r.event_id = e.event_id)::text AS receipts
+     FROM strandline.receipt r JOIN @serving(%(shard_key)s, NULL) g USING (generation_id)
+     WHERE r.shard_key = %(shard_key)s AND r.event_id = e.event_id)::text AS receipts
 FROM strandline.flush_event e
 WHERE e.shard_key = %(shard_key)s AND e.session_key = %(session_key)s
 ORDER BY e.from_seq
@@ -195,7 +196,7 @@ ORDER BY e.from_seq
 -- row: facts bigint, text text
 SELECT count(*) OVER () AS facts, f.text
 FROM strandline.fact f
-JOIN strandline.serving_v1(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
+JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
 WHERE f.shard_key = %(shard_key)s AND f.live
 ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s
 
@@ -205,6 +206,6 @@ ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s
 -- row: pipeline text, state text, through_seq bigint
 SELECT DISTINCT ON (g.pipeline) g.pipeline, b.state::text, b.through_seq
 FROM strandline.block_state b
-JOIN strandline.serving_v1(%(shard_key)s, NULL) g ON g.generation_id = b.generation_id
+JOIN @serving(%(shard_key)s, NULL) g ON g.generation_id = b.generation_id
 WHERE b.shard_key = %(shard_key)s AND b.scope_key IN (%(session_key)s, %(shard_key)s)
 ORDER BY g.pipeline, b.ordinal DESC

@@ -10,16 +10,11 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND s.shar
 
 -- name: hold_shared_session
 -- Note that this life of a session shares, and hold its row until the end of the transaction; whether it was
--- forgotten.  The transaction is on the disk when it ends, before the receipts of another one say so.
+-- forgotten.
 -- params: shard_key uuid, session_key uuid, incarnation uuid, owner_key uuid, session_id text
 -- row: is_gone boolean
-WITH durably AS MATERIALIZED (
-    SELECT set_config('synchronous_commit', 'on', true)
-)
-INSERT INTO strandline.shared_session (shard_key, session_key, incarnation, owner_key, session_id)
-SELECT %(shard_key)s, %(session_key)s, %(incarnation)s, %(owner_key)s, %(session_id)s FROM durably
-ON CONFLICT (shard_key, session_key, incarnation) DO UPDATE SET owner_key = excluded.owner_key
-RETURNING gone_at IS NOT NULL AS is_gone
+SELECT strandline.hold_shared_session_v1(
+    %(shard_key)s, %(session_key)s, %(incarnation)s, %(owner_key)s, %(session_id)s) AS is_gone
 
 -- name: share_messages
 -- Copies of messages; those that are there already stay.
@@ -50,23 +45,15 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
     length = excluded.length, lexemes = excluded.lexemes, embedding = excluded.embedding
 
 -- name: search_shared_chunks
--- The best messages of a shared scope for a query, best first, each with those beside it.
+-- The best messages of a shared scope for a query, best first, each with those beside it (search_hits_v1).
 -- params: shard_key uuid, generation_id integer, session_key uuid, visible_from bigint, embedding halfvec?, lexemes
 --     text[], similarity_cutoff float8, top_k integer, beside integer
 -- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
 --     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!
 -- repeatable
-SELECT f.score, f.similarity, f.session_key, f.from_seq, f.through_seq, m.seq, m.id, m.role, m.tokens,
-    m.created_at, m.envelope::text, m.metadata::text, NULL::uuid AS fact_id, NULL::text AS fact
-FROM strandline.search_v1(%(shard_key)s, %(generation_id)s, NULL, %(session_key)s, %(visible_from)s,
-    %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, true, NULL, '{}') AS f
-CROSS JOIN LATERAL (
-    -- The limit keeps this a look-up per hit, whatever the planner expects.
-    SELECT * FROM strandline.shared_message n
-    WHERE n.shard_key = %(shard_key)s AND n.session_key = f.session_key
-        AND n.seq BETWEEN f.from_seq - %(beside)s::integer AND f.through_seq + %(beside)s::integer
-    ORDER BY n.seq LIMIT f.through_seq - f.from_seq + 1 + 2 * %(beside)s::integer) AS m
-ORDER BY f.score DESC, f.session_key, f.from_seq, m.seq
+SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(session_key)s, %(visible_from)s,
+    %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, true, NULL, '{}',
+    %(beside)s::integer, true)
 
 -- name: shared_session_names
 -- What sessions that share with a scope are called.
@@ -85,7 +72,7 @@ SELECT s.shared_key, array_agg(DISTINCT l.incarnation) AS incarnations FROM stra
 CROSS JOIN LATERAL (
     SELECT s.incarnation UNION ALL
     SELECT e.incarnation FROM strandline.flush_event e
-    WHERE e.shard_key = s.shard_key AND e.session_key = s.session_key) AS l (incarnation)
+    WHERE e.shard_key = %(owner_key)s AND e.session_key = %(session_key)s) AS l (incarnation)
 WHERE s.shard_key = %(owner_key)s AND s.session_key = %(session_key)s AND s.shared_key IS NOT NULL
 GROUP BY s.shared_key
 

@@ -7,15 +7,15 @@
 --     text
 SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
     SELECT coalesce(json_agg(x), '[]') FROM (
-        SELECT d.stage, count(*) AS due, coalesce(extract(epoch FROM clock_timestamp() - min(d.created_at)
+        SELECT d.stage, count(*) AS due, coalesce(extract(epoch FROM statement_timestamp() - min(d.created_at)
             FILTER (WHERE d.ring_at < '5000-01-01' OR d.ring_at = 'infinity')), 0) AS lag_seconds
         FROM strandline.due d WHERE d.generation_id = g.generation_id GROUP BY d.stage) AS x)::text AS due, (
     SELECT coalesce(json_agg(x), '[]') FROM (
         SELECT l.stage, count(*) AS leased FROM strandline.lane l
         JOIN strandline.worker w ON w.worker_id = l.holder
         WHERE l.generation_id = g.generation_id AND l.holder IS NOT NULL
-            AND l.deadline_at > clock_timestamp()
-            AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < %(dead_after_seconds)s
+            AND l.deadline_at > statement_timestamp()
+            AND @beats(w, statement_timestamp(), %(dead_after_seconds)s)
         GROUP BY l.stage) AS x)::text AS leased, (
     SELECT coalesce(json_agg(x), '[]') FROM (
         SELECT d.stage, count(*) AS dead FROM strandline.dead_letter d
@@ -42,12 +42,12 @@ SELECT (SELECT count(*) FROM strandline.session) AS sessions,
 -- params: dead_after_seconds numeric
 -- row: worker_id uuid, host text, pid integer, version text, stages text[], started_at timestamptz, beat_seconds_ago
 --     numeric, left_out integer[], condition text?
-SELECT worker_id, host, pid, version, stages, started_at,
-    extract(epoch FROM clock_timestamp() - heartbeat_at) AS beat_seconds_ago, left_out,
-    condition::text
-FROM strandline.worker
-WHERE abs(extract(epoch FROM clock_timestamp() - heartbeat_at)) < %(dead_after_seconds)s
-ORDER BY started_at
+SELECT w.worker_id, w.host, w.pid, w.version, w.stages, w.started_at,
+    extract(epoch FROM statement_timestamp() - w.heartbeat_at) AS beat_seconds_ago, w.left_out,
+    w.condition::text
+FROM strandline.worker w
+WHERE @beats(w, statement_timestamp(), %(dead_after_seconds)s)
+ORDER BY w.started_at
 
 -- name: used_pipelines
 -- Which pipelines sessions feed; what no live worker serves piles up.

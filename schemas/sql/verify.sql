@@ -219,10 +219,10 @@ WITH chain AS (
     JOIN strandline.session s ON s.shard_key = x.shard_key AND s.session_key = x.session_key
     JOIN strandline.generation g ON g.state <> 'retired'
         AND g.fed_since <= x.created_at
-        -- As the policy of its time says; hardly any session's was changed, and the function is dear.
+        -- As the policy of its time says; hardly any session's was changed, and looking is dear.
         AND g.pipeline = ANY (CASE WHEN EXISTS (
             SELECT FROM strandline.policy_change c WHERE c.shard_key = s.shard_key AND c.session_key = s.session_key)
-            THEN strandline.fed_v1(x.shard_key, x.session_key, x.from_seq) ELSE s.pipelines END)
+            THEN @fed(x.shard_key, x.session_key, x.from_seq) ELSE s.pipelines END)
     WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
     UNION ALL
@@ -288,7 +288,7 @@ CROSS JOIN LATERAL (VALUES
         SELECT FROM strandline.session s JOIN strandline.generation g ON g.generation_id = x.generation_id
         WHERE s.shard_key = x.shard_key AND s.session_key = x.session_key
             AND g.pipeline <> ALL (s.pipelines)
-            AND g.pipeline <> ALL (strandline.fed_v1(s.shard_key, s.session_key, NULL))))
+            AND g.pipeline <> ALL (@ever_fed(s.shard_key, s.session_key))))
 ) AS k (kind, broken)
 WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
@@ -314,7 +314,7 @@ CROSS JOIN LATERAL (VALUES
     ('work_of_no_pipeline', EXISTS (
         SELECT FROM strandline.generation g WHERE g.generation_id = x.generation_id
             AND g.pipeline <> ALL (s.pipelines)
-            AND g.pipeline <> ALL (strandline.fed_v1(s.shard_key, s.session_key, NULL)))),
+            AND g.pipeline <> ALL (@ever_fed(s.shard_key, s.session_key)))),
     ('applied_without_batch', x.outcome = 'applied'
         AND (b.state = 'applied' AND b.stage IN (x.stage, c.before)) IS NOT TRUE),
     ('dead_without_letter', x.outcome = 'dead'

@@ -6,7 +6,7 @@
 -- repeatable
 INSERT INTO strandline.worker (worker_id, host, pid, version, stages)
 VALUES (%(worker_id)s, %(host)s, %(pid)s, %(version)s, %(stages)s::text[])
-ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp()
+ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at
 
 -- name: leave_out
 -- Generations that this worker cannot serve: their work is left to others.
@@ -49,6 +49,6 @@ SELECT shard_key, scope_key, generation_id, stage FROM held
 -- name: forget_dead_workers
 -- Heartbeat rows of workers that died long ago, and what workers took of budgets of days long gone.
 WITH old_slices AS (
-    DELETE FROM strandline.budget_slice WHERE day < (clock_timestamp() AT TIME ZONE 'UTC')::date - 7
+    DELETE FROM strandline.budget_slice WHERE day < (statement_timestamp() AT TIME ZONE 'UTC')::date - 7
 )
-DELETE FROM strandline.worker WHERE heartbeat_at < clock_timestamp() - interval '1 hour'
+DELETE FROM strandline.worker WHERE heartbeat_at < statement_timestamp() - interval '1 hour'

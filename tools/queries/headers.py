@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from strandline.schemas.postgres.statements import with_fragments
+
 SQL = Path(__file__).resolve().parent.parent.parent / "schemas" / "sql"
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -60,7 +62,7 @@ class Header:
     def params_in_order(self) -> list[Field]:
         """The parameters as they come first in the statement, which is how it numbers them."""
         by_name = {field.name: field for field in self.params}
-        order = dict.fromkeys(_PARAMETER.findall(self.sql))
+        order = dict.fromkeys(_PARAMETER.findall(with_fragments(self.sql)))
         if set(order) != set(by_name):
             wrong = ", ".join(sorted(set(order) ^ set(by_name)))
             raise ValueError(f"{self.name}: in the statement or in its header, and not in both: {wrong}")

@@ -71,8 +71,8 @@ class Coverage(Query[CoverageRow]):
     repeatable = True
     row = CoverageRow
 
-    def __init__(self, *, shard_key: UUID, pipelines: list[str], seq: int, session_key: UUID) -> None:
-        self.values = (shard_key, pipelines, seq, session_key)
+    def __init__(self, *, shard_key: UUID, pipelines: list[str], session_key: UUID, seq: int) -> None:
+        self.values = (shard_key, pipelines, session_key, seq)
 
 
 class ServingGenerationRow(NamedTuple):

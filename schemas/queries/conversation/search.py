@@ -63,7 +63,9 @@ class SearchChunksRow(NamedTuple):
 
 
 class SearchChunks(Query[SearchChunksRow]):
-    """The best messages and facts of a scope for a query, best first; a message with those beside it."""
+    """The best messages and facts of a scope for a query, best first; a message with those beside it
+    (search_hits_v1).
+    """
 
     __slots__ = ()
     name = "search_chunks"

@@ -31,7 +31,7 @@ class HoldSharedSessionRow(NamedTuple):
 
 class HoldSharedSession(Query[HoldSharedSessionRow]):
     """Note that this life of a session shares, and hold its row until the end of the transaction; whether it
-    was forgotten.  The transaction is on the disk when it ends, before the receipts of another one say so.
+    was forgotten.
     """
 
     __slots__ = ()
@@ -132,7 +132,9 @@ class SearchSharedChunksRow(NamedTuple):
 
 
 class SearchSharedChunks(Query[SearchSharedChunksRow]):
-    """The best messages of a shared scope for a query, best first, each with those beside it."""
+    """The best messages of a shared scope for a query, best first, each with those beside it
+    (search_hits_v1).
+    """
 
     __slots__ = ()
     name = "search_shared_chunks"

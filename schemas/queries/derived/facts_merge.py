@@ -51,8 +51,8 @@ class PendingCandidates(Query[PendingCandidatesRow]):
     name = "pending_candidates"
     row = PendingCandidatesRow
 
-    def __init__(self, *, event_ids: list[UUID], shard_key: UUID, generation_id: int) -> None:
-        self.values = (event_ids, shard_key, generation_id)
+    def __init__(self, *, shard_key: UUID, event_ids: list[UUID], generation_id: int) -> None:
+        self.values = (shard_key, event_ids, generation_id)
 
 
 class DropCandidate(Query[Never]):

@@ -176,7 +176,7 @@ class LanesToFillRow(NamedTuple):
 
 
 class LanesToFill(Query[LanesToFillRow]):
-    """Lanes of an owner in which a derivation has not seen events that fit (missing_v1), and whether it is to
+    """Lanes of an owner in which a derivation has not seen events that fit (missing), and whether it is to
     derive any.
     """
 
@@ -188,15 +188,15 @@ class LanesToFill(Query[LanesToFillRow]):
         self,
         *,
         shard_key: UUID,
-        generation_id: int,
         last_stage: str,
+        generation_id: int,
         namespace: str | None,
         session_id: str | None,
         user_id: str | None,
         since: datetime | None,
         until: datetime | None,
     ) -> None:
-        self.values = (shard_key, generation_id, last_stage, namespace, session_id, user_id, since, until)
+        self.values = (shard_key, last_stage, generation_id, namespace, session_id, user_id, since, until)
 
 
 class BackfillOwnerRow(NamedTuple):
@@ -218,26 +218,26 @@ class BackfillOwner(Query[BackfillOwnerRow]):
         self,
         *,
         shard_key: UUID,
-        generation_id: int,
         last_stage: str,
-        scope_key: UUID | None,
+        generation_id: int,
         namespace: str | None,
         session_id: str | None,
         user_id: str | None,
         since: datetime | None,
         until: datetime | None,
+        scope_key: UUID | None,
         limit: int,
     ) -> None:
         self.values = (
             shard_key,
-            generation_id,
             last_stage,
-            scope_key,
+            generation_id,
             namespace,
             session_id,
             user_id,
             since,
             until,
+            scope_key,
             limit,
         )
 

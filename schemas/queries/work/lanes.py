@@ -18,13 +18,8 @@ class RingDueRow(NamedTuple):
 
 
 class RingDue(Query[RingDueRow]):
-    """Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are. The
-    wait doubles up to 8 seconds, so that a backlog is not rung for again and again.  What waits for its
-    namespace's budget is not rung for: its time lies 5,000 years behind the end of the wait, where only
-    those find it who look for it (bring_rings_forward).  The limits are locked, so that those who set
-    others find all that was put off by the former ones. (clock_timestamp() is volatile: compared with it,
-    the index would be read to its end.) (By place, since rows that are locked here do not move: by keys, a
-    plan made while nothing was due would compare them with all that is due later.)
+    """Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are
+    (ring_due_v1).
     """
 
     __slots__ = ()
@@ -35,13 +30,18 @@ class RingDue(Query[RingDueRow]):
         self.values = (stage, limit)
 
 
-class BringRingsForward(Query[Never]):
-    """Work that is to be rung for later than any wait is long: the clock has stepped back.  And work whose
-    namespace has waited for its budget long enough (ring_due).
+class BringRingsForwardRow(NamedTuple):
+    brought: int
+
+
+class BringRingsForward(Query[BringRingsForwardRow]):
+    """Ring now for what is to be rung for later than any wait is long, and for what has waited long enough
+    for its budget.
     """
 
     __slots__ = ()
     name = "bring_rings_forward"
+    row = BringRingsForwardRow
 
     def __init__(self, *, stages: list[str], limit: int) -> None:
         self.values = (stages, limit)
@@ -324,10 +324,7 @@ class RenewLaneRow(NamedTuple):
 
 
 class RenewLane(Query[RenewLaneRow]):
-    """A batch is done, and what failed before no longer counts: the next one is begun, with the whole
-    deadline again. Or, with gives_way, the lane is given back where another owner waits for a turn, or
-    live work while it would go on with what was imported; then it has no holder.
-    """
+    """A batch is done: begin the next one, or give way (renew_lane_v1)."""
 
     __slots__ = ()
     name = "renew_lane"
@@ -336,33 +333,33 @@ class RenewLane(Query[RenewLaneRow]):
     def __init__(
         self,
         *,
-        gives_way: bool,
         shard_key: UUID,
         scope_key: UUID,
         generation_id: int,
         stage: str,
-        namespace: str,
-        left_out: list[int],
+        lease_epoch: int,
         worker_id: UUID,
+        namespace: str,
+        gives_way: bool,
+        left_out: list[int],
         dead_after_seconds: float,
         deadline_seconds: float,
-        lease_epoch: int,
         batch_id: UUID,
         token_budget: int,
         max_events: int,
     ) -> None:
         self.values = (
-            gives_way,
             shard_key,
             scope_key,
             generation_id,
             stage,
-            namespace,
-            left_out,
+            lease_epoch,
             worker_id,
+            namespace,
+            gives_way,
+            left_out,
             dead_after_seconds,
             deadline_seconds,
-            lease_epoch,
             batch_id,
             token_budget,
             max_events,
@@ -529,9 +526,7 @@ class StoreAnswerRow(NamedTuple):
 
 
 class StoreAnswer(Query[StoreAnswerRow]):
-    """Store a raw answer and its cost, if the lease still holds; an answer already there stays.  On the disk
-    when it returns, also on a connection that does not wait for that: it was paid for.
-    """
+    """Store a raw answer and its cost, if the lease still holds (store_answer_v1)."""
 
     __slots__ = ()
     name = "store_answer"

@@ -27,13 +27,14 @@ DECLARE
     chosen uuid[];
     spent bigint := 0;
     one record;
+    moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     WITH gone AS (
         DELETE FROM strandline.due d
         WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
             AND d.generation_id = p_generation_id AND d.stage = p_stage
             AND NOT EXISTS (
-                SELECT FROM strandline.session s WHERE s.shard_key = d.shard_key
+                SELECT FROM strandline.session s WHERE s.shard_key = p_shard_key
                     AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
         RETURNING d.event_id
     )
@@ -43,7 +44,7 @@ BEGIN
 
     FOR one IN
         SELECT b.batch_id, b.event_ids, (
-            SELECT count(*) FROM strandline.due d WHERE d.shard_key = b.shard_key
+            SELECT count(*) FROM strandline.due d WHERE d.shard_key = p_shard_key
                 AND d.scope_key = b.scope_key AND d.generation_id = b.generation_id AND d.stage = b.stage
                 AND d.event_id = ANY (b.event_ids)) AS still_due
         FROM strandline.batch b
@@ -55,15 +56,14 @@ BEGIN
             chosen := one.event_ids;
         ELSE
             DELETE FROM strandline.answer a WHERE a.shard_key = p_shard_key AND a.batch_id = one.batch_id;
-            UPDATE strandline.batch b SET state = 'void', closed_at = clock_timestamp()
+            UPDATE strandline.batch b SET state = 'void', closed_at = moment
                 WHERE b.shard_key = p_shard_key AND b.batch_id = one.batch_id;
         END IF;
     END LOOP;
 
     IF begun IS NULL THEN
         FOR one IN
-            SELECT * FROM strandline.due_in_lane_v1(
-                p_shard_key, p_scope_key, p_generation_id, p_stage, p_max_events)
+            SELECT d.* FROM @due_in_lane(p_shard_key, p_scope_key, p_generation_id, p_stage, p_max_events) AS d
         LOOP
             EXIT WHEN chosen IS NOT NULL AND (one.was_split OR spent + one.tokens > p_budget);
             chosen := chosen || one.event_id;

@@ -28,6 +28,7 @@ AS $function$
 DECLARE
     wanted text;
     limits record;
+    moment timestamptz;
 BEGIN
     SELECT d.namespace INTO wanted FROM strandline.due d
         WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
@@ -46,20 +47,20 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    -- Not before: the lock above may have been waited for.
+    moment := clock_timestamp();
     RETURN QUERY
     WITH free AS (
         SELECT l.holder FROM strandline.lane l
         WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key
             AND l.generation_id = p_generation_id AND l.stage = p_stage
-            AND (l.next_attempt_at <= clock_timestamp() OR l.postponed_at > clock_timestamp())
-            AND (l.holder IS NULL OR l.deadline_at < clock_timestamp() OR NOT EXISTS (
-                SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-                    AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < p_dead_after_seconds))
+            AND (l.next_attempt_at <= moment OR l.postponed_at > moment)
+            AND (l.holder IS NULL OR l.deadline_at < moment OR NOT @is_held(l, moment, p_dead_after_seconds))
         FOR UPDATE OF l SKIP LOCKED
     ), taken AS (
         UPDATE strandline.lane l SET
-            lease_epoch = l.lease_epoch + 1, holder = p_worker_id, leased_at = clock_timestamp(),
-            deadline_at = clock_timestamp() + make_interval(secs => p_deadline_seconds),
+            lease_epoch = l.lease_epoch + 1, holder = p_worker_id, leased_at = moment,
+            deadline_at = moment + make_interval(secs => p_deadline_seconds),
             crashes = l.crashes + (free.holder IS NOT NULL)::integer, namespace = wanted
         FROM free
         WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key
@@ -69,8 +70,8 @@ BEGIN
         INSERT INTO strandline.lane (
             shard_key, scope_key, generation_id, stage, lease_epoch, holder, leased_at, deadline_at,
             namespace)
-        SELECT p_shard_key, p_scope_key, p_generation_id, p_stage, 1, p_worker_id, clock_timestamp(),
-            clock_timestamp() + make_interval(secs => p_deadline_seconds), wanted
+        SELECT p_shard_key, p_scope_key, p_generation_id, p_stage, 1, p_worker_id, moment,
+            moment + make_interval(secs => p_deadline_seconds), wanted
         WHERE NOT EXISTS (
             SELECT FROM strandline.lane l
             WHERE l.shard_key = p_shard_key AND l.scope_key = p_scope_key

@@ -32,6 +32,7 @@ LANGUAGE plpgsql AS $function$
 DECLARE
     fed text[];
     tenant text;
+    rung_at timestamptz;
 BEGIN
     IF p_lazily THEN
         PERFORM set_config('synchronous_commit', 'off', true);
@@ -61,23 +62,23 @@ BEGIN
             p_cause, e.messages, e.tokens, p_version
         FROM unnest(p_event_ids, p_from_seqs, p_through_seqs, p_tokens, p_messages)
             AS e (event_id, from_seq, through_seq, tokens, messages);
+    rung_at := clock_timestamp() + interval '2 seconds';
     INSERT INTO strandline.due (
             shard_key, session_key, generation_id, stage, from_seq, through_seq, scope_key, event_id,
             incarnation, tokens, namespace, precedence, ring_at)
         SELECT p_shard_key, p_session_key, g.generation_id, g.entry_stage, e.from_seq, e.through_seq,
             CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END,
             e.event_id, p_incarnation, e.tokens, tenant, CASE p_cause WHEN 'import' THEN 1 ELSE 0 END,
-            CASE WHEN v.generation_id IS NULL THEN 'infinity'
-                ELSE clock_timestamp() + interval '2 seconds' END
+            CASE WHEN v.generation_id IS NULL THEN 'infinity' ELSE rung_at END
         FROM unnest(p_event_ids, p_from_seqs, p_through_seqs, p_tokens)
             AS e (event_id, from_seq, through_seq, tokens)
         CROSS JOIN strandline.generation g
-        LEFT JOIN strandline.serving_v1(p_shard_key, fed) v ON v.generation_id = g.generation_id
+        LEFT JOIN @serving(p_shard_key, fed) v ON v.generation_id = g.generation_id
         WHERE g.pipeline = ANY (fed) AND g.state <> 'retired';
     RETURN QUERY
         SELECT g.generation_id, g.entry_stage,
             CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END
-        FROM strandline.serving_v1(p_shard_key, fed) v
+        FROM @serving(p_shard_key, fed) v
         JOIN strandline.generation g ON g.generation_id = v.generation_id
         WHERE cardinality(p_event_ids) > 0;
     IF NOT FOUND THEN

@@ -21,6 +21,7 @@ DECLARE
     fallen record;
     kept uuid;
     last_revision integer;
+    moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     SELECT min(r.created_at), array_agg(DISTINCT r.fact_id) INTO since, touched
         FROM strandline.fact_revision r
@@ -45,7 +46,7 @@ BEGIN
         WHERE c.shard_key = p_shard_key AND c.operation = 'condense' AND (
             c.session_key = p_session_key OR c.created_at > since AND EXISTS (
                 SELECT FROM unnest(c.lexemes) AS l (lexeme) WHERE l.lexeme = ANY (said) AND NOT EXISTS (
-                    SELECT FROM strandline.fact f JOIN strandline.fact_revision r ON r.shard_key = f.shard_key
+                    SELECT FROM strandline.fact f JOIN strandline.fact_revision r ON r.shard_key = p_shard_key
                         AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
                     WHERE f.shard_key = p_shard_key AND f.condensed_into = c.fact_id
                       AND r.operation <> 'invalidate' AND r.session_key IS DISTINCT FROM p_session_key
@@ -66,7 +67,7 @@ BEGIN
         )
         SELECT v.generation_id, v.fact_id, v.revision,
             v.operation = 'update' AND EXISTS (
-                SELECT FROM strandline.fact_revision e WHERE e.shard_key = v.shard_key
+                SELECT FROM strandline.fact_revision e WHERE e.shard_key = p_shard_key
                   AND e.generation_id = v.generation_id AND e.fact_id = v.fact_id AND e.revision < v.revision
                   AND e.session_key IS DISTINCT FROM p_session_key
                   AND e.operation NOT IN ('invalidate', 'duplicate')) AS stands_alone
@@ -75,10 +76,10 @@ BEGIN
             SELECT bool_or(o.session_key = p_session_key) AS shared,
                 array_agg(l.lexeme) FILTER (WHERE o.session_key IS DISTINCT FROM p_session_key) AS words
             FROM (
-                SELECT e.* FROM strandline.fact_revision e WHERE e.shard_key = v.shard_key
+                SELECT e.* FROM strandline.fact_revision e WHERE e.shard_key = p_shard_key
                   AND e.generation_id = v.generation_id AND e.fact_id = v.fact_id AND e.revision < v.revision
                 UNION ALL
-                SELECT e.* FROM ended d JOIN strandline.fact_revision e ON e.shard_key = v.shard_key
+                SELECT e.* FROM ended d JOIN strandline.fact_revision e ON e.shard_key = p_shard_key
                   AND e.generation_id = d.generation_id AND e.fact_id = d.fact_id
                 WHERE d.generation_id = v.generation_id AND d.invalidated_by = v.fact_id
             ) AS o
@@ -109,7 +110,7 @@ BEGIN
     -- Facts that nobody else said are gone; what such a fact had ended is ended by what ended it.
     SELECT array_agg(f.fact_id) INTO lost FROM strandline.fact f
         WHERE f.shard_key = p_shard_key AND f.fact_id = ANY (touched || apart) AND NOT EXISTS (
-            SELECT FROM strandline.fact_revision r WHERE r.shard_key = f.shard_key
+            SELECT FROM strandline.fact_revision r WHERE r.shard_key = p_shard_key
               AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
               AND r.operation <> 'invalidate' AND r.session_key IS DISTINCT FROM p_session_key);
     LOOP
@@ -130,20 +131,20 @@ BEGIN
         SELECT f.generation_id, f.fact_id, f.live, r.text, r.fingerprint, r.lexemes
         FROM strandline.fact f CROSS JOIN LATERAL (
             SELECT v.text, v.fingerprint, v.lexemes FROM strandline.fact_revision v
-            WHERE v.shard_key = f.shard_key AND v.generation_id = f.generation_id AND v.fact_id = f.fact_id
+            WHERE v.shard_key = p_shard_key AND v.generation_id = f.generation_id AND v.fact_id = f.fact_id
               AND v.operation <> 'invalidate'
             ORDER BY v.operation = 'duplicate', v.revision DESC LIMIT 1) AS r
         WHERE f.shard_key = p_shard_key AND f.fact_id = ANY (touched) AND r.text <> f.text
         ORDER BY f.generation_id, f.created_at, f.fact_id
     LOOP
         SELECT o.fact_id, (SELECT max(r.revision) FROM strandline.fact_revision r
-                WHERE r.shard_key = o.shard_key AND r.generation_id = o.generation_id AND r.fact_id = o.fact_id)
+                WHERE r.shard_key = p_shard_key AND r.generation_id = o.generation_id AND r.fact_id = o.fact_id)
             INTO kept, last_revision FROM strandline.fact o
             WHERE fallen.live AND o.shard_key = p_shard_key AND o.generation_id = fallen.generation_id
               AND o.live AND o.fingerprint = fallen.fingerprint AND o.fact_id <> fallen.fact_id;
         IF NOT FOUND THEN
             UPDATE strandline.fact f SET text = fallen.text, fingerprint = fallen.fingerprint,
-                    lexemes = fallen.lexemes, updated_at = clock_timestamp()
+                    lexemes = fallen.lexemes, updated_at = moment
                 WHERE f.shard_key = p_shard_key AND f.generation_id = fallen.generation_id
                   AND f.fact_id = fallen.fact_id;
             CONTINUE;
@@ -162,7 +163,7 @@ BEGIN
     UPDATE strandline.fact_revision r SET text = f.text, fingerprint = f.fingerprint, lexemes = f.lexemes
         FROM strandline.fact f
         WHERE r.shard_key = p_shard_key AND r.fact_id = ANY (touched) AND r.operation = 'invalidate'
-          AND f.shard_key = r.shard_key AND f.generation_id = r.generation_id AND f.fact_id = r.fact_id;
+          AND f.shard_key = p_shard_key AND f.generation_id = r.generation_id AND f.fact_id = r.fact_id;
 
     -- Topics, day, speaker and times are those of the candidates, and of the people, that are left.
     UPDATE strandline.fact f SET topics = coalesce(s.topics, '{}'), said_by = s.said_by,
@@ -176,10 +177,10 @@ BEGIN
                 max(coalesce(c.said_at, e.created_at)) AS said_at,
                 min(coalesce(c.said_at, (e.payload->>'valid_from')::timestamptz, e.created_at)) AS valid_from
             FROM strandline.fact_revision r
-            LEFT JOIN strandline.fact_candidate c ON c.shard_key = r.shard_key
+            LEFT JOIN strandline.fact_candidate c ON c.shard_key = p_shard_key
                 AND c.generation_id = r.generation_id AND c.event_id = r.event_id
                 AND c.batch_id = r.extract_batch_id AND c.seqs = r.seqs AND c.text = coalesce(r.own_text, r.text)
-            LEFT JOIN strandline.fact_event e ON e.shard_key = r.shard_key AND e.number = r.fact_event
+            LEFT JOIN strandline.fact_event e ON e.shard_key = p_shard_key AND e.number = r.fact_event
             LEFT JOIN LATERAL (
                 SELECT unnest(c.topics)
                 UNION ALL SELECT json_array_elements_text(e.payload->'topics')) AS t (topic) ON true

@@ -7,9 +7,11 @@ CREATE FUNCTION strandline.forget_shared_v1(
     p_shard_key uuid, p_session_key uuid, p_owner_key uuid, p_incarnations uuid[]
 ) RETURNS void
 LANGUAGE plpgsql AS $function$
+DECLARE
+    moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     INSERT INTO strandline.shared_session (shard_key, session_key, incarnation, owner_key, gone_at)
-        SELECT p_shard_key, p_session_key, gone.incarnation, p_owner_key, clock_timestamp()
+        SELECT p_shard_key, p_session_key, gone.incarnation, p_owner_key, moment
         FROM unnest(p_incarnations) AS gone (incarnation) ORDER BY gone.incarnation
         ON CONFLICT (shard_key, session_key, incarnation)
             DO UPDATE SET session_id = NULL, gone_at = coalesce(shared_session.gone_at, excluded.gone_at);

@@ -10,6 +10,8 @@ LANGUAGE plpgsql
 -- All goes by keys, so that one plan is as good as another.
 SET plan_cache_mode TO force_generic_plan
 AS $function$
+DECLARE
+    moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     RETURN EXISTS (
         SELECT FROM strandline.generation g
@@ -21,6 +23,6 @@ BEGIN
             AND NOT EXISTS (
                 SELECT FROM strandline.scope_generation s WHERE s.shard_key = p_shard_key
                     AND s.pipeline = g.pipeline AND s.generation_id = g.generation_id
-                    AND s.held_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 minute'));
+                    AND s.held_until BETWEEN moment AND moment + interval '1 minute'));
 END
 $function$;

@@ -8,15 +8,14 @@ LANGUAGE plpgsql AS $function$
 DECLARE
     wanted record;
     at_work record;
+    moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     SELECT l.max_lanes, l.max_lanes_per_worker, l.waits_until INTO wanted
         FROM strandline.namespace_limit l WHERE l.namespace = p_namespace;
     IF NOT FOUND THEN
         RETURN true;
     END IF;
-    -- No wait is longer than a day: else the clock has stepped back.
-    IF wanted.waits_until > clock_timestamp()
-            AND wanted.waits_until <= clock_timestamp() + interval '1 day' THEN
+    IF @waits(wanted, moment) THEN
         RETURN false;
     END IF;
     IF coalesce(wanted.max_lanes, wanted.max_lanes_per_worker) IS NULL THEN
@@ -25,8 +24,8 @@ BEGIN
     SELECT count(*) - p_leaving AS lanes, count(*) FILTER (WHERE l.holder = p_worker_id) - p_leaving AS of_worker
         INTO at_work
         FROM strandline.lane l JOIN strandline.worker w ON w.worker_id = l.holder
-        WHERE l.holder IS NOT NULL AND l.namespace = p_namespace AND l.deadline_at > clock_timestamp()
-            AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at)) < p_dead_after_seconds;
+        WHERE l.holder IS NOT NULL AND l.namespace = p_namespace AND l.deadline_at > moment
+            AND @beats(w, moment, p_dead_after_seconds);
     RETURN at_work.lanes < coalesce(wanted.max_lanes, at_work.lanes + 1)
         AND at_work.of_worker < coalesce(wanted.max_lanes_per_worker, at_work.of_worker + 1);
 END

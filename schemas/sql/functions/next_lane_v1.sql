@@ -46,6 +46,8 @@ DECLARE
     passed text[];
     lane text;
     one record;
+    moment timestamptz;
+    is_free boolean;
 BEGIN
     FOREACH rank IN ARRAY p_precedences LOOP
         FOR half IN 1..2 LOOP
@@ -76,17 +78,13 @@ BEGIN
                         END IF;
                         rows_left := rows_left - 1;
                         IF lane <> ALL (passed) THEN
-                            IF one.generation_id <> ALL (p_left_out)
-                                AND NOT EXISTS (
-                                    SELECT FROM strandline.lane l
-                                    WHERE l.shard_key = one.shard_key AND l.scope_key = one.scope_key
-                                        AND l.generation_id = one.generation_id AND l.stage = p_stage
-                                        AND ((l.next_attempt_at > clock_timestamp()
-                                                AND l.postponed_at <= clock_timestamp())
-                                            OR (l.deadline_at > clock_timestamp() AND EXISTS (
-                                                SELECT FROM strandline.worker w WHERE w.worker_id = l.holder
-                                                    AND abs(extract(epoch FROM clock_timestamp() - w.heartbeat_at))
-                                                        < p_dead_after_seconds))))
+                            moment := clock_timestamp();
+                            is_free := one.generation_id <> ALL (p_left_out) AND NOT EXISTS (
+                                SELECT FROM strandline.lane l
+                                WHERE l.shard_key = one.shard_key AND l.scope_key = one.scope_key
+                                    AND l.generation_id = one.generation_id AND l.stage = p_stage
+                                    AND @is_taken(l, moment, p_dead_after_seconds));
+                            IF is_free
                                 AND strandline.may_derive_v1(one.shard_key, one.generation_id, p_stage)
                                 AND pg_try_advisory_xact_lock(hashtextextended(
                                     one.scope_key::text || p_stage, one.generation_id))

@@ -13,6 +13,8 @@ LANGUAGE plpgsql AS $function$
 DECLARE
     gone uuid[];
     events uuid[];
+    folded record;
+    new_life CONSTANT uuid := gen_random_uuid();
 BEGIN
     IF p_derived THEN
         PERFORM FROM strandline.lane l
@@ -43,19 +45,21 @@ BEGIN
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key
             ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE;
         -- What several sessions were folded into is folded again without this one.
-        PERFORM strandline.unfold_v1(p_shard_key, p_shard_key, f.generation_id, f.stage, f.ordinal)
-            FROM (
-                SELECT t.generation_id, b.stage, min(t.ordinal) AS ordinal
-                FROM strandline.block_state t
-                JOIN strandline.batch b ON b.shard_key = t.shard_key AND b.batch_id = t.batch_id
-                WHERE t.shard_key = p_shard_key AND t.scope_key = p_shard_key AND EXISTS (
-                    SELECT FROM strandline.flush_event e WHERE e.shard_key = p_shard_key
-                      AND e.session_key = p_session_key AND e.event_id = ANY (b.event_ids))
-                GROUP BY t.generation_id, b.stage
-            ) AS f;
+        FOR folded IN
+            SELECT t.generation_id, b.stage, min(t.ordinal) AS ordinal
+            FROM strandline.block_state t
+            JOIN strandline.batch b ON b.shard_key = t.shard_key AND b.batch_id = t.batch_id
+            WHERE t.shard_key = p_shard_key AND t.scope_key = p_shard_key AND EXISTS (
+                SELECT FROM strandline.flush_event e WHERE e.shard_key = p_shard_key
+                  AND e.session_key = p_session_key AND e.event_id = ANY (b.event_ids))
+            GROUP BY t.generation_id, b.stage ORDER BY t.generation_id, b.stage
+        LOOP
+            PERFORM strandline.unfold_v1(
+                p_shard_key, p_shard_key, folded.generation_id, folded.stage, folded.ordinal);
+        END LOOP;
     END IF;
     UPDATE strandline.session t SET
-            incarnation = gen_random_uuid(), log_start_seq = t.next_seq,
+            incarnation = new_life, log_start_seq = t.next_seq,
             pinned_through = t.next_seq - 1, window_from = t.next_seq,
             flushed_through = t.next_seq - 1, pinned_tokens = 0, window_tokens = 0,
             window_messages = 0, window_bytes = 0, replan_at_tokens = 0, watched_until = NULL, overdue_at = NULL

@@ -24,7 +24,7 @@ BEGIN
             AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id AND r.revision = p_revision
         WHERE f.shard_key = p_shard_key AND f.generation_id = p_generation_id AND f.fact_id = p_fact_id
         ON CONFLICT (shard_key, generation_id, fingerprint) WHERE live
-            DO UPDATE SET updated_at = clock_timestamp()
+            DO UPDATE SET updated_at = excluded.updated_at
         RETURNING fact_id INTO kept;
     SELECT max(r.revision) INTO last_revision FROM strandline.fact_revision r
         WHERE r.shard_key = p_shard_key AND r.generation_id = p_generation_id AND r.fact_id = kept;

@@ -17,7 +17,7 @@ LANGUAGE sql AS $function$
             AND t.generation_id = p_generation_id AND t.ordinal >= p_ordinal
         RETURNING t.batch_id
     ), voided AS (
-        UPDATE strandline.batch b SET state = 'void', closed_at = coalesce(b.closed_at, clock_timestamp())
+        UPDATE strandline.batch b SET state = 'void', closed_at = coalesce(b.closed_at, statement_timestamp())
         WHERE b.shard_key = p_shard_key AND b.scope_key = p_scope_key
             AND b.generation_id = p_generation_id AND b.stage = p_stage
             AND (b.state = 'open' OR b.batch_id IN (SELECT u.batch_id FROM unfolded u))
@@ -34,12 +34,12 @@ LANGUAGE sql AS $function$
     SELECT e.shard_key, e.session_key, p_generation_id, p_stage, e.from_seq, e.through_seq, p_scope_key,
         e.event_id, e.incarnation, e.tokens, s.namespace,
         CASE WHEN is_live.told AND e.cause <> 'import' THEN 0 ELSE 1 END, e.created_at,
-        CASE WHEN is_live.told THEN clock_timestamp() ELSE 'infinity' END
+        CASE WHEN is_live.told THEN statement_timestamp() ELSE 'infinity' END
     FROM gone JOIN strandline.flush_event e ON e.shard_key = p_shard_key AND e.event_id = gone.event_id
     JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
     CROSS JOIN (
         SELECT NOT p_by_replay AND EXISTS (
-            SELECT FROM strandline.serving_v1(p_shard_key, NULL) v WHERE v.generation_id = p_generation_id
+            SELECT FROM @serving(p_shard_key, NULL) v WHERE v.generation_id = p_generation_id
             ) AS told) AS is_live
     RETURNING event_id
 $function$;

@@ -11,13 +11,13 @@ LANGUAGE sql VOLATILE AS $function$
             'token_flush_size', s.token_flush_size,
             'window_messages', s.window_messages, 'window_bytes', s.window_bytes,
             'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
-            'idle_for_seconds', extract(epoch FROM clock_timestamp() - s.last_put_at),
-            'idle_seconds', s.idle_seconds, 'watched', s.watched_until > clock_timestamp()),
+            'idle_for_seconds', extract(epoch FROM statement_timestamp() - s.last_put_at),
+            'idle_seconds', s.idle_seconds, 'watched', s.watched_until > statement_timestamp()),
         'entries', (
             SELECT coalesce(json_agg(
                 json_build_array(m.seq, m.role, m.tokens, m.calls, m.answers, m.bytes) ORDER BY m.seq), '[]')
             FROM strandline.message m
-            WHERE m.shard_key = s.shard_key AND m.session_key = s.session_key
+            WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
               AND m.seq >= s.window_from AND m.seq < s.next_seq)
         )::text
     FROM strandline.session s

@@ -24,6 +24,7 @@ from strandline.pipelines.replay.records import Replay, Selection, replays, take
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.statements import with_fragments
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
@@ -164,7 +165,7 @@ def test_a_held_generation_waits_and_is_promoted_for_one_and_for_all(
     generation = find(database, new)
     assert generation is not None
     assert switch_owner(database, generation, identify_user("default", "u0").shard_key)
-    row = "SELECT generation_id FROM strandline.serving_v1(%s, '{vectors}')"
+    row = with_fragments("SELECT generation_id FROM @serving(%s, '{vectors}') AS serving")
     for user, served_by in (("u0", new), ("u1", old)):
         assert rows_of(database_url, row, identify_user("default", user).shard_key) == [(served_by,)]
     assert not verify(database).violations

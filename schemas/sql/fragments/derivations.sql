@@ -1,0 +1,96 @@
+-- Which derivation serves whom, and what it lacks: text that several statements and functions share.
+--
+-- The loader (schemas/postgres/statements.py) puts it in the place of @name(arguments), and each argument in the place
+-- of {its name}.  The aliases are long, so that none hides an alias that an argument names.
+-- Text, and not functions: an engine that spreads the tables over nodes would run such a function on one node, where
+-- it finds no rows and raises no error (docs/architecture/sql-rules.md).
+
+-- fragment: serving(shard_key, pipelines)
+-- Which derivation of each pipeline serves an owner (pipelines NULL: of all pipelines).  The one that serves
+-- everybody, unless the owner has a row of its own in scope_generation: while a replay switches owner by owner, and
+-- no longer.
+(SELECT served.generation_id, served.pipeline, served.version, served.entry_scope, served.config
+    FROM strandline.generation served
+    LEFT JOIN strandline.scope_generation own ON own.shard_key = {shard_key} AND own.pipeline = served.pipeline
+    WHERE ({pipelines}::text[] IS NULL OR served.pipeline = ANY ({pipelines}::text[]))
+        AND CASE WHEN own.generation_id IS NULL THEN served.state = 'serving'
+            ELSE served.generation_id = own.generation_id END)
+
+-- fragment: fed(shard_key, session_key, from_seq)
+-- The pipelines that an event of a session was fed to, as the session's policy was when it was flushed.
+(SELECT coalesce((
+        SELECT ARRAY(SELECT jsonb_array_elements_text(changed.before -> 'pipelines'))
+        FROM strandline.policy_change changed
+        WHERE changed.shard_key = {shard_key} AND changed.session_key = {session_key}
+            AND changed.flushed_through >= {from_seq}
+        ORDER BY changed.number LIMIT 1), feeding.pipelines)
+    FROM strandline.session feeding
+    WHERE feeding.shard_key = {shard_key} AND feeding.session_key = {session_key})::text[]
+
+-- fragment: ever_fed(shard_key, session_key)
+-- All pipelines that any event of a session was ever fed to, or is fed to now.
+(SELECT ARRAY(
+        SELECT unnest(feeding.pipelines) UNION
+        SELECT jsonb_array_elements_text(policies.policy -> 'pipelines') FROM strandline.policy_change changed
+        CROSS JOIN LATERAL (VALUES (changed.before), (changed.after)) AS policies (policy)
+        WHERE changed.shard_key = {shard_key} AND changed.session_key = {session_key})
+    FROM strandline.session feeding
+    WHERE feeding.shard_key = {shard_key} AND feeding.session_key = {session_key})::text[]
+
+-- fragment: missing(shard_key, generation_id, last_stage)
+-- What a derivation has neither done nor due of an owner's flush events, among those it was fed, or is fed now.
+--
+-- is_known: it is to be derived.  Else it is of the time before a reset, and the derivation that serves does not know
+-- it either: it is void, as was_void says that it is already.  scope_key is whose lane it belongs to.
+(SELECT event.session_key, event.from_seq, event.through_seq, event.event_id, event.tokens, event.created_at,
+        derived.entry_stage AS stage,
+        CASE derived.entry_scope WHEN 'owner' THEN event.shard_key ELSE event.session_key END AS scope_key,
+        said.incarnation, said.namespace, said.session_id, said.user_id,
+        received.event_id IS NOT NULL AS was_void,
+        event.incarnation = said.incarnation OR EXISTS (
+            SELECT FROM @serving({shard_key}, ARRAY[derived.pipeline]) serves
+            JOIN strandline.receipt known ON known.shard_key = {shard_key} AND known.event_id = event.event_id
+                AND known.generation_id = serves.generation_id AND known.stage = {last_stage}
+                AND known.outcome = 'applied') AS is_known
+    FROM strandline.generation derived
+    JOIN strandline.flush_event event ON event.shard_key = {shard_key}
+    JOIN strandline.session said ON said.shard_key = {shard_key} AND said.session_key = event.session_key
+        AND (derived.pipeline = ANY (said.pipelines)
+            OR derived.pipeline = ANY (@fed({shard_key}, event.session_key, event.from_seq)))
+    LEFT JOIN strandline.receipt received ON received.shard_key = {shard_key}
+        AND received.event_id = event.event_id AND received.generation_id = derived.generation_id
+        AND received.stage = derived.entry_stage
+    WHERE derived.generation_id = {generation_id} AND (received.event_id IS NULL OR received.outcome = 'void')
+        AND NOT EXISTS (
+            SELECT FROM strandline.due pending
+            WHERE pending.shard_key = {shard_key} AND pending.session_key = event.session_key
+                AND pending.generation_id = derived.generation_id AND pending.stage = derived.entry_stage
+                AND pending.from_seq = event.from_seq))
+
+-- fragment: uncovered(shard_key, generation_id, last_stage)
+-- What keeps a derivation from taking over an owner: the events that the derivation that serves the owner has
+-- applied to the end, and this one has not.  An event that it could not apply is none of them once somebody gave it
+-- up (a dropped dead letter).
+(SELECT known.event_id
+    FROM strandline.generation derived
+    CROSS JOIN LATERAL @serving({shard_key}, ARRAY[derived.pipeline]) serves
+    JOIN strandline.receipt known ON known.shard_key = {shard_key} AND known.generation_id = serves.generation_id
+        AND known.stage = {last_stage} AND known.outcome = 'applied'
+    WHERE derived.generation_id = {generation_id} AND serves.generation_id <> {generation_id}
+        AND NOT EXISTS (
+            SELECT FROM strandline.receipt received
+            WHERE received.shard_key = {shard_key} AND received.event_id = known.event_id
+                AND received.generation_id = {generation_id} AND received.stage = {last_stage}
+                AND received.outcome = 'applied')
+        AND NOT EXISTS (
+            SELECT FROM strandline.dead_letter dead
+            WHERE dead.shard_key = {shard_key} AND dead.generation_id = {generation_id}
+                AND dead.event_id = known.event_id AND dead.dropped_at IS NOT NULL))
+
+-- fragment: fits(session, event)
+-- Whether an event is among those that a replay was begun for.
+((%(namespace)s::text IS NULL OR {session}.namespace = %(namespace)s)
+        AND (%(session_id)s::text IS NULL OR {session}.session_id = %(session_id)s)
+        AND (%(user_id)s::text IS NULL OR {session}.user_id = %(user_id)s)
+        AND (%(since)s::timestamptz IS NULL OR {event}.created_at >= %(since)s)
+        AND (%(until)s::timestamptz IS NULL OR {event}.created_at < %(until)s))

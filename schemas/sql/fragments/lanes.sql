@@ -1,0 +1,38 @@
+-- Lanes, their holders and what waits in them: text that several statements and functions share (derivations.sql says
+-- how it is used).
+
+-- fragment: due_in_lane(shard_key, scope_key, generation_id, stage, limit)
+-- What a lane has to do, in its order; was_split marks events that failed in company before.
+(WITH split AS MATERIALIZED (
+        SELECT unnest(parted.event_ids) AS event_id FROM strandline.batch parted
+        WHERE parted.shard_key = {shard_key} AND parted.scope_key = {scope_key}
+            AND parted.generation_id = {generation_id} AND parted.stage = {stage} AND parted.state = 'split'
+    )
+    SELECT pending.event_id, pending.tokens,
+        pending.event_id IN (SELECT split.event_id FROM split) AS was_split
+    FROM strandline.due pending
+    WHERE pending.shard_key = {shard_key} AND pending.scope_key = {scope_key}
+        AND pending.generation_id = {generation_id} AND pending.stage = {stage}
+    ORDER BY CASE WHEN pending.scope_key = pending.session_key THEN pending.from_seq END, pending.created_at,
+        pending.session_key, pending.from_seq
+    LIMIT {limit})
+
+-- fragment: beats(worker, now, dead_after_seconds)
+-- Whether a worker counts as alive.  A heartbeat that lies ahead by as much is none: the clock has stepped back.
+abs(extract(epoch FROM {now} - {worker}.heartbeat_at)) < {dead_after_seconds}
+
+-- fragment: is_held(lane, now, dead_after_seconds)
+-- Whether the holder of a lane is alive.
+EXISTS (
+    SELECT FROM strandline.worker holding
+    WHERE holding.worker_id = {lane}.holder AND @beats(holding, {now}, {dead_after_seconds}))
+
+-- fragment: is_taken(lane, now, dead_after_seconds)
+-- Whether a lane cannot be had: it waits for its next attempt (not since a time ahead: the clock has stepped back),
+-- or is held by a worker that is alive, within its deadline.
+(({lane}.next_attempt_at > {now} AND {lane}.postponed_at <= {now})
+    OR ({lane}.deadline_at > {now} AND @is_held({lane}, {now}, {dead_after_seconds})))
+
+-- fragment: waits(limits, now)
+-- Whether a namespace waits for its budget.  No wait is longer than a day: else the clock has stepped back.
+({limits}.waits_until > {now} AND {limits}.waits_until <= {now} + interval '1 day')

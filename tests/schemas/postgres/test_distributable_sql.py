@@ -1,0 +1,231 @@
+"""Four rules that let an engine spread the tables over nodes by ``shard_key``, held over every statement.
+
+docs/architecture/sql-rules.md has them with their reasons.  No such engine is needed: the parser of
+Postgres reads the statements, and the server is asked which functions are volatile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from strandline.schemas.postgres.statements import FUNCTIONS, function_source, statements
+from tests.conftest import rows_of
+from tests.support.sql_rules import (
+    calls_beside_tables,
+    conflict_calls,
+    row_addresses,
+    unkeyed_tables,
+    volatile_calls,
+)
+from tests.support.sql_trees import (
+    ParsedStatement,
+    calls,
+    file_statements,
+    function_header,
+    function_statements,
+    option,
+    parsed,
+    tables,
+)
+
+ALL = [*file_statements(), *function_statements()]
+# What is there to go over the rows of many owners: each reason with its statements.
+ACROSS_SHARDS = {
+    "the directory is kept by session, and listed by namespace": {
+        "directory_page",
+        "directory_page_of_namespace",
+        "directory_page_of_user",
+        "find_sessions",
+        "namespace_is_known",
+        "user_is_known",
+    },
+    "people name what they look for by namespace, not by owner": {
+        "explain_find_fact_events",
+        "explain_find_facts",
+        "explain_find_messages",
+        "list_dead_letters",
+        "owners_with_facts",
+    },
+    "one commit takes messages of several sessions": {"put_many"},
+    "one page shows sessions or owners of several keys": {"owner_names", "owners_backlog", "session_rows"},
+    "the sweep and the turns look for work of any owner": {
+        "bring_rings_forward_v1",
+        "next_lane_v1",
+        "orphaned_lanes",
+        "replay_lanes",
+        "ring_due_v1",
+        "ripe_watches",
+    },
+    "a worker holds lanes of many owners": {"hand_back_lanes", "leave", "shorten_leases"},
+    "a namespace has many owners": {"list_limits", "may_start_v1", "ring_put_off"},
+    "a derivation is of all owners": {
+        "forget_owners_generations",
+        "generation_backlog",
+        "ledger_averages",
+        "list_generations",
+        "older_backlog",
+        "owners_after",
+        "owners_with_rows",
+        "register_generation",
+        "replay_size",
+        "retire_generation",
+        "ring_generation",
+        "selected_owners",
+        "uncovered_owners",
+    },
+    "status counts everything": {"status_pipelines", "status_totals", "used_pipelines"},
+    "verify looks at everything, or at the owners of a namespace": {
+        name for name in statements("strandline") if name.startswith("verify_")
+    },
+}
+# The keys are compared in a form that no other index serves than the one over words.
+KEYED_OTHERWISE = {"search_v1": ["b"]}
+
+
+@pytest.fixture(scope="module")
+def reading() -> frozenset[str]:
+    """The functions that use tables, themselves or by others that they call."""
+    bodies = function_statements()
+    found = {body.origin for body in bodies if tables(body.tree)}
+    while more := {body.origin for body in bodies if found & {call[-1] for call in calls(body.tree)}} - found:
+        found |= more
+    return frozenset(found)
+
+
+@pytest.fixture
+def volatile(database_url: str) -> frozenset[str]:
+    return _functions(database_url, "bool_or(provolatile = 'v')")
+
+
+@pytest.fixture
+def mutable(database_url: str) -> frozenset[str]:
+    return _functions(database_url, "bool_and(provolatile <> 'i')")
+
+
+def _functions(url: str, condition: str) -> frozenset[str]:
+    found = "SELECT proname::text FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace"
+    return frozenset(name for (name,) in rows_of(url, f"{found} GROUP BY proname HAVING {condition}"))
+
+
+def _broken(find: Callable[[ParsedStatement], list[str]]) -> dict[str, list[str]]:
+    broken: dict[str, list[str]] = {}
+    for statement in ALL:
+        if what := find(statement):
+            broken.setdefault(statement.origin, []).extend(what)
+    return broken
+
+
+def test_every_statement_and_every_function_is_looked_at() -> None:
+    seen = {statement.origin for statement in ALL}
+    assert seen == set(statements("strandline")) | set(FUNCTIONS)
+
+
+def test_no_statement_calls_a_volatile_function(volatile: frozenset[str]) -> None:
+    assert _broken(lambda statement: volatile_calls(statement, volatile)) == {}
+
+
+def test_a_conflict_is_settled_by_the_rows_alone(mutable: frozenset[str]) -> None:
+    assert _broken(lambda statement: conflict_calls(statement, mutable)) == {}
+
+
+def test_no_statement_with_tables_calls_a_function_that_uses_tables(reading: frozenset[str]) -> None:
+    assert {"put_v1", "take_turn_v1", "reset_v1"} < reading
+    assert _broken(lambda statement: calls_beside_tables(statement, reading)) == {}
+
+
+def test_postgres_can_put_no_function_that_uses_tables_into_a_statement(reading: frozenset[str]) -> None:
+    """It does so with an SQL function that is not volatile, returns rows, and sets nothing."""
+    assert [name for name in sorted(reading) if _is_inlinable(function_source(name, "strandline"))] == []
+
+
+def _is_inlinable(source: str) -> bool:
+    header = function_header(source)
+    is_sql = option(header, "language")["sval"] == "sql"
+    is_stable = (option(header, "volatility") or {}).get("sval") in ("stable", "immutable")
+    return is_sql and is_stable and option(header, "set") is None
+
+
+def test_rows_are_found_again_by_their_keys() -> None:
+    assert _broken(row_addresses) == {}
+
+
+def test_the_shard_key_is_given_by_value() -> None:
+    across = set().union(*ACROSS_SHARDS.values())
+    broken = _broken(unkeyed_tables)
+    assert {name: aliases for name, aliases in broken.items() if name not in across} == KEYED_OTHERWISE
+    # One that is not across shards any more has no place in the list.
+    assert across - broken.keys() == {"verify_limits", "verify_snapshot"}
+
+
+@pytest.mark.parametrize(
+    ("sql", "broken"),
+    [
+        ("SELECT FROM strandline.fact f WHERE f.shard_key = $1", []),
+        ("SELECT FROM strandline.fact WHERE shard_key = $1::uuid AND live", []),
+        ("SELECT FROM strandline.fact f", ["f"]),
+        ("SELECT FROM strandline.generation g", []),
+        ("SELECT FROM strandline.fact f WHERE f.shard_key = $1 OR f.live", ["f"]),
+        ("SELECT FROM strandline.fact f WHERE f.shard_key <> $1", ["f"]),
+        ("UPDATE strandline.fact f SET live = true WHERE f.fact_id = $1", ["f"]),
+        ("DELETE FROM strandline.fact f USING strandline.due d WHERE f.shard_key = d.shard_key", ["f", "d"]),
+        (
+            "SELECT FROM strandline.due d JOIN strandline.fact f ON f.shard_key = d.shard_key"
+            " WHERE d.shard_key = $1",
+            [],
+        ),
+        (
+            "SELECT FROM strandline.due d LEFT JOIN strandline.fact f ON f.shard_key = d.shard_key"
+            " WHERE d.shard_key = $1",
+            ["f"],
+        ),
+        (
+            "SELECT FROM strandline.due d LEFT JOIN strandline.fact f ON f.shard_key = $1"
+            " WHERE d.shard_key = $1",
+            [],
+        ),
+        (
+            "SELECT FROM strandline.due d WHERE d.shard_key = $1 AND EXISTS ("
+            "SELECT FROM strandline.fact f WHERE f.shard_key = d.shard_key)",
+            ["f"],
+        ),
+        (
+            "WITH d AS (SELECT $1 AS shard_key)"
+            " SELECT FROM strandline.fact f, d WHERE f.shard_key = d.shard_key",
+            ["f"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_by_value_means(sql: str, broken: list[str]) -> None:
+    (statement,) = parsed(sql)
+    assert sorted(unkeyed_tables(statement)) == sorted(broken)
+
+
+FUNCTION = """CREATE FUNCTION strandline.f_v1(p_shard_key uuid) RETURNS void LANGUAGE plpgsql AS $function$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    one record;
+BEGIN
+    IF moment > clock_timestamp() THEN
+        RETURN;
+    END IF;
+    FOR one IN SELECT d.shard_key, d.ctid FROM strandline.due d LOOP
+        UPDATE strandline.fact f SET updated_at = clock_timestamp() WHERE f.shard_key = one.shard_key;
+        moment := (SELECT random() FROM strandline.lane l WHERE l.shard_key = p_shard_key);
+        PERFORM strandline.g_v1(l.shard_key) FROM strandline.lane l WHERE l.shard_key = moment;
+    END LOOP;
+END
+$function$"""
+
+
+def test_the_rules_reach_into_functions() -> None:
+    found = parsed(FUNCTION)
+    volatile = frozenset({"clock_timestamp", "random"})
+    assert [call for each in found for call in volatile_calls(each, volatile)] == [
+        "clock_timestamp",
+        "random",
+    ]
+    assert [call for each in found for call in calls_beside_tables(each, frozenset({"g_v1"}))] == ["g_v1"]
+    assert [column for each in found for column in row_addresses(each)] == ["d.ctid"]
+    assert [alias for each in found for alias in unkeyed_tables(each)] == ["d"]
