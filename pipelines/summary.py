@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.engine.states import add_state, latest_state
 from strandline.pipelines.models.answers import parse_summary
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import SummaryTask, TextModel
@@ -41,7 +42,12 @@ class SummaryStage:
         return self.model.wait_seconds()
 
     def load(self, fetcher: Fetcher, batch: Batch) -> SummaryWork:
-        return SummaryWork(_state_before(fetcher, batch), load_transcript(fetcher, batch))
+        return self.load_onto(latest_state(fetcher, batch.lane), fetcher, batch)
+
+    def load_onto(
+        self, state: str | None, fetcher: Fetcher, batch: Batch, between: Callable[[], None] = lambda: None
+    ) -> SummaryWork:
+        return SummaryWork(json.loads(state) if state else {}, load_transcript(fetcher, batch))
 
     def calls(self, batch: Batch, work: SummaryWork) -> Sequence[Call]:
         if not work.transcript.lines:
@@ -64,29 +70,6 @@ class SummaryStage:
         return json.dumps(state)
 
     def write(self, fetcher: Fetcher, batch: Batch, work: SummaryWork, effect: str | None) -> list[Lane]:
-        if effect is None:
-            return []
-        fetcher.fetch(
-            "insert_state",
-            {
-                "shard_key": batch.lane.shard_key,
-                "scope_key": batch.lane.scope_key,
-                "generation_id": batch.lane.generation_id,
-                "through_seq": batch.events[-1].through_seq,
-                "state": effect,
-                "batch_id": batch.batch_id,
-            },
-        )
+        if effect is not None:
+            add_state(fetcher, batch, effect)
         return []
-
-
-def _state_before(fetcher: Fetcher, batch: Batch) -> Mapping[str, Any]:
-    params = {
-        "shard_key": batch.lane.shard_key,
-        "scope_key": batch.lane.scope_key,
-        "generation_id": batch.lane.generation_id,
-    }
-    for state, _through_seq in fetcher.fetch("latest_state", params):
-        found: Mapping[str, Any] = json.loads(state)
-        return found
-    return {}

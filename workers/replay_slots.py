@@ -82,7 +82,7 @@ class ReplaySlots:
                 if (lane := self._next()) is None:
                     return
                 began = time.monotonic()
-                outcome = drain(self._engine, lane)
+                outcome = drain(self._engine, lane).outcome
                 self._give_way(time.monotonic() - began, paused=outcome != "drained")
             except StrandlineError as error:
                 level = level_of(error, ending=self._stop.is_set())

@@ -30,7 +30,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane, Ring
 from strandline.schemas.version import VERSION
 from strandline.workers.condition import Condition
-from strandline.workers.following import Following
+from strandline.workers.following import follow
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
@@ -80,7 +80,6 @@ class Consumer:
         self._dead_after_seconds = settings.worker_dead_after_seconds
         self._ring = ring
         self._stopping = threading.Event()
-        self._following = Following(ring, stages, self._stopping.is_set)
         self._budgets = Budgets(database, self.worker_id)
         self.engine = Engine(
             database=database,
@@ -94,7 +93,7 @@ class Consumer:
                 max_crashes=settings.max_crashes,
             ),
             batch_token_budget=settings.batch_token_budget,
-            ring=self._following.ring,
+            ring=ring,
             ring_later=ring,
             stopping=self._stopping.is_set,
             reach=reach,
@@ -133,7 +132,7 @@ class Consumer:
 
     def drain(self, lane: Lane) -> Outcome:
         """Drain one lane, and what it gave work to; see ``pipelines.engine.drain``."""
-        return self._following.drain(lane, partial(drain, self.engine))
+        return self._drain(partial(drain, self.engine, lane), gives_way=False).outcome
 
     def take_up(self, hint: Lane) -> None:
         """Drain the lane whose turn it is, as a hint asks for.
@@ -153,17 +152,16 @@ class Consumer:
     def take_over(self, lane: Lane) -> None:
         """Drain a lane that its holder did not give back."""
         with self._logged():
-            self._following.drain(lane, partial(drain, self.engine, gives_way=True))
+            self._drain(partial(drain, self.engine, lane, gives_way=True), gives_way=True)
 
     def _take_turn(self, hint: Lane) -> Lane | None:
-        turns: list[Turn] = []
+        return self._drain(partial(drain_next, self.engine, hint), gives_way=True).lane
 
-        def begin(lane: Lane) -> Outcome:
-            turns.append(drain_next(self.engine, lane))
-            return turns[0].outcome
-
-        self._following.drain(hint, partial(drain, self.engine, gives_way=True), begin)
-        return turns[0].lane
+    def _drain(self, begin: Callable[[], Turn], *, gives_way: bool) -> Turn:
+        """Take a turn, and go on with the lanes that it gave work to."""
+        turn = begin()
+        follow(turn, partial(drain, self.engine, gives_way=gives_way), self._ring, self._stopping.is_set)
+        return turn
 
     @contextmanager
     def _logged(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from typing import Any
 from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.pipelines.custom.contract import BlockDefinition, place_in
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.engine.states import add_state, latest_state
 from strandline.pipelines.transcript import load_messages
 from strandline.schemas.errors import BlockCodeError, BlockWaitsError, InvalidMessageError
 from strandline.schemas.postgres.database import Fetcher
@@ -54,7 +55,12 @@ class CustomStage:
 
     def load_stepping(self, fetcher: Fetcher, batch: Batch, between: Callable[[], None]) -> str:
         """The same; ``between`` is called before each event, which may take the whole time limit."""
-        state = self._before(fetcher, batch)
+        return self.load_onto(latest_state(fetcher, batch.lane), fetcher, batch, between)
+
+    def load_onto(
+        self, state: str | None, fetcher: Fetcher, batch: Batch, between: Callable[[], None] = lambda: None
+    ) -> str:
+        state = self._state_from("initial") if state is None else state
         for _event, messages in load_messages(fetcher, batch):
             between()
             state = self._folded(state, messages)
@@ -67,21 +73,8 @@ class CustomStage:
         return work
 
     def write(self, fetcher: Fetcher, batch: Batch, work: str, effect: str) -> list[Lane]:
-        fetcher.fetch(
-            "insert_state",
-            _lane_of(batch)
-            | {
-                "through_seq": batch.events[-1].through_seq,
-                "state": effect,
-                "batch_id": batch.batch_id,
-            },
-        )
+        add_state(fetcher, batch, effect)
         return []
-
-    def _before(self, fetcher: Fetcher, batch: Batch) -> str:
-        for state, _through_seq in fetcher.fetch("latest_state", _lane_of(batch)):
-            return str(state)
-        return self._state_from("initial")
 
     def _folded(self, state: str, messages: Sequence[Message]) -> str:
         return self._state_from("fold", json.loads(state), messages)
@@ -144,8 +137,3 @@ def encode_state(what: str, state: object, max_bytes: int) -> str:
             " or raise STRANDLINE_MAX_STATE_BYTES"
         )
     return text
-
-
-def _lane_of(batch: Batch) -> dict[str, Any]:
-    lane = batch.lane
-    return {"shard_key": lane.shard_key, "scope_key": lane.scope_key, "generation_id": lane.generation_id}

@@ -9,6 +9,7 @@ one transaction under the lease's epoch.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,7 @@ from strandline.schemas.errors import (
     ProviderDownError,
     ReplayBudgetError,
     ServerLimitError,
+    StrandlineError,
     TransientModelError,
 )
 from strandline.schemas.values.lanes import Lane
@@ -45,41 +47,56 @@ logger = logging.getLogger("strandline.engine")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How a turn went, and which lane had it; None where nobody's work could be taken."""
+    """How a turn went.
+
+    Attributes:
+        lane: the lane that had it; None where no work could be taken.
+        next_lanes: lanes of this process's stages that have work now: whoever drained goes on with them, or
+            rings for them.
+    """
 
     lane: Lane | None
     outcome: Outcome
+    next_lanes: tuple[Lane, ...] = ()
 
 
-def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class _BatchEnd:
+    """Whether the lane has more to do, and so is still held; and the lanes that the batch gave work to."""
+
+    has_more: bool
+    next_lanes: Sequence[Lane] = ()
+
+
+def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Turn:
     """Drain one lane as far as it goes, or with ``gives_way`` until another owner waits for a turn.
 
     The work of a generation that cannot be served here (``unserved``) is left to other workers.
-    What befalls the work is decided here, per the error tree, and never raised.  A lane that is
-    released while it has work (that arrived meanwhile, that a stopping worker leaves to others, or because
-    it gave way) is rung for again, so that no wake-up is lost.
+    Errors of the work are decided on here, per the error tree, and never raised.  A lane that is released
+    while it has work (that arrived meanwhile, or that a stopping worker leaves to others) is among the next
+    ones; one that gave way is rung for later.  So no wake-up is lost.
 
     Raises:
         StrandlineError: not even the claim could be made; nothing has changed.
     """
     stage = engine.stages.of(lane.generation_id, lane.stage)
     if stage is None:
-        return "unserved"
+        return Turn(lane, "unserved")
     if stage.wait_seconds() > 0:
         # Its provider is down: the work stays due, untouched, and is rung for again.
-        return "postponed"
+        return Turn(lane, "postponed")
     with engine.active.enter(lane) as entered:
         if not entered:
-            return "taken"
+            return Turn(lane, "taken")
         with engine.active.claiming() as admitted:
             if not admitted:
-                return "stopped"
+                return Turn(lane, "stopped")
             held = claim(engine.database, lane, engine.worker_id, engine.terms, engine.batch_token_budget)
         if held is None:
-            return "taken"
-        outcome = _drain_held(engine, held, stage, gives_way=gives_way)
-    _ring_if_due(engine, held.lease, outcome)
-    return outcome
+            return Turn(lane, "taken")
+        next_lanes: dict[Lane, None] = {}
+        outcome = _drain_held(engine, held, stage, next_lanes, gives_way=gives_way)
+    return _turn(engine, held.lease, outcome, next_lanes)
 
 
 def drain_next(engine: Engine, hint: Lane) -> Turn:
@@ -117,9 +134,9 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
         its_stage = engine.stages.of(lane.generation_id, lane.stage)
         if its_stage is None:
             return Turn(lane, "unserved" if _return_untouched(engine, held.lease) else "lost")
-        outcome = _drain_held(engine, held, its_stage, gives_way=True)
-    _ring_if_due(engine, held.lease, outcome)
-    return Turn(lane, outcome)
+        next_lanes: dict[Lane, None] = {}
+        outcome = _drain_held(engine, held, its_stage, next_lanes, gives_way=True)
+    return _turn(engine, held.lease, outcome, next_lanes)
 
 
 def _left_out(engine: Engine, stage: str) -> list[int]:
@@ -141,23 +158,34 @@ def _return_untouched(engine: Engine, lease: Lease, wait_seconds: float = 0.0) -
     return True
 
 
-def _ring_if_due(engine: Engine, lease: Lease, outcome: Outcome) -> None:
-    """Ring for a lane that was left with work; for when a new hint for it would be heeded again.
+def _turn(engine: Engine, lease: Lease, outcome: Outcome, next_lanes: dict[Lane, None]) -> Turn:
+    """How the turn of a lane went, which is among the next ones if it was left with work.
 
     Where a namespace may have only so many lanes at work, the hints of the others came in vain: so whoever
     makes room rings, if only with the lane that is done.
     """
     if outcome == "gave_way" or lease.has_lane_limit:
         engine.ring_later([lease.lane])
-    elif outcome in ("drained", "stopped") and _has_work(engine, lease.lane):
-        engine.ring([lease.lane])
+    elif outcome in ("drained", "stopped"):
+        try:
+            if _has_work(engine, lease.lane):
+                next_lanes[lease.lane] = None
+        except StrandlineError:
+            engine.ring(list(next_lanes))
+            raise
+    return Turn(lease.lane, outcome, tuple(next_lanes))
 
 
-def _drain_held(engine: Engine, held: Held, stage: Stage[Any, Any], *, gives_way: bool) -> Outcome:
+def _drain_held(
+    engine: Engine, held: Held, stage: Stage[Any, Any], next_lanes: dict[Lane, None], *, gives_way: bool
+) -> Outcome:
+    """Batch after batch; collects in ``next_lanes`` what those of this process's stages gave work to."""
     lease = held.lease
     try:
         while (batch := held.batch()) is not None:
-            if not _process(engine, lease, batch, stage):
+            end = _process(engine, lease, batch, stage)
+            next_lanes.update(dict.fromkeys(engine.pass_on(end.next_lanes)))
+            if not end.has_more:
                 return _left(engine)
             lease = lease.after_a_batch()
             if engine.stopping():
@@ -218,8 +246,8 @@ def _has_work(engine: Engine, lane: Lane) -> bool:
     return bool(engine.database.fetch("lane_has_work", lane_params(lane)))
 
 
-def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> bool:
-    """End a batch, one way or another; whether its lane has more to do, and so is still held."""
+def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:
+    """End a batch, one way or another."""
     if lease.failures >= engine.retry.max_failures:
         return _give_up(engine, lease, batch, f"failed {counted(lease.failures, 'time')} in a row")
     if lease.crashes >= engine.retry.max_crashes:
@@ -230,16 +258,16 @@ def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any])
         return _give_up(engine, lease, batch, str(error))
 
 
-def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> bool:
+def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:
     work = _load(engine, lease, batch, stage)
     engine.reach("loaded")
     answers = {call.step: answer(engine, lease, batch, call) for call in stage.calls(batch, work)}
     effect = stage.effect(batch, work, answers)
     if isinstance(stage, Sharing):
         stage.share(engine.database, batch, effect)
-    has_more = _apply(engine, lease, batch, stage, work, effect)
+    end = _apply(engine, lease, batch, stage, work, effect)
     engine.reach("applied")
-    return has_more
+    return end
 
 
 def _load(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> Any:
@@ -256,33 +284,32 @@ def _apply(
     stage: Stage[Any, Any],
     work: Any,
     effect: Any,
-) -> bool:
+) -> _BatchEnd:
     """Effect, receipts and the batch's end, in one transaction; a batch that a reset touched is void."""
     with engine.database.transaction() as tx:
         if hold_batch(tx, lease, batch) < len(batch.events):
             # The answer speaks of messages that are no more; what remains is due and batched anew.
             close(tx, batch, "void")
-            return True
+            return _BatchEnd(has_more=True)
         next_lanes = stage.write(tx, batch, work, effect)
         has_more = finish(tx, lease, batch, "applied")
         engine.reach("applying")
-    engine.ring(next_lanes)
-    return has_more
+    return _BatchEnd(has_more, next_lanes)
 
 
-def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> bool:
+def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchEnd:
     """Split a batch, so that each event is tried alone; one that is alone already is a dead letter."""
     with engine.database.transaction() as tx:
         hold(tx, lease)
         if len(batch.events) > 1:
             close(tx, batch, "split")
-            return True
+            return _BatchEnd(has_more=True)
         (event_id,) = batch.event_ids
         bury = {"event_id": event_id, "batch_id": batch.batch_id, "reason": reason[:2000]}
         tx.fetch("bury_event", lane_params(batch.lane) | bury)
         has_more = finish(tx, lease, batch, "dead")
     logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(batch.lane)})
-    return has_more
+    return _BatchEnd(has_more)
 
 
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 from uuid import UUID
@@ -27,8 +27,8 @@ class Engine:
     """What draining needs; one per worker process, shared by its threads.
 
     Attributes:
-        ring: told of lanes that have work, once their transaction has committed.
-        ring_later: told of lanes that gave way; the thread that did so must not go on with them.
+        ring: told of lanes that have work for stages of other processes, once that is committed.
+        ring_later: told of lanes that gave way.
         active: the lanes that threads of this process drain.
         stopping: asked between batches; True means give the lane back and leave.
         reach: called at each stop point (tests kill or pause a process exactly there).
@@ -55,3 +55,10 @@ class Engine:
     prices: tuple[ModelPrice, ...] = ()
     troubles: Troubles = field(default_factory=Troubles)
     admit: Callable[[Lane], None] = field(default=lambda _lane: None)
+
+    def pass_on(self, lanes: Sequence[Lane]) -> list[Lane]:
+        """Ring for the lanes whose stages other processes serve; return the others."""
+        served = set(self.stages)
+        if elsewhere := [lane for lane in lanes if lane.stage not in served]:
+            self.ring(elsewhere)
+        return [lane for lane in lanes if lane.stage in served]

@@ -7,20 +7,19 @@ lock is held: it was folded onto a state that is about to change, so it is folde
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.engine.batches import read_batch
 from strandline.pipelines.engine.leases import lane_params
-from strandline.pipelines.engine.stage import Stage
+from strandline.pipelines.engine.states import OrderedStage
 from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.planning import lacks_answers, stored_answers
 from strandline.pipelines.replay.records import Selection
-from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.values.lanes import Lane
 
@@ -54,22 +53,6 @@ class _Refolded:
         return (ordinal, batch_id, stored) == (self.ordinal, self.batch_id, self.stored)
 
 
-class StatementsExcept:
-    """Runs statements but for some, which give what is said here; what those were given is kept."""
-
-    def __init__(self, fetcher: Fetcher, instead: Mapping[str, list[Row] | None]) -> None:
-        self._fetcher = fetcher
-        self._instead = instead
-        self.given: dict[str, Mapping[str, Any]] = {}
-
-    def fetch(self, query: Any, params: Any = None) -> list[Any]:
-        name = query if isinstance(query, str) else query.name
-        if name in self._instead:
-            self.given[name] = params if isinstance(query, str) else query.params
-            return self._instead[name] or []
-        return self._fetcher.fetch(query, params) if isinstance(query, str) else self._fetcher.fetch(query)
-
-
 def fill_lane(database: Database, generation: Generation, lane: Lane, selection: Selection) -> Folding:
     """Make due what the lane has not seen, and fold it anew from its beginning, in the order of the log.
 
@@ -87,7 +70,7 @@ def fill_lane(database: Database, generation: Generation, lane: Lane, selection:
     return Folding(batches=len(states), asked_again=len(states), made_due=events)
 
 
-def put_right(database: Database, lane: Lane, stage: Stage[Any, Any]) -> Folding:
+def put_right(database: Database, lane: Lane, stage: OrderedStage) -> Folding:
     """Fold a lane again from its first state, each batch as it was, and rewrite the states that differ.
 
     What was folded onto a state that differs is due again, if it was not folded again here; so is what comes
@@ -101,23 +84,19 @@ def put_right(database: Database, lane: Lane, stage: Stage[Any, Any]) -> Folding
     return _settle(database, lane, refolded, lacking)
 
 
-def _fold_again(
-    database: Database, lane: Lane, stage: Stage[Any, Any], rows: Sequence[Row]
-) -> list[_Refolded]:
-    """The states as they are made now, up to the first batch whose answer is gone."""
+def _fold_again(database: Database, lane: Lane, stage: OrderedStage, rows: Sequence[Row]) -> list[_Refolded]:
+    """The states as they are made now, up to the first batch whose answer is gone; nothing is written."""
     refolded: list[_Refolded] = []
-    before: list[Row] = []
-    for ordinal, through_seq, stored, batch_id, event_ids in rows:
+    state: str | None = None
+    for ordinal, _through_seq, stored, batch_id, event_ids in rows:
         batch = read_batch(database, lane, batch_id, event_ids)
-        fetcher = StatementsExcept(database, {"latest_state": before, "insert_state": None})
-        work = stage.load(fetcher, batch)
+        work = stage.load_onto(state, database, batch)
         answers = stored_answers(database, batch)
         if lacks_answers(stage, batch, work, answers):
             break
-        stage.write(fetcher, batch, work, stage.effect(batch, work, answers))
-        made = fetcher.given.get("insert_state", {}).get("state", stored)
-        refolded.append(_Refolded(ordinal, batch_id, stored, made))
-        before = [(made, through_seq)]
+        made = stage.effect(batch, work, answers)
+        state = stored if made is None else made
+        refolded.append(_Refolded(ordinal, batch_id, stored, state))
     return refolded
 
 

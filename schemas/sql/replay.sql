@@ -169,12 +169,28 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
 RETURNING ordinal
 
 -- name: digest_chunks
--- What the pieces of a batch hold.
+-- A digest of the stored chunks of a batch.
 -- params: shard_key uuid, generation_id integer, batch_id uuid
--- row: pieces integer, digest text
-SELECT count(*)::integer AS pieces, md5(coalesce(string_agg(c::text, '|' ORDER BY c.session_key, c.from_seq, c.piece), '')) AS digest
+-- row: chunks integer, digest text
+SELECT count(*)::integer AS chunks, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
+    c.event_id, c.length, c.lexemes, c.embedding, c.code)::text, '|'
+    ORDER BY c.session_key, c.from_seq, c.piece), '')) AS digest
 FROM strandline.chunk c
 WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
+
+-- name: digest_derived_chunks
+-- The same digest of the chunks that `insert_chunks` would write.
+-- params: session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], event_ids uuid[],
+--     lengths integer[], lexemes text[], embeddings text[]
+-- row: chunks integer, digest text
+SELECT count(*)::integer AS chunks, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
+    c.event_id, c.length, c.lexemes::tsvector, c.embedding::halfvec,
+    strandline.search_code_v1(c.embedding::halfvec))::text, '|'
+    ORDER BY c.session_key, c.from_seq, c.piece), '')) AS digest
+FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integer[],
+    %(through_seqs)s::bigint[], %(event_ids)s::uuid[], %(lengths)s::integer[], %(lexemes)s::text[],
+    %(embeddings)s::text[])
+    AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding)
 
 -- name: delete_chunks
 -- Take the pieces of a batch away, to be written anew.
@@ -183,19 +199,25 @@ DELETE FROM strandline.chunk
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
 
 -- name: digest_candidates
--- What the candidates of a batch say, whatever people did to them since.
+-- A digest of the stored candidates of a batch; edits of facts do not change it.
 -- params: shard_key uuid, generation_id integer, batch_id uuid
--- row: pieces integer, digest text
-SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((to_jsonb(c) - 'dropped_by')::text, '|'
+-- row: candidates integer, digest text
+SELECT count(*)::integer AS candidates, md5(coalesce(string_agg((c.event_id, c.ordinal, c.session_key, c.text,
+    c.seqs, c.topics, c.said_by, c.about_date, c.said_at, c.model, c.prompt_hash)::text, '|'
     ORDER BY c.event_id, c.ordinal), '')) AS digest
 FROM strandline.fact_candidate c
 WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
 
--- name: delete_candidates
--- Take the candidates of a batch away, to be compared with those that its answer makes now.
--- params: shard_key uuid, generation_id integer, batch_id uuid
-DELETE FROM strandline.fact_candidate
-WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
+-- name: digest_derived_candidates
+-- The same digest of the candidates that `insert_candidates` would write.
+-- params: model text, prompt_hash text, candidates json
+-- row: candidates integer, digest text
+SELECT count(*)::integer AS candidates, md5(coalesce(string_agg((c.event_id, c.ordinal, c.session_key, c.text,
+    c.seqs, c.topics, c.said_by, c.about_date, c.said_at, %(model)s::text, %(prompt_hash)s::text)::text, '|'
+    ORDER BY c.event_id, c.ordinal), '')) AS digest
+FROM json_to_recordset(%(candidates)s::json) AS c (
+    event_id uuid, ordinal integer, session_key uuid, text text, seqs bigint[], topics text[],
+    said_by text, about_date date, said_at timestamptz)
 
 -- name: stored_answers
 -- The answers of a batch.

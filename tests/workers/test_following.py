@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from strandline.pipelines.engine.engine import Outcome
+import pytest
+
+from strandline import DatabaseUnavailableError
+from strandline.pipelines.engine.drain import Turn
 from strandline.schemas.values.lanes import Lane
-from strandline.workers.following import Following
+from strandline.workers.following import follow
 
 
 def lane(stage: str, number: int = 0) -> Lane:
@@ -14,49 +17,52 @@ def lane(stage: str, number: int = 0) -> Lane:
 
 
 class Work:
-    """Drains by name: each lane rings for the lanes given for it, once."""
+    """Drains by name: each lane gives work to the lanes given for it, once."""
 
-    def __init__(self, rings: dict[Lane, list[Lane]], unserved: tuple[Lane, ...] = ()) -> None:
-        self.rings, self.unserved = rings, unserved
+    def __init__(self, next_lanes: dict[Lane, list[Lane]], unserved: tuple[Lane, ...] = ()) -> None:
+        self.next_lanes, self.unserved = next_lanes, unserved
         self.drained: list[Lane] = []
-        self.passed_on: list[Lane] = []
+        self.rung: list[Lane] = []
         self.stopping = False
-        self.following = Following(self.passed_on.extend, ("extract", "merge"), lambda: self.stopping)
 
-    def drain(self, one: Lane) -> Outcome:
+    def drain(self, one: Lane) -> Turn:
         self.drained.append(one)
-        self.following.ring(self.rings.pop(one, []))
-        return "unserved" if one in self.unserved else "drained"
+        outcome = "unserved" if one in self.unserved else "drained"
+        return Turn(one, outcome, tuple(self.next_lanes.pop(one, [])))  # type: ignore[arg-type]
 
-    def begin(self, one: Lane) -> Outcome:
-        return self.following.drain(one, self.drain)
+    def follow(self) -> None:
+        follow(self.drain(lane("extract")), self.drain, self.rung.extend, lambda: self.stopping)
 
 
-def test_what_is_served_here_follows_and_the_rest_is_rung_for() -> None:
+def test_each_lane_that_was_given_work_is_drained_once() -> None:
     work = Work({lane("extract"): [lane("merge"), lane("summary"), lane("merge")]})
-    assert work.begin(lane("extract")) == "drained"
-    assert (work.drained, work.passed_on) == ([lane("extract"), lane("merge")], [lane("summary")])
+    work.follow()
+    assert (work.drained, work.rung) == ([lane("extract"), lane("merge"), lane("summary")], [])
 
 
 def test_a_lane_that_has_work_again_is_drained_again() -> None:
     work = Work({lane("extract"): [lane("extract"), lane("merge")], lane("merge"): [lane("merge", 2)]})
-    work.begin(lane("extract"))
+    work.follow()
     assert work.drained == [lane("extract"), lane("extract"), lane("merge"), lane("merge", 2)]
 
 
 def test_a_worker_that_stops_or_cannot_serve_leaves_them_to_others() -> None:
     work = Work({lane("extract"): [lane("merge"), lane("merge", 2)]}, unserved=(lane("merge"),))
-    work.begin(lane("extract"))
-    assert (work.drained[-1], work.passed_on) == (lane("merge", 2), [lane("merge")])
+    work.follow()
+    assert (work.drained[-1], work.rung) == (lane("merge", 2), [lane("merge")])
     work = Work({lane("extract"): [lane("merge")]})
     work.stopping = True
-    work.begin(lane("extract"))
-    assert (work.drained, work.passed_on) == ([lane("extract")], [lane("merge")])
+    work.follow()
+    assert (work.drained, work.rung) == ([lane("extract")], [lane("merge")])
 
 
-def test_other_threads_and_times_ring() -> None:
-    work = Work({})
-    work.following.ring([lane("merge")])
-    work.begin(lane("extract"))
-    work.following.ring([lane("extract")])
-    assert work.passed_on == [lane("merge"), lane("extract")]
+def test_what_could_not_be_drained_is_rung_for() -> None:
+    work = Work({lane("extract"): [lane("merge"), lane("merge", 2)]})
+    first = work.drain(lane("extract"))
+
+    def fail(_lane: Lane) -> Turn:
+        raise DatabaseUnavailableError("Postgres does not answer.")
+
+    with pytest.raises(DatabaseUnavailableError):
+        follow(first, fail, work.rung.extend, lambda: False)
+    assert work.rung == [lane("merge"), lane("merge", 2)]

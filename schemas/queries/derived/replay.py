@@ -288,12 +288,12 @@ class RewriteState(Query[RewriteStateRow]):
 
 
 class DigestChunksRow(NamedTuple):
-    pieces: int
+    chunks: int
     digest: str
 
 
 class DigestChunks(Query[DigestChunksRow]):
-    """What the pieces of a batch hold."""
+    """A digest of the stored chunks of a batch."""
 
     __slots__ = ()
     name = "digest_chunks"
@@ -301,6 +301,33 @@ class DigestChunks(Query[DigestChunksRow]):
 
     def __init__(self, *, shard_key: UUID, generation_id: int, batch_id: UUID) -> None:
         self.values = (shard_key, generation_id, batch_id)
+
+
+class DigestDerivedChunksRow(NamedTuple):
+    chunks: int
+    digest: str
+
+
+class DigestDerivedChunks(Query[DigestDerivedChunksRow]):
+    """The same digest of the chunks that `insert_chunks` would write."""
+
+    __slots__ = ()
+    name = "digest_derived_chunks"
+    row = DigestDerivedChunksRow
+
+    def __init__(
+        self,
+        *,
+        session_keys: list[UUID],
+        from_seqs: list[int],
+        pieces: list[int],
+        through_seqs: list[int],
+        event_ids: list[UUID],
+        lengths: list[int],
+        lexemes: list[str],
+        embeddings: list[str],
+    ) -> None:
+        self.values = (session_keys, from_seqs, pieces, through_seqs, event_ids, lengths, lexemes, embeddings)
 
 
 class DeleteChunks(Query[Never]):
@@ -314,12 +341,12 @@ class DeleteChunks(Query[Never]):
 
 
 class DigestCandidatesRow(NamedTuple):
-    pieces: int
+    candidates: int
     digest: str
 
 
 class DigestCandidates(Query[DigestCandidatesRow]):
-    """What the candidates of a batch say, whatever people did to them since."""
+    """A digest of the stored candidates of a batch; edits of facts do not change it."""
 
     __slots__ = ()
     name = "digest_candidates"
@@ -329,14 +356,20 @@ class DigestCandidates(Query[DigestCandidatesRow]):
         self.values = (shard_key, generation_id, batch_id)
 
 
-class DeleteCandidates(Query[Never]):
-    """Take the candidates of a batch away, to be compared with those that its answer makes now."""
+class DigestDerivedCandidatesRow(NamedTuple):
+    candidates: int
+    digest: str
+
+
+class DigestDerivedCandidates(Query[DigestDerivedCandidatesRow]):
+    """The same digest of the candidates that `insert_candidates` would write."""
 
     __slots__ = ()
-    name = "delete_candidates"
+    name = "digest_derived_candidates"
+    row = DigestDerivedCandidatesRow
 
-    def __init__(self, *, shard_key: UUID, generation_id: int, batch_id: UUID) -> None:
-        self.values = (shard_key, generation_id, batch_id)
+    def __init__(self, *, model: str, prompt_hash: str, candidates: str) -> None:
+        self.values = (model, prompt_hash, candidates)
 
 
 class StoredAnswersRow(NamedTuple):

@@ -219,6 +219,33 @@ def test_replaying_in_place_asks_nothing_and_changes_nothing(
     assert model_server.received == asked
 
 
+def test_a_comparison_in_place_executes_no_write(
+    memories: list[Memory], database: Database, database_url: str, before: Settings
+) -> None:
+    """Not even one that is rolled back: any write of what is derived raises."""
+    rows_of(database_url, "UPDATE strandline.fact_candidate SET text = text || '!' RETURNING 1")
+    refuse = """
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'a write of %', TG_TABLE_NAME; END $$;
+        CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE ON strandline.chunk
+            FOR EACH ROW EXECUTE FUNCTION refuse();
+        CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE ON strandline.fact_candidate
+            FOR EACH ROW EXECUTE FUNCTION refuse();
+        CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE ON strandline.block_state
+            FOR EACH ROW EXECUTE FUNCTION refuse();
+        CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE ON strandline.receipt
+            FOR EACH ROW EXECUTE FUNCTION refuse();
+    """
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(refuse)
+    for pipeline in (SUMMARY, VECTORS):
+        found = in_place(database, before, pipeline)
+        assert found.batches == found.same >= 6
+    found = in_place(database, before, FACTS)
+    assert found.differing > 0
+    assert found.differing + found.same == found.batches
+
+
 def test_replaying_in_place_puts_right_what_differs(
     memories: list[Memory], database: Database, database_url: str, before: Settings, model_server: ModelServer
 ) -> None:

@@ -86,7 +86,9 @@ class HandWorker:
         rows_of(url, f"{age} WHERE worker_id = %s RETURNING 1", self.worker_id)
 
     def drain(self, lane: Lane) -> Outcome:
-        return drain(self.engine, lane)
+        turn = drain(self.engine, lane)
+        self.rung.extend(turn.next_lanes)
+        return turn.outcome
 
     def drain_all(self, url: str) -> list[Outcome]:
         """Drain each lane that has work, once."""
