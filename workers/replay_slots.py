@@ -31,6 +31,26 @@ LONGEST_REST_SECONDS = 0.5
 LIVE_SECONDS = 2.0
 
 
+def waiting_lanes(engine: Engine, start: UUID) -> list[Lane]:
+    """Lanes of derivations that do not serve, free and with work: all around the owners, from ``start`` on.
+
+    A look that ended at the last owner would hardly ever come to the first ones while there is work enough
+    behind them: under steady load they would wait for ever.
+    """
+    behind = _lanes_from(engine, start)
+    return behind + [lane for lane in _lanes_from(engine, UUID(int=0)) if lane.shard_key < start]
+
+
+def _lanes_from(engine: Engine, shard_key: UUID) -> list[Lane]:
+    params = {
+        "stages": list(engine.stages),
+        "from_shard": shard_key,
+        "limit": LANES_PER_LOOK,
+        "dead_after_seconds": engine.terms.dead_after_seconds,
+    }
+    return [Lane(*row) for row in engine.database.fetch("replay_lanes", params)]
+
+
 class ReplaySlots:
     """Threads that drain the lanes of generations that do not serve.
 
@@ -117,19 +137,10 @@ class ReplaySlots:
             self._threads[-1].start()
 
     def _look(self) -> None:
-        """From some owner on, then from the first: so workers rarely look at the same lanes."""
-        for from_shard in (uuid4(), UUID(int=0)):
-            wanted = {
-                "stages": list(self._engine.stages),
-                "from_shard": from_shard,
-                "limit": LANES_PER_LOOK,
-                "dead_after_seconds": self._engine.terms.dead_after_seconds,
-            }
-            found = [Lane(*row) for row in self._engine.database.fetch("replay_lanes", wanted)]
-            self._lanes += [lane for lane in found if self._is_served(lane)]
-            if self._lanes:
-                self._replayed = {lane.generation_id for lane in found}
-                return
+        """From an owner at random, so that workers rarely look at the same lanes."""
+        lanes = waiting_lanes(self._engine, uuid4())
+        self._lanes += [lane for lane in lanes if self._is_served(lane)]
+        self._replayed = {lane.generation_id for lane in lanes}
 
     def _is_served(self, lane: Lane) -> bool:
         """Whether it gets on here now: its generation can be built, and its provider answers."""

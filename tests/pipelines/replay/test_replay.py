@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -30,10 +31,11 @@ from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
+from strandline.workers.replay_slots import waiting_lanes
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything
-from tests.support.workers.hand_worker import say
+from tests.support.workers.hand_worker import HandWorker, say
 
 MakeMemory = Callable[..., Memory]
 
@@ -150,6 +152,24 @@ def test_what_people_did_to_facts_holds_in_a_new_generation(
     replay_new(database, after, FACTS)
     assert known(memories) == wanted
     assert not verify(database, deep=True).violations
+
+
+def test_a_look_for_replay_work_goes_all_around_the_owners(
+    memories: list[Memory], database: Database, before: Settings, after: Settings
+) -> None:
+    """Whichever owner it begins at: the first owners do not wait until all others have no work."""
+    filled = threading.Event()
+
+    def look(progress: Progress) -> None:
+        if progress.phase not in ("waiting", "filling"):
+            filled.set()
+
+    derive_generation(database, begin_generation(database, FACTS, after), on_progress=look, stop=filled)
+    worker = HandWorker(database, prepare_stages(database, before))
+    owners = {lane.shard_key for lane in waiting_lanes(worker.engine, UUID(int=0))}
+    assert len(owners) == USERS
+    for start in owners:
+        assert {lane.shard_key for lane in waiting_lanes(worker.engine, start)} == owners
 
 
 def test_a_held_generation_waits_and_is_promoted_for_one_and_for_all(
