@@ -47,6 +47,9 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
         "messages": True,
         "facts_generation_id": None,
         "facts_shown": [],
+        "topics": None,
+        "agent_id": None,
+        "team_id": None,
         "beside": 0,
     }
     try:

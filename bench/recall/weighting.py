@@ -32,9 +32,13 @@ from bench.recall.scoring import (
     text_scores,
 )
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
+from strandline.pipelines.text.bm25 import K1, NEARBY, USUAL_LENGTH, WORDS_BESIDE_VECTOR, B
 
-# As schemas/sql/functions/search_v1.sql has it.
-STANDING = (TextWeighting(1.2, 0.75, 40, (0.4, 0.3, 0.1)), VectorWeighting(0.5, 10))
+# As searches have it (schemas/sql/functions/search_v1.sql).
+STANDING = (
+    TextWeighting(K1, B, USUAL_LENGTH, (NEARBY[1], NEARBY[2], NEARBY[3])),
+    VectorWeighting(1 - WORDS_BESIDE_VECTOR, 10),
+)
 
 BESIDE = (
     (0.0, 0.0, 0.0),

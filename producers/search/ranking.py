@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
+from strandline.producers.facts.listing import FactFilter
 from strandline.producers.search.hits import Hit, HitFact, HitKind, SearchScope
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
@@ -20,6 +21,8 @@ from strandline.schemas.values.message import Message, read_rows
 NOTHING_VISIBLE = 2**62
 # From here on everything is.
 ALL_VISIBLE = 0
+
+ALL_FACTS = FactFilter()
 
 # score, similarity, session, first and last seq; then a message; then a fact.
 _PLACE_COLUMNS = 5
@@ -88,7 +91,7 @@ class Target:
 
 
 def ranked(
-    query: Query, vectors: Vectors, target: Target, *, limit: int, similarity_cutoff: float
+    query: Query, vectors: Vectors | None, target: Target, *, limit: int, similarity_cutoff: float
 ) -> Operation[list[Hit]]:
     """The best hits, best first.
 
@@ -99,11 +102,10 @@ def ranked(
     name = "search_shared_chunks" if target.scope == "shared" else "search_chunks"
     rows: list[Row] = yield Fetch(
         name,
-        {
+        _compared(query, vectors)
+        | ALL_FACTS.params
+        | {
             "shard_key": target.shard_key,
-            "generation_id": vectors.generation_id,
-            "embedding": query.vector,
-            "lexemes": query.lexemes,
             "session_key": target.identity.session_key,
             "scope_key": target.identity.session_key if target.scope == "session" else None,
             # Without a vector nothing has a similarity, and a cut-off would leave nothing at all.
@@ -117,6 +119,49 @@ def ranked(
         },
     )
     return read_hits(rows)
+
+
+def ranked_facts(
+    query: Query,
+    vectors: Vectors | None,
+    shard_key: UUID,
+    facts_generation_id: int,
+    wanted: FactFilter,
+    *,
+    limit: int,
+) -> Operation[list[Hit]]:
+    """The best facts of an owner, best first, by the same statement.
+
+    Raises:
+        StrandlineError: the statement failed.
+    """
+    rows: list[Row] = yield Fetch(
+        "search_chunks",
+        _compared(query, vectors)
+        | wanted.params
+        | {
+            "shard_key": shard_key,
+            # Of no session in particular.
+            "session_key": shard_key,
+            "scope_key": None,
+            "similarity_cutoff": 0.0,
+            "top_k": limit,
+            "visible_from": NOTHING_VISIBLE,
+            "messages": False,
+            "facts_generation_id": facts_generation_id,
+            "facts_shown": [],
+            "beside": 0,
+        },
+    )
+    return read_hits(rows)
+
+
+def _compared(query: Query, vectors: Vectors | None) -> dict[str, Any]:
+    return {
+        "generation_id": None if vectors is None else vectors.generation_id,
+        "embedding": query.vector,
+        "lexemes": query.lexemes,
+    }
 
 
 def serving_vectors(shard_key: UUID) -> Operation[Vectors | None]:

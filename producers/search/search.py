@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.producers.facts.listing import Fact, FactFilter, PageRequest, list_facts
-from strandline.producers.search.facts import FoundFact
+from strandline.producers.facts.listing import Fact
+from strandline.producers.search.facts import FoundFact, facts_of
 from strandline.producers.search.hits import (
     MESSAGES_ALONE,
     Hit,
@@ -117,9 +116,7 @@ def search(asked: Search) -> Operation[list[SearchHit | FoundFact]]:
     if not text or not asked.limit:
         return []
     vectors = yield from serving_vectors(shard_key)
-    query = Query(text, query_lexemes(text), None, None)
-    if vectors is not None:
-        query = yield from prepare_query(text, vectors, asked.embed_query)
+    query = yield from prepare_query(text, vectors, asked.embed_query)
     if query.is_empty:
         return []
     target = asked.target((yield from facts_generation(asked.kinds, shard_key)))
@@ -127,13 +124,13 @@ def search(asked: Search) -> Operation[list[SearchHit | FoundFact]]:
     if not hits:
         yield from history_page(asked.identity, 0, 1)  # tells whether the session is somebody else's
     names = yield from _session_names(target, hits)
-    facts = yield from _facts(asked.identity, hits)
+    facts = yield from facts_of(asked.identity.owner, hits)
     return [one for hit in hits for one in _as_found(hit, names, facts, query.vector is not None)]
 
 
 def _ranked(asked: Search, query: Query, vectors: Vectors | None, target: Target) -> Operation[list[Hit]]:
     hits: list[Hit] = []
-    if vectors is not None:
+    if vectors is not None or target.facts_generation_id is not None:
         hits = yield from ranked(query, vectors, target, limit=asked.limit, similarity_cutoff=0.0)
     if not asked.include_window:
         return hits
@@ -155,15 +152,6 @@ def _session_names(target: Target, hits: Sequence[Hit]) -> Operation[dict[UUID, 
     name = "shared_session_names" if target.scope == "shared" else "session_names"
     rows: list[Row] = yield Fetch(name, {"shard_key": target.shard_key, "session_keys": keys})
     return dict(rows)
-
-
-def _facts(identity: SessionIdentity, hits: Sequence[Hit]) -> Operation[dict[UUID, Fact]]:
-    """The facts among the hits, with where they come from."""
-    wanted = [hit.fact.fact_id for hit in hits if hit.fact is not None]
-    if not wanted:
-        return {}
-    page = yield from list_facts(identity.owner, PageRequest(len(wanted)), FactFilter(), wanted)
-    return {fact.fact_id: fact for fact in page}
 
 
 def _as_found(

@@ -6,7 +6,6 @@ So a message is found from the moment it is put.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from strandline.pipelines.text.bm25 import NEARBY, WORDS_BESIDE_VECTOR, by_length, rarity, saturated
 from strandline.pipelines.text.lexemes import length_of, lexemes
 from strandline.pipelines.vectors.chunks import chunks
 from strandline.producers.search.hits import Hit
@@ -26,14 +26,6 @@ from strandline.schemas.values.message import Message, read_rows
 MAX_MESSAGES = 1_000
 # Of an owner, the sessions that were put to last.
 MAX_SESSIONS = 20
-
-# The constants of ``search_v1``: BM25's, a usual message's length, and what a word counts for its neighbours.
-_K1 = 1.2
-_B = 0.75
-_USUAL_LENGTH = 40
-_NEARBY = {-3: 0.1, -2: 0.3, -1: 0.4, 0: 1.0, 1: 0.4, 2: 0.3, 3: 0.1}
-# What words count for beside a vector.
-_WORDS_BESIDE_VECTOR = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +84,7 @@ def _merged(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query:
     if not best:
         return list(hits)
     best_known = max((scores[key, message.seq] for key, message in known), default=0.0)
-    share = 1.0 if query.vector is None else _WORDS_BESIDE_VECTOR
+    share = 1.0 if query.vector is None else WORDS_BESIDE_VECTOR
     surplus = share * (1 / best_known - 1 / best) if best_known else 0.0
     words = [max((scores[hit.session_key, m.seq] for m in hit.messages), default=0.0) for hit in hits]
     lowered = [
@@ -109,17 +101,15 @@ def _merged(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query:
 def _place(session_key: UUID | None, message: Message, query: Query) -> _Place:
     wanted = frozenset(query.lexemes)
     said = [lexemes(chunk.text) for chunk in chunks([message])]
-    by_length = 1 - _B + _B * max(1, sum(map(length_of, said))) / _USUAL_LENGTH
+    divisor = by_length(max(1, sum(map(length_of, said))))
     counts = Counter(lexeme for piece in said for lexeme, _position in piece if lexeme in wanted)
-    return _Place(session_key, message, {lexeme: count / by_length for lexeme, count in counts.items()})
+    return _Place(session_key, message, {lexeme: count / divisor for lexeme, count in counts.items()})
 
 
 def _scores(places: Sequence[_Place]) -> dict[tuple[UUID | None, int | None], float]:
     """BM25 of each message, with what its neighbours in the session say."""
     holders = Counter(lexeme for place in places for lexeme in place.times)
-    rarity = {
-        lexeme: math.log(1 + (len(places) - count + 0.5) / (count + 0.5)) for lexeme, count in holders.items()
-    }
+    weights = {lexeme: rarity(len(places), count) for lexeme, count in holders.items()}
     by_seq = {(place.session_key, place.message.seq): place for place in places}
 
     def score(place: _Place) -> float:
@@ -127,7 +117,7 @@ def _scores(places: Sequence[_Place]) -> dict[tuple[UUID | None, int | None], fl
         for share, near in _near(place, by_seq):
             for lexeme, count in near.times.items():
                 times[lexeme] = times.get(lexeme, 0.0) + count * share
-        return sum(rarity[lexeme] * count / (count + _K1) for lexeme, count in times.items())
+        return sum(weights[lexeme] * saturated(count) for lexeme, count in times.items())
 
     return {key: score(place) for key, place in by_seq.items()}
 
@@ -135,7 +125,7 @@ def _scores(places: Sequence[_Place]) -> dict[tuple[UUID | None, int | None], fl
 def _near(
     place: _Place, by_seq: Mapping[tuple[UUID | None, int | None], _Place]
 ) -> Iterator[tuple[float, _Place]]:
-    for distance, share in _NEARBY.items():
+    for distance, share in NEARBY.items():
         near = by_seq.get((place.session_key, (place.message.seq or 0) + distance))
         if near is not None:
             yield share, near

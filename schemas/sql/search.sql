@@ -15,15 +15,16 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 
 -- name: search_chunks
 -- The best messages and facts of a scope for a query, best first; a message with those beside it (search_hits_v1).
--- params: shard_key uuid, generation_id integer, scope_key uuid?, session_key uuid, visible_from bigint, embedding
+-- params: shard_key uuid, generation_id integer?, scope_key uuid?, session_key uuid, visible_from bigint, embedding
 --     halfvec?, lexemes text[], similarity_cutoff float8, top_k integer, messages boolean, facts_generation_id
---     integer?, facts_shown uuid[], beside integer
+--     integer?, facts_shown uuid[], topics text[]?, agent_id text?, team_id text?, beside integer
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint?, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
 --     text!
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s,
     %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
-    %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(beside)s::integer, false)
+    %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(topics)s::text[], %(agent_id)s, %(team_id)s,
+    %(beside)s::integer, false)
 
 -- name: unsearched_messages
 -- What a search cannot find otherwise, newest first: messages of the sessions last put to that are not delivered,
@@ -88,48 +89,3 @@ ORDER BY m.created_at DESC, m.seq DESC LIMIT %(messages)s
 -- repeatable
 SELECT session_key, session_id FROM strandline.session
 WHERE shard_key = %(shard_key)s AND session_key = ANY (%(session_keys)s::uuid[])
-
--- name: search_facts
--- The live facts that fit a query best: BM25 over their words, fused with how near the query comes to the
--- conversation that they were taken from.  Without a vector the words alone decide.
--- params: shard_key uuid, topics text[]?, agent_id text?, team_id text?, lexemes text[], embedding halfvec?,
---     vectors_generation integer?, vector_weight float8, limit bigint
--- row: fact_id uuid, score float8
--- repeatable
-WITH scope AS MATERIALIZED (
-    SELECT f.fact_id, f.generation_id, f.lexemes, cardinality(f.lexemes)::float8 AS length
-    FROM strandline.fact f
-    JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
-    WHERE f.shard_key = %(shard_key)s AND f.live
-        AND (%(topics)s::text[] IS NULL OR f.topics && %(topics)s::text[])
-        AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
-        AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s::text)
-), extent AS (
-    SELECT count(*)::float8 AS facts, greatest(avg(length), 1)::float8 AS average FROM scope
-), hit AS (
-    SELECT s.fact_id, s.length, u.lexeme FROM scope s CROSS JOIN LATERAL unnest(s.lexemes) AS u (lexeme)
-    WHERE u.lexeme = ANY (%(lexemes)s::text[])
-), rarity AS (
-    SELECT h.lexeme, ln(1 + (e.facts - count(*) + 0.5::float8) / (count(*) + 0.5::float8)) AS weight
-    FROM hit h CROSS JOIN extent e GROUP BY h.lexeme, e.facts
-), worded AS (
-    SELECT h.fact_id, sum(r.weight * 2.2::float8
-        / (1 + 1.2::float8 * (0.25::float8 + 0.75::float8 * h.length / e.average))) AS score
-    FROM hit h JOIN rarity r USING (lexeme) CROSS JOIN extent e GROUP BY h.fact_id
-), meant AS (
-    SELECT s.fact_id, max(greatest(0, 1 - (c.embedding <=> %(embedding)s::halfvec))) AS score
-    FROM scope s
-    JOIN strandline.fact_revision r ON r.shard_key = %(shard_key)s AND r.generation_id = s.generation_id
-        AND r.fact_id = s.fact_id AND r.operation <> 'invalidate'
-    CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
-    JOIN strandline.chunk c ON c.shard_key = r.shard_key AND c.generation_id = %(vectors_generation)s::integer
-        AND c.session_key = r.session_key AND cited.seq BETWEEN c.from_seq AND c.through_seq
-    WHERE %(embedding)s::text IS NOT NULL AND c.embedding IS NOT NULL
-    GROUP BY s.fact_id
-), scored AS (
-    SELECT s.fact_id, coalesce(m.score, 0) * %(vector_weight)s::float8
-        + coalesce(w.score / nullif((SELECT max(score) FROM worded), 0), 0) * (1 - %(vector_weight)s::float8)
-        AS score
-    FROM scope s LEFT JOIN worded w USING (fact_id) LEFT JOIN meant m USING (fact_id)
-)
-SELECT fact_id, score FROM scored WHERE score > 0 ORDER BY score DESC, fact_id LIMIT %(limit)s

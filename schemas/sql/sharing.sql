@@ -53,7 +53,7 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
 -- repeatable
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(session_key)s, %(visible_from)s,
     %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, true, NULL, '{}',
-    %(beside)s::integer, true)
+    NULL, NULL, NULL, %(beside)s::integer, true)
 
 -- name: shared_session_names
 -- What sessions that share with a scope are called.

@@ -57,5 +57,8 @@ def fill_scope(database_url: str, *, with_facts: bool) -> dict[str, Any]:
         "messages": True,
         "facts_generation_id": facts_generation_id if with_facts else None,
         "facts_shown": [],
+        "topics": None,
+        "agent_id": None,
+        "team_id": None,
         "beside": 0,
     }

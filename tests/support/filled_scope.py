@@ -11,13 +11,15 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
+from strandline.pipelines.text.bm25 import K1, NEARBY, B
+from strandline.pipelines.text.bm25 import USUAL_LENGTH as LENGTH
 from strandline.pipelines.vectors.stage import vector_text
 
 Floats = NDArray[np.float64]
 
 DIMENSIONS = 256
+BESIDE = tuple(NEARBY[distance] for distance in (1, 2, 3))
 # As search_v1 has them.
-K1, B, LENGTH, BESIDE = 1.2, 0.75, 40, (0.4, 0.3, 0.1)
 COMMON_PIECES, DAMPING = 300, 10
 
 COPY = """
@@ -26,7 +28,7 @@ COPY strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, t
 """
 SEARCH = """
 SELECT session_key, from_seq, score
-FROM strandline.search_v1(%s, %s, %s, %s, %s, %s::halfvec, %s, %s, %s, true, NULL, '{}')
+FROM strandline.search_v1(%s, %s, %s, %s, %s, %s::halfvec, %s, %s, %s, true, NULL, '{}', NULL, NULL, NULL)
 """
 NOTHING_VISIBLE = 2**62
 

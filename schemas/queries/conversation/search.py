@@ -75,7 +75,7 @@ class SearchChunks(Query[SearchChunksRow]):
         self,
         *,
         shard_key: UUID,
-        generation_id: int,
+        generation_id: int | None,
         scope_key: UUID | None,
         session_key: UUID,
         visible_from: int,
@@ -86,6 +86,9 @@ class SearchChunks(Query[SearchChunksRow]):
         messages: bool,
         facts_generation_id: int | None,
         facts_shown: list[UUID],
+        topics: list[str] | None,
+        agent_id: str | None,
+        team_id: str | None,
         beside: int,
     ) -> None:
         self.values = (
@@ -101,6 +104,9 @@ class SearchChunks(Query[SearchChunksRow]):
             messages,
             facts_generation_id,
             facts_shown,
+            topics,
+            agent_id,
+            team_id,
             beside,
         )
 
@@ -154,44 +160,3 @@ class SessionNames(Query[SessionNamesRow]):
 
     def __init__(self, *, shard_key: UUID, session_keys: list[UUID]) -> None:
         self.values = (shard_key, session_keys)
-
-
-class SearchFactsRow(NamedTuple):
-    fact_id: UUID
-    score: float
-
-
-class SearchFacts(Query[SearchFactsRow]):
-    """The live facts that fit a query best: BM25 over their words, fused with how near the query comes to the
-    conversation that they were taken from.  Without a vector the words alone decide.
-    """
-
-    __slots__ = ()
-    name = "search_facts"
-    repeatable = True
-    row = SearchFactsRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        topics: list[str] | None,
-        agent_id: str | None,
-        team_id: str | None,
-        lexemes: list[str],
-        embedding: str | None,
-        vectors_generation: int | None,
-        vector_weight: float,
-        limit: int,
-    ) -> None:
-        self.values = (
-            shard_key,
-            topics,
-            agent_id,
-            team_id,
-            lexemes,
-            embedding,
-            vectors_generation,
-            vector_weight,
-            limit,
-        )

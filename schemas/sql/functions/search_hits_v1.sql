@@ -16,6 +16,9 @@ CREATE FUNCTION strandline.search_hits_v1(
     p_messages boolean,
     p_facts_generation_id integer,
     p_facts_shown uuid[],
+    p_topics text[],
+    p_agent_id text,
+    p_team_id text,
     p_beside integer,
     p_is_shared boolean
 ) RETURNS TABLE (
@@ -29,7 +32,7 @@ BEGIN
     FOR hit IN
         SELECT f.* FROM strandline.search_v1(p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from,
             p_embedding, p_lexemes, p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id,
-            p_facts_shown) AS f
+            p_facts_shown, p_topics, p_agent_id, p_team_id) AS f
     LOOP
         IF hit.fact_id IS NOT NULL THEN
             RETURN QUERY SELECT hit.score, hit.similarity, NULL::uuid, NULL::bigint, NULL::bigint, NULL::bigint,

@@ -8,12 +8,12 @@
 -- exactly; what is lost in larger ones is measured by `make bench` (recall) and bounded by
 -- tests/producers/search/test_search_scopes.py.
 --
--- Words: BM25 (k1 = 1.2, b = 0.75) against a length of 40 lexemes, whatever the scope holds, so that long
--- answers do not swamp short turns.  A word counts in part for the messages beside the one that it stands in;
+-- Words: BM25 (sql/fragments/bm25.sql).  A word counts in part for the messages beside the one that it stands in;
 -- as in BM25F, counts are set against the length of the message they are of before they are added up.
 -- Vectors: the cosine of the query without what the whole scope has in common (the mean of its first pieces,
 -- less of it where they are few), since that says nothing of one message.  A message has its best piece's.
--- Facts: their words count as a message's do, with nothing beside them, and as rare as they are in the messages;
+-- Facts: their words count as a message's do, with nothing beside them, and as rare as they are in messages and facts
+-- together (an owner may have facts, and no messages that are indexed);
 -- by meaning a fact is as near as the nearest candidate that it comes from, and what the best facts by words
 -- come from is a candidate too.
 -- docs/performance.md says how these constants were chosen; `make bench-recall` measures what they find.
@@ -21,7 +21,9 @@
 -- p_scope_key: one session, or NULL for all that lies under the shard key.
 -- p_visible_from: of p_visible_in, messages from here on are shown anyway and not looked for, nor facts that
 -- come from them alone.
--- p_facts_generation_id: the derivation of facts to look at, or NULL for none; p_facts_shown: without these.
+-- p_generation_id: the derivation of vectors to look at, or NULL for none.
+-- p_facts_generation_id: the derivation of facts to look at, or NULL for none; p_facts_shown: without these;
+-- p_topics, p_agent_id, p_team_id: only those of any of these topics, and of this agent and team (NULL: of all).
 -- A fact is of a session if something said there is among its sources; what people added is of the owner alone.
 -- similarity: the cosine, 0 where it is negative or there is none.  All in float8: left to itself this would be
 -- numeric arithmetic.
@@ -42,7 +44,10 @@ CREATE FUNCTION strandline.search_v1(
     p_top_k integer,
     p_messages boolean,
     p_facts_generation_id integer,
-    p_facts_shown uuid[]
+    p_facts_shown uuid[],
+    p_topics text[],
+    p_agent_id text,
+    p_team_id text
 ) RETURNS TABLE (session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8,
     similarity float8)
 LANGUAGE sql STABLE
@@ -109,10 +114,13 @@ WITH scope AS MATERIALIZED (
             AND NOT (b.session_key = p_visible_in AND b.through_seq >= p_visible_from)
             AND NOT (SELECT few FROM size)) AS c
 ), known AS MATERIALIZED (
-    SELECT f.fact_id, f.lexemes, 0.25::float8 + 0.75::float8 * cardinality(f.lexemes) / 40 AS length
+    SELECT f.fact_id, f.lexemes, @by_length(cardinality(f.lexemes)) AS length
     FROM strandline.fact f
     WHERE f.shard_key = p_shard_key AND f.generation_id = p_facts_generation_id AND f.live
-        AND f.fact_id <> ALL (p_facts_shown) AND EXISTS (
+        AND f.fact_id <> ALL (p_facts_shown)
+        AND (p_topics IS NULL OR f.topics && p_topics)
+        AND (p_agent_id IS NULL OR f.agent_id = p_agent_id) AND (p_team_id IS NULL OR f.team_id = p_team_id)
+        AND EXISTS (
             SELECT FROM strandline.fact_revision r
             WHERE r.shard_key = p_shard_key AND r.generation_id = p_facts_generation_id
                 AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
@@ -133,18 +141,21 @@ WITH scope AS MATERIALIZED (
     GROUP BY o.session_key
 ), word AS MATERIALIZED (
     SELECT o.number + p.from_seq AS number, u.lexeme,
-        sum(cardinality(u.positions)) / (0.25::float8 + 0.75::float8 * min(p.length) / 40) AS times
+        sum(cardinality(u.positions)) / @by_length(min(p.length)) AS times
     FROM posting p JOIN origin o ON o.session_key = p.session_key CROSS JOIN LATERAL unnest(p.found) AS u
     GROUP BY o.number + p.from_seq, u.lexeme
 ), rarity AS MATERIALIZED (
-    SELECT DISTINCT a.lexeme, ln(1 + (n.places - coalesce(h.places, 0) + 0.5::float8)
-        / (coalesce(h.places, 0) + 0.5::float8)) AS weight
-    FROM unnest(p_lexemes) AS a (lexeme) CROSS JOIN size n
+    SELECT DISTINCT a.lexeme, @rarity(n.places, coalesce(h.places, 0)) AS weight,
+        @rarity(n.places + k.facts, coalesce(h.places, 0) + coalesce(o.facts, 0)) AS weight_in_fact
+    FROM unnest(p_lexemes) AS a (lexeme) CROSS JOIN size n CROSS JOIN (SELECT count(*) AS facts FROM known) AS k
     LEFT JOIN (SELECT w.lexeme, count(*) AS places FROM word w GROUP BY w.lexeme) AS h ON h.lexeme = a.lexeme
+    LEFT JOIN (
+        SELECT u.lexeme, count(*) AS facts FROM known f CROSS JOIN LATERAL unnest(f.lexemes) AS u (lexeme)
+        WHERE u.lexeme = ANY (p_lexemes) GROUP BY u.lexeme) AS o ON o.lexeme = a.lexeme
 ), telling AS (
     -- The messages that say most by themselves, and then, with what is beside them, the best of those around.
     SELECT w.number FROM word w JOIN rarity r ON r.lexeme = w.lexeme
-    GROUP BY w.number ORDER BY sum(r.weight * w.times / (w.times + 1.2::float8)) DESC, w.number
+    GROUP BY w.number ORDER BY sum(r.weight * @saturated(w.times)) DESC, w.number
     LIMIT (SELECT candidates FROM scope)
 ), beside (distance, share) AS (
     VALUES (-3, 0.1::float8), (-2, 0.3), (-1, 0.4), (0, 1), (1, 0.4), (2, 0.3), (3, 0.1)
@@ -154,10 +165,10 @@ WITH scope AS MATERIALIZED (
         FROM telling t JOIN word w ON w.number = t.number CROSS JOIN beside d
         GROUP BY w.number + d.distance, w.lexeme) AS n
     JOIN rarity r ON r.lexeme = n.lexeme
-    GROUP BY n.number ORDER BY sum(r.weight * n.times / (n.times + 1.2::float8)) DESC, n.number
+    GROUP BY n.number ORDER BY sum(r.weight * @saturated(n.times)) DESC, n.number
     LIMIT (SELECT candidates FROM scope)
 ), worded AS MATERIALIZED (
-    SELECT k.fact_id, sum(r.weight / (1 + 1.2::float8 * k.length)) AS text
+    SELECT k.fact_id, sum(r.weight_in_fact * @saturated(1 / k.length)) AS text
     FROM known k CROSS JOIN LATERAL unnest(k.lexemes) AS u (lexeme) JOIN rarity r ON r.lexeme = u.lexeme
     GROUP BY k.fact_id
 ), candidate AS MATERIALIZED (
@@ -185,7 +196,7 @@ WITH scope AS MATERIALIZED (
         LIMIT 10000) AS p
     GROUP BY n.number
 ), bm25 AS (
-    SELECT n.number, sum(r.weight * n.times / (n.times + 1.2::float8)) AS score FROM (
+    SELECT n.number, sum(r.weight * @saturated(n.times)) AS score FROM (
         SELECT c.number, w.lexeme, sum(w.times * d.share) AS times
         FROM candidate c CROSS JOIN beside d JOIN word w ON w.number = c.number + d.distance
         GROUP BY c.number, w.lexeme) AS n

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from importlib import resources
 from typing import Any
 
 import pytest
@@ -169,3 +171,35 @@ def test_what_does_not_go_together_is_refused(make_memory: MakeMemory, wrong: An
     if wrong != {"scope": "shared"}:
         with pytest.raises(ConfigurationError, match=named):
             VectorMemoryBlock(**wrong)
+
+
+def ranking(hits: Sequence[Any]) -> list[tuple[Any, float, float | None]]:
+    return [(hit.fact.fact_id, hit.score, hit.similarity) for hit in hits]
+
+
+def test_facts_rank_alike_in_both_searches(remember: Remember) -> None:
+    """On the shipped conversation and its questions: the same facts, scores and similarities."""
+    folder = resources.files("strandline") / "samples"
+    lines = (folder / "conversation.jsonl").read_text(encoding="utf-8").splitlines()
+    asked = json.loads((folder / "conversation.qa.json").read_text(encoding="utf-8"))
+    memory = remember("s", [json.loads(line)["content"] for line in lines[:60]])
+    memory.facts.add("The harbour master keeps the spare key.")
+    compared = 0
+    for question in [one["question"] for one in asked] + ["Who keeps the spare key?"]:
+        found_alone = ranking(memory.facts.search(question, limit=20))
+        assert found_alone == ranking(memory.search(question, kinds=FACTS, scope="owner", limit=20))
+        compared += len(found_alone)
+    assert compared > len(asked)
+
+
+def test_facts_of_an_owner_without_messages_to_search_are_ranked_by_rare_words(
+    make_memory: MakeMemory,
+) -> None:
+    memory = make_memory("s", user_id="maren", memory_blocks=["facts"])
+    for text in ("Maren sails the boat on Sunday", "Maren paints the boat", "Maren rows the heron boat"):
+        memory.facts.add(text)
+    assert memory.facts.search("boat heron", limit=1)[0].text == "Maren rows the heron boat"
+    best, *others = memory.facts.search("boat heron")
+    assert all(other.score < best.score / 2 for other in others)
+    found_beside = memory.search("boat heron", kinds=FACTS, scope="owner")
+    assert ranking(found_beside) == ranking([best, *others])

@@ -187,7 +187,8 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             bounds = {"similarity_cutoff": 0.0, "visible_from": 41, "top_k": 5, "beside": 1}
             facts = session_lane(connection, "facts")["generation_id"]
             kinds = {"messages": True, "facts_generation_id": facts, "facts_shown": []}
-            return vectors | query | bounds | kinds
+            wanted = {"topics": None, "agent_id": None, "team_id": None}
+            return vectors | query | bounds | kinds | wanted
         case "unsearched_messages":
             vectors = session_lane(connection, "vectors") | {"scope_key": None, "left_out": None}
             return vectors | {"sessions": 20, "messages": 1_000}

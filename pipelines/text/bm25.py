@@ -1,0 +1,32 @@
+"""BM25: what words count for, once for messages and facts.
+
+Postgres ranks by the same formula, with the same constants (``schemas/sql/fragments/bm25.sql``).
+"""
+
+from __future__ import annotations
+
+import math
+
+K1 = 1.2
+B = 0.75
+# In lexemes.  Counts are set against this, whatever a scope holds: so long answers do not swamp short turns.
+USUAL_LENGTH = 40
+# What a word counts for the messages at a distance from the one that it stands in.
+NEARBY = {-3: 0.1, -2: 0.3, -1: 0.4, 0: 1.0, 1: 0.4, 2: 0.3, 3: 0.1}
+# What words count for beside a vector.
+WORDS_BESIDE_VECTOR = 0.5
+
+
+def by_length(length: float) -> float:
+    """What a count in a text of so many lexemes is divided by."""
+    return 1 - B + B * length / USUAL_LENGTH
+
+
+def saturated(times: float) -> float:
+    """What a word counts for that stands in a text so many times, set against its length."""
+    return times / (times + K1)
+
+
+def rarity(texts: int, holders: int) -> float:
+    """What a word counts for that so many of all texts hold."""
+    return math.log(1 + (texts - holders + 0.5) / (holders + 0.5))
