@@ -36,3 +36,9 @@ EXISTS (
 -- fragment: waits(limits, now)
 -- Whether a namespace waits for its budget.  No wait is longer than a day: else the clock has stepped back.
 ({limits}.waits_until > {now} AND {limits}.waits_until <= {now} + interval '1 day')
+
+-- fragment: lock_lanes(shard_key, session_key)
+-- In a function: lock all lanes of a session and of its owner, in the order of all who lock several.
+PERFORM FROM strandline.lane kept
+    WHERE kept.shard_key = {shard_key} AND kept.scope_key IN ({session_key}, {shard_key})
+    ORDER BY kept.scope_key, kept.generation_id, kept.stage FOR UPDATE

@@ -17,9 +17,7 @@ DECLARE
     new_life CONSTANT uuid := gen_random_uuid();
 BEGIN
     IF p_derived THEN
-        PERFORM FROM strandline.lane l
-            WHERE l.shard_key = p_shard_key AND l.scope_key IN (p_session_key, p_shard_key)
-            ORDER BY l.scope_key, l.generation_id, l.stage FOR UPDATE;
+        @lock_lanes(p_shard_key, p_session_key);
         -- Also those that no worker has opened yet: a merge that begins now waits.  After the others, since an
         -- edit that holds these may be making the same row, and would wait for it.
         INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
@@ -32,9 +30,7 @@ BEGIN
                 WHERE s.shard_key = p_shard_key AND s.session_key = p_session_key)
             ORDER BY g.generation_id
             ON CONFLICT DO NOTHING;
-        PERFORM FROM strandline.lane l
-            WHERE l.shard_key = p_shard_key AND l.scope_key IN (p_session_key, p_shard_key)
-            ORDER BY l.scope_key, l.generation_id, l.stage FOR UPDATE;
+        @lock_lanes(p_shard_key, p_session_key);
         UPDATE strandline.lane l SET lease_epoch = l.lease_epoch + 1, holder = NULL
             WHERE l.shard_key = p_shard_key AND l.scope_key IN (p_session_key, p_shard_key);
         -- A replay that makes work of an event holds its row until it commits, a worker that is just applying

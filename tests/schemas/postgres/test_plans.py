@@ -101,6 +101,7 @@ def full(stack: EmbeddedStack) -> Iterator[psycopg.Connection[Any]]:
         url = stack.database_url.replace("/postgres?", "/full_of_rows?")
         with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
             fill(connection, 1, 2_000)
+            connection.execute("VACUUM ANALYZE")
             yield connection
         server.execute("DROP DATABASE full_of_rows WITH (FORCE)")
 
@@ -109,7 +110,6 @@ def fill(connection: psycopg.Connection[Any], first: int, last: int) -> None:
     keys = {"shard_key": KEYS.shard_key, "session_key": KEYS.session_key}
     connection.execute(FILL.encode(), keys | {"first": first, "last": last})
     connection.execute("DROP TABLE owner")
-    connection.execute("VACUUM ANALYZE")
 
 
 def session_lane(connection: psycopg.Connection[Any], pipeline: str = "summary") -> dict[str, Any]:
@@ -341,7 +341,8 @@ def test_a_plan_made_while_all_was_empty_can_be_kept(
         assert looks_up_by_keys(kept_plan(name, empty, parameters(full, name)))
 
 
-@pytest.mark.parametrize("name", PLANNED_INSIDE)
+# (The plans of a claim were made in an empty database, in the test below.)
+@pytest.mark.parametrize("name", [name for name in PLANNED_INSIDE if name not in ("claim_lane", "take_turn")])
 def test_plans_that_a_function_made_while_there_was_one_owner_can_be_kept(
     name: str, database_url: str
 ) -> None:
@@ -350,12 +351,14 @@ def test_plans_that_a_function_made_while_there_was_one_owner_can_be_kept(
         connection.execute("SET plan_cache_mode = force_generic_plan")
         connection.execute("SET enable_seqscan = off")
         fill(connection, 1, 1)
+        connection.execute("VACUUM ANALYZE")
         for table in BIG:
             connection.execute(f"ALTER TABLE strandline.{table} SET (autovacuum_enabled = off)".encode())
         wanted = parameters(connection, name)
         with connection.transaction(force_rollback=True):
             make_ready(connection, name, wanted)
             assert connection.execute(sql, wanted).fetchall()
+        # Nothing is analysed from here on, so the plans stay.
         fill(connection, 2, 2_000)
         wanted = parameters(connection, name)
         with connection.transaction(force_rollback=True):
