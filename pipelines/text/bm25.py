@@ -11,7 +11,7 @@ K1 = 1.2
 B = 0.75
 # In lexemes.  Counts are set against this, whatever a scope holds: so long answers do not swamp short turns.
 USUAL_LENGTH = 40
-# What a word counts for the messages at a distance from the one that it stands in.
+# The share of a word's count that messages at a distance get.
 NEARBY = {-3: 0.1, -2: 0.3, -1: 0.4, 0: 1.0, 1: 0.4, 2: 0.3, 3: 0.1}
 # What words count for beside a vector.
 WORDS_BESIDE_VECTOR = 0.5

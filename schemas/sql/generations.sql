@@ -212,7 +212,7 @@ SELECT %(shard_key)s, v.pipeline, v.generation_id,
     statement_timestamp() + make_interval(secs => %(seconds)s)
 FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
 ON CONFLICT (shard_key, pipeline) DO UPDATE SET held_until = excluded.held_until
--- Of a row that was to be inserted, switched_at is the time of now.
+-- The row that was to be inserted has the present time as its switched_at.
 WHERE s.generation_id = excluded.generation_id AND (s.held_until IS NULL OR s.held_until < excluded.switched_at)
 
 -- name: ring_owner

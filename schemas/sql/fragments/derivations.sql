@@ -38,7 +38,7 @@
     WHERE feeding.shard_key = {shard_key} AND feeding.session_key = {session_key})::text[]
 
 -- fragment: missing(shard_key, generation_id, last_stage)
--- What a derivation has neither done nor due of an owner's flush events, among those it was fed, or is fed now.
+-- The flush events of an owner that a derivation has neither done nor due, among those it was fed, or is fed now.
 --
 -- is_known: it is to be derived.  Else it is of the time before a reset, and the derivation that serves does not know
 -- it either: it is void, as was_void says that it is already.  scope_key is whose lane it belongs to.
@@ -68,9 +68,8 @@
                 AND pending.from_seq = event.from_seq))
 
 -- fragment: uncovered(shard_key, generation_id, last_stage)
--- What keeps a derivation from taking over an owner: the events that the derivation that serves the owner has
--- applied to the end, and this one has not.  An event that it could not apply is none of them once somebody gave it
--- up (a dropped dead letter).
+-- The events that the derivation which serves the owner has applied to the end, and this one has not: they keep it
+-- from taking over the owner.  An event whose dead letter was dropped does not.
 (SELECT known.event_id
     FROM strandline.generation derived
     CROSS JOIN LATERAL @serving({shard_key}, ARRAY[derived.pipeline]) serves

@@ -2,7 +2,7 @@
 -- how it is used).
 
 -- fragment: due_in_lane(shard_key, scope_key, generation_id, stage, limit)
--- What a lane has to do, in its order; was_split marks events that failed in company before.
+-- The events that are due in a lane, in its order; was_split marks those that failed in company before.
 (WITH split AS MATERIALIZED (
         SELECT unnest(parted.event_ids) AS event_id FROM strandline.batch parted
         WHERE parted.shard_key = {shard_key} AND parted.scope_key = {scope_key}
@@ -18,7 +18,7 @@
     LIMIT {limit})
 
 -- fragment: beats(worker, now, dead_after_seconds)
--- Whether a worker counts as alive.  A heartbeat that lies ahead by as much is none: the clock has stepped back.
+-- Whether a worker counts as alive.  One whose heartbeat lies as far ahead does not: the clock has stepped back.
 abs(extract(epoch FROM {now} - {worker}.heartbeat_at)) < {dead_after_seconds}
 
 -- fragment: is_held(lane, now, dead_after_seconds)
