@@ -4,7 +4,7 @@
 -- Candidates first, exact scores for them alone.  By meaning: the pieces whose codes (search_code_v1, kept in the
 -- index of the primary key) differ least from the query's.  By words: an index leads to the pieces that hold
 -- one (of a small scope all are read), all of these are counted, and what says most by itself is spread to the
--- messages beside it.  Of each kind there are as many as `scope` says, so a scope that holds no more is searched
+-- messages beside it.  Of each kind there are as many as `bounds` says, so a scope that holds no more is searched
 -- exactly; what is lost in larger ones is measured by `make bench` (recall) and bounded by
 -- tests/producers/search/test_search_scopes.py.
 --
@@ -58,48 +58,48 @@ SET jit = off
 SET max_parallel_workers_per_gather = 0
 SET plan_cache_mode = force_generic_plan
 AS $function$
-WITH scope AS MATERIALIZED (
+WITH bounds AS MATERIALIZED (
     -- As a range of sessions, which one plan can look up.
     SELECT coalesce(p_scope_key, '00000000-0000-0000-0000-000000000000') AS first,
         coalesce(p_scope_key, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AS last,
         greatest(200, 3 * p_top_k) AS candidates
-), sample AS MATERIALIZED (
+), mean_vector AS MATERIALIZED (
     SELECT avg(f.embedding) AS centre, count(*) / (count(*) + 10::float8) AS share FROM (
         SELECT c.embedding FROM strandline.chunk c
         WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
-            AND c.session_key BETWEEN (SELECT first FROM scope) AND (SELECT last FROM scope)
+            AND c.session_key BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
             AND p_embedding IS NOT NULL AND c.embedding IS NOT NULL
         ORDER BY c.session_key, c.from_seq, c.piece LIMIT 300) AS f
-), common AS MATERIALIZED (
+), centred_query AS MATERIALIZED (
     -- The length of query - share * centre; vectors are of length 1, their mean is shorter.
     SELECT centre, share, strandline.search_code_v1(l2_normalize(p_embedding - centre)) AS code,
         sqrt(greatest(1e-6::float8, 1 + 2 * share * (centre <#> p_embedding)
-            - share * share * (centre <#> centre))) AS length FROM sample
-), near AS MATERIALIZED (
+            - share * share * (centre <#> centre))) AS length FROM mean_vector
+), near_pieces AS MATERIALIZED (
     -- By codes, in the index alone.
     SELECT c.session_key, c.from_seq FROM strandline.chunk c
     WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
-        AND c.session_key BETWEEN (SELECT first FROM scope) AND (SELECT last FROM scope)
+        AND c.session_key BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
         AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
         AND p_embedding IS NOT NULL
-    ORDER BY c.code <~> (SELECT code FROM common) LIMIT (SELECT candidates FROM scope)
-), size AS MATERIALIZED (
+    ORDER BY c.code <~> (SELECT code FROM centred_query) LIMIT (SELECT candidates FROM bounds)
+), scope_size AS MATERIALIZED (
     SELECT count(*) FILTER (WHERE c.piece = 0)::float8 AS places, count(*) <= 1000 AS few
     FROM strandline.chunk c
     WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
-        AND c.session_key BETWEEN (SELECT first FROM scope) AND (SELECT last FROM scope)
+        AND c.session_key BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
         AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
         AND p_lexemes <> '{}'
-), posting AS MATERIALIZED (
+), pieces_with_words AS MATERIALIZED (
     SELECT c.session_key, c.from_seq, c.length, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found
     FROM (
         -- Of a small scope all pieces: its owner may have said the same words in thousands of others.
         SELECT f.* FROM (
             SELECT a.session_key, a.from_seq, a.length, a.lexemes FROM strandline.chunk a
             WHERE a.shard_key = p_shard_key AND a.generation_id = p_generation_id
-                AND a.session_key BETWEEN (SELECT first FROM scope) AND (SELECT last FROM scope)
+                AND a.session_key BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
                 AND NOT (a.session_key = p_visible_in AND a.through_seq >= p_visible_from)
-                AND (SELECT few FROM size) AND p_lexemes <> '{}'
+                AND (SELECT few FROM scope_size) AND p_lexemes <> '{}'
                 AND ts_filter(setweight(a.lexemes, 'A', p_lexemes), '{a}') <> ''
             -- There are no more; the planner is told, and makes no tables for a million.
             LIMIT 1000) AS f
@@ -112,8 +112,8 @@ WITH scope AS MATERIALIZED (
             AND b.generation_id IS NOT DISTINCT FROM p_generation_id
             AND (p_scope_key IS NULL OR b.session_key IS NOT DISTINCT FROM p_scope_key)
             AND NOT (b.session_key = p_visible_in AND b.through_seq >= p_visible_from)
-            AND NOT (SELECT few FROM size)) AS c
-), known AS MATERIALIZED (
+            AND NOT (SELECT few FROM scope_size)) AS c
+), searched_facts AS MATERIALIZED (
     SELECT f.fact_id, f.lexemes, @by_length(cardinality(f.lexemes)) AS length
     FROM strandline.fact f
     WHERE f.shard_key = p_shard_key AND f.generation_id = p_facts_generation_id AND f.live
@@ -126,100 +126,104 @@ WITH scope AS MATERIALIZED (
                 AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
                 AND (p_scope_key IS NULL OR r.session_key = p_scope_key)
                 AND (r.session_key IS DISTINCT FROM p_visible_in OR p_visible_from > ANY (r.seqs)))
-), cited AS MATERIALIZED (
+), fact_sources AS MATERIALIZED (
     SELECT k.fact_id, r.session_key, s.seq
-    FROM known k JOIN strandline.fact_revision r ON r.shard_key = p_shard_key
+    FROM searched_facts k JOIN strandline.fact_revision r ON r.shard_key = p_shard_key
         AND r.generation_id = p_facts_generation_id AND r.fact_id = k.fact_id AND r.operation <> 'invalidate'
         AND (p_scope_key IS NULL OR r.session_key = p_scope_key)
     CROSS JOIN LATERAL unnest(r.seqs) AS s (seq)
     WHERE r.session_key IS NOT NULL
-), origin AS MATERIALIZED (
+), session_offsets AS MATERIALIZED (
     -- Where the numbers of a session's messages begin: so far apart that no word reaches from one to the next.
     SELECT o.session_key, row_number() OVER (ORDER BY o.session_key) << 40 AS number FROM (
-        SELECT p.session_key FROM posting p UNION ALL SELECT n.session_key FROM near n
-        UNION ALL SELECT c.session_key FROM cited c) AS o
+        SELECT p.session_key FROM pieces_with_words p UNION ALL SELECT n.session_key FROM near_pieces n
+        UNION ALL SELECT c.session_key FROM fact_sources c) AS o
     GROUP BY o.session_key
-), word AS MATERIALIZED (
+), word_counts AS MATERIALIZED (
     SELECT o.number + p.from_seq AS number, u.lexeme,
         sum(cardinality(u.positions)) / @by_length(min(p.length)) AS times
-    FROM posting p JOIN origin o ON o.session_key = p.session_key CROSS JOIN LATERAL unnest(p.found) AS u
+    FROM pieces_with_words p JOIN session_offsets o ON o.session_key = p.session_key
+    CROSS JOIN LATERAL unnest(p.found) AS u
     GROUP BY o.number + p.from_seq, u.lexeme
-), rarity AS MATERIALIZED (
+), word_weights AS MATERIALIZED (
     SELECT DISTINCT a.lexeme, @rarity(n.places, coalesce(h.places, 0)) AS weight,
         @rarity(n.places + k.facts, coalesce(h.places, 0) + coalesce(o.facts, 0)) AS weight_in_fact
-    FROM unnest(p_lexemes) AS a (lexeme) CROSS JOIN size n CROSS JOIN (SELECT count(*) AS facts FROM known) AS k
-    LEFT JOIN (SELECT w.lexeme, count(*) AS places FROM word w GROUP BY w.lexeme) AS h ON h.lexeme = a.lexeme
+    FROM unnest(p_lexemes) AS a (lexeme) CROSS JOIN scope_size n
+    CROSS JOIN (SELECT count(*) AS facts FROM searched_facts) AS k
+    LEFT JOIN (SELECT w.lexeme, count(*) AS places FROM word_counts w GROUP BY w.lexeme) AS h ON h.lexeme = a.lexeme
     LEFT JOIN (
-        SELECT u.lexeme, count(*) AS facts FROM known f CROSS JOIN LATERAL unnest(f.lexemes) AS u (lexeme)
+        SELECT u.lexeme, count(*) AS facts FROM searched_facts f CROSS JOIN LATERAL unnest(f.lexemes) AS u (lexeme)
         WHERE u.lexeme = ANY (p_lexemes) GROUP BY u.lexeme) AS o ON o.lexeme = a.lexeme
-), telling AS (
+), best_messages AS (
     -- The messages that say most by themselves, and then, with what is beside them, the best of those around.
-    SELECT w.number FROM word w JOIN rarity r ON r.lexeme = w.lexeme
+    SELECT w.number FROM word_counts w JOIN word_weights r ON r.lexeme = w.lexeme
     GROUP BY w.number ORDER BY sum(r.weight * @saturated(w.times)) DESC, w.number
-    LIMIT (SELECT candidates FROM scope)
-), beside (distance, share) AS (
+    LIMIT (SELECT candidates FROM bounds)
+), neighbour_shares (distance, share) AS (
     VALUES (-3, 0.1::float8), (-2, 0.3), (-1, 0.4), (0, 1), (1, 0.4), (2, 0.3), (3, 0.1)
-), hinted AS (
+), best_with_neighbours AS (
     SELECT n.number FROM (
         SELECT w.number + d.distance AS number, w.lexeme, sum(w.times * d.share) AS times
-        FROM telling t JOIN word w ON w.number = t.number CROSS JOIN beside d
+        FROM best_messages t JOIN word_counts w ON w.number = t.number CROSS JOIN neighbour_shares d
         GROUP BY w.number + d.distance, w.lexeme) AS n
-    JOIN rarity r ON r.lexeme = n.lexeme
+    JOIN word_weights r ON r.lexeme = n.lexeme
     GROUP BY n.number ORDER BY sum(r.weight * @saturated(n.times)) DESC, n.number
-    LIMIT (SELECT candidates FROM scope)
-), worded AS MATERIALIZED (
+    LIMIT (SELECT candidates FROM bounds)
+), fact_text_scores AS MATERIALIZED (
     SELECT k.fact_id, sum(r.weight_in_fact * @saturated(1 / k.length)) AS text
-    FROM known k CROSS JOIN LATERAL unnest(k.lexemes) AS u (lexeme) JOIN rarity r ON r.lexeme = u.lexeme
+    FROM searched_facts k CROSS JOIN LATERAL unnest(k.lexemes) AS u (lexeme) JOIN word_weights r ON r.lexeme = u.lexeme
     GROUP BY k.fact_id
-), candidate AS MATERIALIZED (
+), candidate_messages AS MATERIALIZED (
     SELECT n.number FROM (
-        SELECT h.number FROM hinted h
+        SELECT h.number FROM best_with_neighbours h
         UNION ALL
-        SELECT o.number + n.from_seq FROM near n JOIN origin o ON o.session_key = n.session_key
+        SELECT o.number + n.from_seq FROM near_pieces n JOIN session_offsets o ON o.session_key = n.session_key
         UNION ALL
-        SELECT o.number + c.seq FROM (SELECT w.fact_id FROM worded w ORDER BY w.text DESC, w.fact_id
-            LIMIT (SELECT candidates FROM scope)) AS w
-        JOIN cited c ON c.fact_id = w.fact_id JOIN origin o ON o.session_key = c.session_key) AS n
+        SELECT o.number + c.seq FROM (SELECT w.fact_id FROM fact_text_scores w ORDER BY w.text DESC, w.fact_id
+            LIMIT (SELECT candidates FROM bounds)) AS w
+        JOIN fact_sources c ON c.fact_id = w.fact_id JOIN session_offsets o ON o.session_key = c.session_key) AS n
     GROUP BY n.number
-), place AS MATERIALIZED (
+), message_similarities AS MATERIALIZED (
     SELECT n.number, max(p.through_seq) AS through_seq, greatest(max(p.similarity), 0) AS similarity,
         greatest(max(p.contrast), 0) AS contrast
-    FROM candidate n JOIN origin o ON o.number = (n.number >> 40) << 40 CROSS JOIN LATERAL (
+    FROM candidate_messages n JOIN session_offsets o ON o.number = (n.number >> 40) << 40 CROSS JOIN LATERAL (
         SELECT c.through_seq, coalesce(-(c.embedding <#> p_embedding), 0) AS similarity,
             coalesce((a.share * (c.embedding <#> a.centre) - (c.embedding <#> p_embedding)) / a.length, 0)
                 AS contrast
-        FROM strandline.chunk c CROSS JOIN common a
+        FROM strandline.chunk c CROSS JOIN centred_query a
         WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
             AND c.session_key = o.session_key AND c.from_seq = n.number - o.number
             AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
         -- The limit keeps this a look-up per candidate.
         LIMIT 10000) AS p
     GROUP BY n.number
-), bm25 AS (
+), message_text_scores AS (
     SELECT n.number, sum(r.weight * @saturated(n.times)) AS score FROM (
         SELECT c.number, w.lexeme, sum(w.times * d.share) AS times
-        FROM candidate c CROSS JOIN beside d JOIN word w ON w.number = c.number + d.distance
+        FROM candidate_messages c CROSS JOIN neighbour_shares d JOIN word_counts w ON w.number = c.number + d.distance
         GROUP BY c.number, w.lexeme) AS n
-    JOIN rarity r ON r.lexeme = n.lexeme GROUP BY n.number
-), said AS (
+    JOIN word_weights r ON r.lexeme = n.lexeme GROUP BY n.number
+), fact_similarities AS (
     SELECT c.fact_id, max(p.similarity) AS similarity, max(p.contrast) AS contrast
-    FROM cited c JOIN origin o ON o.session_key = c.session_key JOIN place p ON p.number = o.number + c.seq
+    FROM fact_sources c JOIN session_offsets o ON o.session_key = c.session_key
+    JOIN message_similarities p ON p.number = o.number + c.seq
     GROUP BY c.fact_id
 ), both_scores AS MATERIALIZED (
     SELECT p.number, p.through_seq, NULL::uuid AS fact_id, p.similarity, p.contrast,
         coalesce(b.score, 0) AS text
-    FROM place p LEFT JOIN bm25 b ON b.number = p.number WHERE p_messages
+    FROM message_similarities p LEFT JOIN message_text_scores b ON b.number = p.number WHERE p_messages
     UNION ALL
     SELECT NULL, NULL, k.fact_id, coalesce(s.similarity, 0), coalesce(s.contrast, 0), coalesce(w.text, 0)
-    FROM known k LEFT JOIN said s ON s.fact_id = k.fact_id LEFT JOIN worded w ON w.fact_id = k.fact_id
-), scored AS (
+    FROM searched_facts k LEFT JOIN fact_similarities s ON s.fact_id = k.fact_id
+    LEFT JOIN fact_text_scores w ON w.fact_id = k.fact_id
+), fused_scores AS (
     SELECT t.number, t.through_seq, t.fact_id, t.similarity,
         coalesce(t.text / nullif((SELECT max(o.text) FROM both_scores o), 0), 0)
             * CASE WHEN p_embedding IS NULL THEN 1 ELSE 0.5::float8 END + 0.5::float8 * t.contrast AS score
     FROM both_scores t
 )
 SELECT o.session_key, s.number - o.number, s.through_seq, s.fact_id, s.score, s.similarity
-FROM scored s LEFT JOIN origin o ON o.number = (s.number >> 40) << 40
+FROM fused_scores s LEFT JOIN session_offsets o ON o.number = (s.number >> 40) << 40
 WHERE s.score > 0 AND s.similarity >= p_similarity_cutoff
 ORDER BY s.score DESC, s.number, s.fact_id LIMIT p_top_k
 $function$
