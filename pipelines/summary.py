@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.engine.states import add_state, latest_state
 from strandline.pipelines.models.answers import parse_summary
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import SummaryTask, TextModel
+from strandline.pipelines.states import add_state, latest_state
 from strandline.pipelines.transcript import Transcript, load_transcript
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane

@@ -16,7 +16,7 @@ from typing import Any
 from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.pipelines.custom.contract import BlockDefinition, place_in
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.engine.states import add_state, latest_state
+from strandline.pipelines.states import add_state, latest_state
 from strandline.pipelines.transcript import load_messages
 from strandline.schemas.errors import BlockCodeError, BlockWaitsError, InvalidMessageError
 from strandline.schemas.postgres.database import Fetcher

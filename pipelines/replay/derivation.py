@@ -248,13 +248,14 @@ class _Run:
         while not self._stop.is_set():
             self._look_at_backlog()
             before = self._progress.switched
-            lacking, dead = self._switch_covered()
+            lacking, blocked, dead = self._switch_covered()
             if not lacking:
                 serve_everybody(self._database, self._generation)
                 self._tell(phase="done")
                 return
             self.write("running")
-            due = self._due_of(lacking)
+            # Owners who talk all the time have something due at every moment; that takes no dead letter away.
+            due = 0 if len(blocked) == len(lacking) else self._due_of(lacking)
             idle_passes = 0 if due or self._progress.switched > before else idle_passes + 1
             if idle_passes == 2:
                 # What a reset voided in the meantime is derived again for those who still know it.
@@ -268,9 +269,10 @@ class _Run:
         wanted = {"shard_keys": owners, "generation_id": self._generation.generation_id}
         return int(self._database.fetch("owners_backlog", wanted)[0][0])
 
-    def _switch_covered(self) -> tuple[list[UUID], int]:
-        """One pass over all owners: who lacks something yet, and how much of that is dead."""
+    def _switch_covered(self) -> tuple[list[UUID], list[UUID], int]:
+        """One pass over all owners: who lacks something, whom only dead letters block, how many these are."""
         lacking: list[UUID] = []
+        blocked: list[UUID] = []
         dead = switched = 0
         after = NOBODY
         wanted = {"generation_id": self._generation.generation_id, "last_stage": self._stage}
@@ -278,7 +280,7 @@ class _Run:
             page = self._database.fetch(
                 "uncovered_owners", wanted | {"after": after, "limit": OWNERS_PER_PAGE}
             )
-            for shard_key, events, dead_events, fresh, is_switched, is_shared in page:
+            for shard_key, events, dead_events, older, is_switched, is_shared in page:
                 # What owners share is searched in one derivation: they are switched when everybody is.
                 if not events and is_shared:
                     continue
@@ -287,13 +289,15 @@ class _Run:
                     continue
                 lacking.append(shard_key)
                 dead += dead_events
-                if events and fresh == events and not dead_events:
+                if dead_events and not older:
+                    blocked.append(shard_key)
+                elif events and not older:
                     self._hold(shard_key)
             self._tell(phase="switching", switched=switched, remaining=len(lacking))
             if len(page) < OWNERS_PER_PAGE:
                 break
             after = page[-1][0]
-        return lacking, dead
+        return lacking, blocked, dead
 
     def _hold(self, shard_key: UUID) -> None:
         """An owner who says something all the time: only what is live yet is missing, so let it catch up."""

@@ -22,7 +22,6 @@ from uuid import UUID
 from strandline.pipelines.engine.batches import read_batch
 from strandline.pipelines.engine.dead_letters import retry_dead_letter
 from strandline.pipelines.engine.stage import Batch, Stage
-from strandline.pipelines.engine.states import OrderedStage
 from strandline.pipelines.generations.registry import Generation, serving
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import lanes_to_fill, make_due
@@ -30,6 +29,7 @@ from strandline.pipelines.replay.ordered_lanes import Folding, fill_lane, put_ri
 from strandline.pipelines.replay.planning import dead_letters_of, lacks_answers, stored_answers
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.truncation import refuse_truncated
+from strandline.pipelines.states import OrderedStage
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.operations import Row

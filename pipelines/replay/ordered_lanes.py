@@ -14,11 +14,11 @@ from uuid import UUID
 
 from strandline.pipelines.engine.batches import read_batch
 from strandline.pipelines.engine.leases import lane_params
-from strandline.pipelines.engine.states import OrderedStage
 from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.planning import lacks_answers, stored_answers
 from strandline.pipelines.replay.records import Selection
+from strandline.pipelines.states import OrderedStage
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.values.lanes import Lane

@@ -158,11 +158,12 @@ UPDATE strandline.generation SET backfilled_through = NULL, fed_since = '-infini
 WHERE generation_id = %(generation_id)s AND backfilled_through IS NOT NULL
 
 -- name: uncovered_owners
--- A page of owners: how much of theirs a derivation lacks, how much of that is dead, whether it serves them
--- already, and whether what they search is shared with other owners.  What is fresh was flushed since it was made.
+-- A page of owners: how many of their events a derivation lacks, how many of those are dead letters, and how many
+-- are neither that nor were flushed since it was made; whether it serves them already, and whether what they search
+-- is shared with other owners.
 -- params: generation_id integer, after uuid, limit bigint, last_stage text
--- row: shard_key uuid, events integer, dead integer, fresh integer, is_switched boolean, is_shared boolean
-SELECT o.shard_key, u.events, u.dead, u.fresh, EXISTS (
+-- row: shard_key uuid, events integer, dead integer, older integer, is_switched boolean, is_shared boolean
+SELECT o.shard_key, u.events, u.dead, u.older, EXISTS (
     SELECT FROM strandline.scope_generation s
     JOIN strandline.generation g ON g.generation_id = s.generation_id AND g.pipeline = s.pipeline
     WHERE s.shard_key = o.shard_key AND s.generation_id = %(generation_id)s) AS is_switched, EXISTS (
@@ -180,7 +181,7 @@ FROM (
 ) AS o
 CROSS JOIN LATERAL (
     SELECT count(*)::integer AS events, count(d.event_id)::integer AS dead,
-        count(*) FILTER (WHERE e.created_at > n.created_at)::integer AS fresh
+        count(*) FILTER (WHERE d.event_id IS NULL AND e.created_at <= n.created_at)::integer AS older
     FROM @uncovered(o.shard_key, %(generation_id)s, %(last_stage)s) AS m (event_id)
     JOIN strandline.generation n ON n.generation_id = %(generation_id)s
     JOIN strandline.flush_event e ON e.shard_key = o.shard_key AND e.event_id = m.event_id

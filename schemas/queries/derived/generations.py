@@ -285,15 +285,15 @@ class UncoveredOwnersRow(NamedTuple):
     shard_key: UUID
     events: int
     dead: int
-    fresh: int
+    older: int
     is_switched: bool
     is_shared: bool
 
 
 class UncoveredOwners(Query[UncoveredOwnersRow]):
-    """A page of owners: how much of theirs a derivation lacks, how much of that is dead, whether it serves
-    them already, and whether what they search is shared with other owners.  What is fresh was flushed
-    since it was made.
+    """A page of owners: how many of their events a derivation lacks, how many of those are dead letters, and
+    how many are neither that nor were flushed since it was made; whether it serves them already, and
+    whether what they search is shared with other owners.
     """
 
     __slots__ = ()

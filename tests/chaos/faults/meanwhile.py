@@ -134,6 +134,8 @@ class Replayed:
                 self._verify()
                 ended.append(time.monotonic())
                 return
+            # Answers that were unusable for a while made dead letters, which are in its way.
+            self._run("dead-letters", "retry", "--all", "--json")
             if (left := self._unfinished()) is not None:
                 arguments = ("--resume", str(left))
             time.sleep(1.0)
@@ -164,7 +166,7 @@ class Replayed:
             env=dict(self.harm.stack.at_work),
             capture_output=True,
             text=True,
-            timeout=REPLAY_SECONDS,
+            timeout=2 * REPLAY_SECONDS,
             start_new_session=True,
             check=False,
         )

@@ -112,6 +112,12 @@ def known(memories: list[Memory]) -> list[str]:
     return sorted(fact.text for memory in memories[:USERS] for fact in memory.facts.list())
 
 
+def due_where_it_serves(database_url: str) -> bool:
+    sql = """SELECT 1 FROM strandline.due d JOIN strandline.generation g USING (generation_id)
+        WHERE g.state = 'serving' LIMIT 1"""
+    return bool(rows_of(database_url, sql))
+
+
 def rows_by_table(database_url: str) -> dict[str, list[tuple[Any, ...]]]:
     """Every derived row with the transaction that wrote it: an update in place shows as well."""
     tables = ("fact_candidate", "fact", "fact_revision", "block_state", "chunk", "batch", "answer", "receipt")
@@ -323,6 +329,30 @@ def test_a_dead_letter_stands_in_the_way_until_it_is_replayed(
             retry_dead_letter(database, letter)
         assert derive_generation(database, take(database, replay.replay_id)).phase == "done"
     assert not verify(database).violations
+
+
+def test_dead_letters_of_an_owner_who_talks_all_the_time_are_told(
+    memories: list[Memory], database: Database, database_url: str, after: Settings, model_server: ModelServer
+) -> None:
+    """Something is always due for such an owner: that is not what the replay waits for."""
+
+    def refuse(request: RecordedRequest) -> Raw | None:
+        if request.body.get("dimensions") != 384:
+            return None
+        if "pier 99" in str(request.body):
+            return Raw(503, b"{}")
+        poisoned = "pier 4" in str(request.body)
+        return Raw(400, b'{"error": {"message": "refused", "code": "content_filter"}}') if poisoned else None
+
+    model_server.behave(responder=refuse)
+    with working(database, after):
+        replay = begin_generation(database, VECTORS, after)
+        say(memories[4], "no, I moor it at pier 99")
+        wait_until(
+            lambda: not due_where_it_serves(database_url), timeout=30, what="what serves to be derived"
+        )
+        with pytest.raises(ReplayError, match=r"1 event of 1 owner is a dead letter"):
+            derive_generation(database, replay)
 
 
 def test_reads_see_one_whole_generation_at_every_moment(
