@@ -20,7 +20,7 @@ ORDER BY current DESC, m.seq DESC LIMIT 20
 
 -- name: explain_find_facts
 -- Facts with this id.
--- params: namespace text, session_id text?, user_id text?, owner_key uuid, fact_id uuid
+-- params: namespace text, session_id text?, user_id text?, owner_key uuid?, fact_id uuid
 -- row: shard_key uuid, generation_id integer
 SELECT f.shard_key, f.generation_id FROM (
     SELECT s.shard_key FROM strandline.session s
@@ -34,7 +34,7 @@ ORDER BY g.state = 'serving' DESC, f.generation_id DESC
 
 -- name: explain_find_fact_events
 -- Whose events name this fact, which may be gone by now.
--- params: namespace text, session_id text?, user_id text?, owner_key uuid, fact_id uuid
+-- params: namespace text, session_id text?, user_id text?, owner_key uuid?, fact_id uuid
 -- row: shard_key uuid
 SELECT DISTINCT e.shard_key FROM (
     SELECT s.shard_key FROM strandline.session s

@@ -12,7 +12,7 @@ import click
 
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import Report
-from strandline.cli.targets import opened, running_servers
+from strandline.cli.targets import opened, servers_for_once
 from strandline.cli.terminal import print_json, print_schema, say
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
@@ -217,7 +217,7 @@ def _database(given: dict[str, Any]) -> Iterator[tuple[Database, str | None]]:
     """The database, and the broker's URL if there is one."""
     settings = _settings(given)
     with (
-        running_servers(settings, only_looking=True) as servers,
+        servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
     ):
         yield database, servers.broker_url

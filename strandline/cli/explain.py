@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 
 from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.targets import opened, running_servers
+from strandline.cli.targets import opened, servers_for_once
 from strandline.cli.terminal import print_json, print_schema, say
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.explanation import (
@@ -60,7 +60,7 @@ def command(
         return 0
     settings = settings_from(database_url, broker_url, schema)
     with (
-        running_servers(settings, only_looking=True) as servers,
+        servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
     ):
         found = explain(database, subject, namespace=namespace, session_id=session, user_id=user)

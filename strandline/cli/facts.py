@@ -10,7 +10,7 @@ import click
 from strandline.cli.facts_listing import history_command, list_command
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import ClearFactsReport
-from strandline.cli.targets import opened, running_servers
+from strandline.cli.targets import opened, servers_for_once
 from strandline.cli.terminal import console, is_rich, print_json, say
 from strandline.facts import Facts
 from strandline.pipelines.inspect.directory import check_known
@@ -48,7 +48,7 @@ def clear(
     and goes on where it was when it is run again.
     """
     settings = settings_from(database_url, broker_url, schema)
-    with running_servers(settings, only_looking=True) as servers:
+    with servers_for_once(settings) as servers:
         with opened(servers.database_url, settings) as database:
             check_known(database, namespace=namespace)
         facts = Facts.of_namespace(

@@ -6,7 +6,7 @@ import click
 
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import FlushReport
-from strandline.cli.targets import opened, running_servers
+from strandline.cli.targets import NOTHING_DERIVES, opened, servers_for_once
 from strandline.cli.terminal import print_json, say
 from strandline.memory import Memory
 from strandline.pipelines.inspect.directory import find_session
@@ -32,7 +32,7 @@ def command(
 ) -> int:
     """Deliver what SESSION holds to its pipelines, all but the last turn."""
     settings = settings_from(database_url, broker_url, schema)
-    with running_servers(settings, only_looking=True) as servers:
+    with servers_for_once(settings) as servers:
         with opened(servers.database_url, settings) as database:
             owner = find_session(database, session, namespace=namespace, user_id=user).user_id
         memory = Memory.from_defaults(
@@ -47,6 +47,8 @@ def command(
             events = memory.flush(all=everything)
         finally:
             memory.close()
+    if servers.alone and events:
+        say(NOTHING_DERIVES, err=True)
     if as_json:
         ids = [str(event) for event in events]
         print_json(FlushReport(namespace=namespace, session_id=session, user_id=owner, events=ids))

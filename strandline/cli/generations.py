@@ -21,7 +21,7 @@ from strandline.cli.replay_reports import (
     GenerationsReport,
     SwitchReport,
 )
-from strandline.cli.targets import opened, running_servers
+from strandline.cli.targets import opened, servers_for_once
 from strandline.cli.terminal import print_json, print_schema, say
 from strandline.pipelines.generations.registry import Generation, find, find_kept, serving, settings_differing
 from strandline.pipelines.inspect.directory import check_known
@@ -182,7 +182,7 @@ def prune_command(generation: int, as_json: bool, **given: Any) -> int:
 def _database(given: dict[str, Any]) -> Iterator[tuple[Database, Settings]]:
     settings = settings_from(given["database_url"], given["broker_url"], given["schema"])
     with (
-        running_servers(settings, only_looking=True) as servers,
+        servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
     ):
         yield database, settings

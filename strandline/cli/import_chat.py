@@ -12,7 +12,7 @@ from strandline.chat_import.chat_import import ChatImport, Progress, Whose
 from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import ImportReport
-from strandline.cli.targets import running_servers
+from strandline.cli.targets import NOTHING_DERIVES, servers_for_once
 from strandline.cli.terminal import console, is_rich, print_json, say
 from strandline.schemas.display.shown_text import counted
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
@@ -66,7 +66,7 @@ def command(
     """
     settings = settings_from(database_url, broker_url, schema)
     whose = Whose(session, session_field, user, user_field, namespace)
-    with running_servers(settings, only_looking=True) as servers, _progress() as report:
+    with servers_for_once(settings, create=True) as servers, _progress() as report:
         options = {
             "token_limit": token_limit,
             "token_flush_size": token_flush_size,
@@ -87,6 +87,8 @@ def command(
         )
     else:
         say(_said(done))
+    if done.events and servers.alone:
+        say(NOTHING_DERIVES, err=True)
     return 0
 
 

@@ -11,7 +11,7 @@ import click
 
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.reports import LimitsReport, NamespaceLimitsReport
-from strandline.cli.targets import opened, running_servers
+from strandline.cli.targets import opened, servers_for_once
 from strandline.cli.terminal import print_json, say
 from strandline.schemas.display.shown_text import counted, quote
 from strandline.schemas.postgres.database import Database
@@ -105,7 +105,7 @@ def set_limits(
         )
     settings = settings_from(database_url, broker_url, schema)
     with (
-        running_servers(settings, only_looking=True) as servers,
+        servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
     ):
         database.fetch("set_limits", {"namespace": check_name("namespace", namespace)} | limits)
@@ -130,7 +130,7 @@ def list_limits(
     """Show the limits of NAMESPACE, or of all that have some, what was used today, and what waits."""
     settings = settings_from(database_url, broker_url, schema)
     with (
-        running_servers(settings, only_looking=True) as servers,
+        servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
     ):
         _show(read_limits(database, settings, namespace), as_json=as_json)
@@ -151,7 +151,7 @@ def clear(
     settings = settings_from(database_url, broker_url, schema)
     check_name("namespace", namespace)
     with (
-        running_servers(settings, only_looking=True) as servers,
+        servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
     ):
         named = [column for column in _OPTIONS if flags[column]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from strandline.cli.targets import opened, servers_to_look_at
+from strandline.cli.targets import opened, servers_for_once
 from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.inspect.directory import check_known, find_session
@@ -34,7 +34,7 @@ def opened_session(
     Raises:
         NotFoundError: there is no such session.
     """
-    with servers_to_look_at(settings) as servers:
+    with servers_for_once(settings) as servers:
         with opened(servers.database_url, settings) as database:
             identity = find_session(database, session_id, namespace=namespace, user_id=user_id)
             state = session_state(database, identity)
@@ -60,7 +60,7 @@ def opened_user(settings: Settings, user_id: str, *, namespace: str) -> Iterator
     Raises:
         NotFoundError: there is nothing of this user.
     """
-    with servers_to_look_at(settings) as servers:
+    with servers_for_once(settings) as servers:
         with opened(servers.database_url, settings) as database:
             check_known(database, namespace=namespace, user_id=user_id)
         memory = Memory.from_defaults(
@@ -87,7 +87,7 @@ def opened_facts(
     """
     if session_id is None and user_id is None:
         raise click.UsageError("Whose facts? Give --user, or --session of a session without a user.")
-    with servers_to_look_at(settings) as servers:
+    with servers_for_once(settings) as servers:
         with opened(servers.database_url, settings) as database:
             whose = _owner(database, namespace, user_id, session_id)
         facts = Facts.for_owner(

@@ -18,7 +18,7 @@ from strandline.cli.interrupts import INTERRUPTED_EXIT
 from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.replay_reports import EstimateReport, EstimatesReport, ReplaysReport
 from strandline.cli.reports import ReplayReport
-from strandline.cli.targets import opened, running_servers
+from strandline.cli.targets import Servers, opened, servers_for_once
 from strandline.cli.terminal import print_json, say
 from strandline.pipelines.generations.registry import serving, settings_differing
 from strandline.pipelines.inspect.directory import check_known
@@ -31,6 +31,7 @@ from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.wiring.assembly import background_runner
 
 SAY_SECONDS = 5.0
 
@@ -79,7 +80,7 @@ def command(
         raise click.UsageError("A new generation is derived for everybody: --new takes no selection.")
     settings = settings_from(database_url, broker_url, schema)
     with (
-        running_servers(settings, only_looking=True) as servers,
+        servers_for_once(settings) as servers,
         opened(servers.database_url, settings, pool_size=4) as database,
     ):
         check_known(
@@ -93,7 +94,7 @@ def command(
             found = [estimate(database, name, selection, settings, new=new) for name in names]
             _print_estimates(found, as_json=as_json)
             return 0
-        with _stopped_by_signals() as stop:
+        with _stopped_by_signals() as stop, _workers(servers, database, settings):
             begun: list[Replay] = []
             for replay in _begin(
                 database, settings, names, selection, resume, new=new, rate=rate, force=force, hold=hold
@@ -208,6 +209,20 @@ class _Teller:
         self._phase, self._next = phase, time.monotonic() + SAY_SECONDS
         replay = self._replay
         say(f"{replay.pipeline} (generation {replay.generation_id}): {text}", err=True)
+
+
+@contextmanager
+def _workers(servers: Servers, database: Database, settings: Settings) -> Iterator[None]:
+    """Workers of this process, where no other could be at work: a new generation would never be derived."""
+    if not servers.alone:
+        yield
+        return
+    runner = background_runner(database, settings)
+    runner.start()
+    try:
+        yield
+    finally:
+        runner.stop()
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from strandline.cli.reports import (
     StatusReport,
     WorkerReport,
 )
-from strandline.cli.targets import opened, running_servers
+from strandline.cli.targets import opened, servers_for_once
 from strandline.cli.terminal import console, is_rich, print_json, print_schema, say, styled
 from strandline.pipelines.generations.registry import serving, settings_differing
 from strandline.pipelines.replay.records import replays
@@ -55,7 +55,7 @@ def command(
         return 0
     settings = settings_from(database_url, broker_url, schema)
     with (
-        running_servers(settings, only_looking=True) as servers,
+        servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
     ):
         if watch:

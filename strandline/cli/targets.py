@@ -12,10 +12,17 @@ from pydantic import SecretStr
 
 from strandline.deploy.embedded.broker import EmbeddedBroker
 from strandline.deploy.embedded.stack import EmbeddedStack, mend_broker, running_stack, start_stack
+from strandline.pipelines.generations.registry import serving
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.wiring.assembly import ensure_tables, prepare_stages
+
+NOTHING_DERIVES = (
+    "No worker runs here now: facts, summary and vectors of these events are derived when one does"
+    " (`strandline up`, or a program that uses Memory)."
+)
 
 Kind = Literal["configured", "embedded"]
 
@@ -25,7 +32,7 @@ class Servers:
     """Where Postgres and the broker are; ``broker_url`` is None where none runs.
 
     ``mend`` starts embedded ones again that ended, and says whether all run; ``joined``: the embedded
-    Postgres ran already.
+    Postgres ran already; ``alone``: it was started for this command, so no worker is beside it.
     """
 
     database_url: str
@@ -33,6 +40,7 @@ class Servers:
     database: Kind
     broker: Kind
     joined: bool = False
+    alone: bool = False
     mend: Callable[[], bool] = field(default=lambda: True, repr=False, compare=False)
 
 
@@ -114,29 +122,38 @@ def opened(database_url: str, settings: Settings, *, pool_size: int = 2) -> Iter
 
 
 @contextmanager
-def servers_to_look_at(settings: Settings) -> Iterator[Servers]:
-    """The servers that run already; else the embedded Postgres of STRANDLINE_HOME, for as long as this looks.
+def servers_for_once(settings: Settings, *, create: bool = False) -> Iterator[Servers]:
+    """The servers that run already; else the embedded Postgres of STRANDLINE_HOME, for as long as this lasts.
+
+    Args:
+        create: whether an embedded Postgres that was never used may be made, with tables and pipelines.
 
     Raises:
         ConfigurationError: no database is configured, and there is none in STRANDLINE_HOME.
     """
-    if not _lies_stopped(settings):
+    if not _is_stopped(settings, or_missing=create):
         with running_servers(settings, only_looking=True) as servers:
             yield servers
         return
     with start_stack(settings.home, with_broker=False, embedded=settings.embedded) as stack:
+        with opened(stack.database_url, settings) as database:
+            ensure_tables(stack.database_url, database, settings)
+            if create and not serving(database):
+                # No worker has registered the pipelines yet: those of these settings, as a worker would.
+                prepare_stages(database, settings)
         broker_url = _secret(settings.broker_url)
-        yield Servers(stack.database_url, broker_url, "embedded", "configured" if broker_url else "embedded")
+        kind: Kind = "configured" if broker_url else "embedded"
+        yield Servers(stack.database_url, broker_url, "embedded", kind, alone=not stack.joined)
 
 
 @contextmanager
 def opened_database(settings: Settings) -> Iterator[Database]:
-    """The database, for a command that looks and goes.
+    """The database, for a command that does one thing and goes.
 
-    Raises: as ``servers_to_look_at``.
+    Raises: as ``servers_for_once``.
     """
     with (
-        servers_to_look_at(settings) as servers,
+        servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
     ):
         yield database
@@ -163,12 +180,12 @@ def _mend(broker: EmbeddedBroker) -> bool:
     return not broker.ended()
 
 
-def _lies_stopped(settings: Settings) -> bool:
+def _is_stopped(settings: Settings, *, or_missing: bool) -> bool:
     """Whether an embedded Postgres was used before and does not run now."""
     if settings.database_url is not None or settings.embedded == "never":
         return False
     if not (settings.home / "postgres").is_dir():
-        return False
+        return or_missing
     stack = running_stack(settings.home)
     if stack is not None:
         stack.detach()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import click
 
 from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.targets import opened, running_servers
+from strandline.cli.targets import opened, servers_for_once
 from strandline.cli.terminal import console, is_rich, print_json, print_schema, say
 from strandline.pipelines.inspect.verify import Progress, Report, verify
 from strandline.schemas.display.shown_text import counted
@@ -44,7 +44,7 @@ def command(
         return 0
     settings = settings_from(database_url, broker_url, schema)
     with (
-        running_servers(settings, only_looking=True) as servers,
+        servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
         _progress() as progress,
     ):

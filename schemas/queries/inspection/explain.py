@@ -44,7 +44,13 @@ class ExplainFindFacts(Query[ExplainFindFactsRow]):
     row = ExplainFindFactsRow
 
     def __init__(
-        self, *, namespace: str, session_id: str | None, user_id: str | None, owner_key: UUID, fact_id: UUID
+        self,
+        *,
+        namespace: str,
+        session_id: str | None,
+        user_id: str | None,
+        owner_key: UUID | None,
+        fact_id: UUID,
     ) -> None:
         self.values = (namespace, session_id, user_id, owner_key, fact_id)
 
@@ -61,7 +67,13 @@ class ExplainFindFactEvents(Query[ExplainFindFactEventsRow]):
     row = ExplainFindFactEventsRow
 
     def __init__(
-        self, *, namespace: str, session_id: str | None, user_id: str | None, owner_key: UUID, fact_id: UUID
+        self,
+        *,
+        namespace: str,
+        session_id: str | None,
+        user_id: str | None,
+        owner_key: UUID | None,
+        fact_id: UUID,
     ) -> None:
         self.values = (namespace, session_id, user_id, owner_key, fact_id)
 
