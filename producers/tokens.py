@@ -132,7 +132,8 @@ def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
     if not callable(tokenizer):
         raise ConfigurationError(
             f"tokenizer_fn is {quote(tokenizer)}; it must be a function from text to a list of tokens or"
-            " their number. Names are not taken: give, as one, tiktoken.get_encoding('cl100k_base').encode."
+            " their number. A name is not accepted; give a function, such as"
+            " tiktoken.get_encoding('cl100k_base').encode."
         )
     given = tokenizer
 
@@ -146,7 +147,7 @@ def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
         if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
             raise ConfigurationError(
                 f"tokenizer_fn returned {type(result).__name__}; it must return a list of tokens or their"
-                " number. (Of a tokenizer that returns more, take the ids: lambda text: encode(text).ids)"
+                " number. (If a tokenizer returns more, pass its ids: lambda text: encode(text).ids)"
             )
         return tokens
 

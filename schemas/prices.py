@@ -30,7 +30,7 @@ def read_prices(given: object) -> object:
     """The JSON object of ``STRANDLINE_MODEL_PRICES`` (model → {input, output}) as a list of prices.
 
     Raises:
-        ValueError: it is text that is no JSON object of objects.
+        ValueError: it is text that is not JSON object of objects.
     """
     if isinstance(given, str):
         # As they are written: 0.1 dollars are not the binary fraction next to it.

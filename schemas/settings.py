@@ -51,7 +51,7 @@ class Settings(BaseSettings):
     # Where things are.
     database_url: SecretStr | None = Field(None, description="Postgres; unset means the embedded server")
     database_schema: str = Field("strandline", pattern=r"^[a-z_][a-z0-9_]{0,50}$")
-    broker_url: SecretStr | None = Field(None, description="Redis or RabbitMQ, as Celery spells it")
+    broker_url: SecretStr | None = Field(None, description="Redis or RabbitMQ, as a Celery URL")
     home: Folder = Field(default_factory=lambda: platformdirs.user_data_path("strandline"))
     embedded: Literal["auto", "never"] = "auto"
 
@@ -84,7 +84,7 @@ class Settings(BaseSettings):
     summary_max_tokens: int = Field(400, ge=16)
     max_facts: int = Field(1_000, ge=0, description="live facts of an owner at most; 0: never condense")
 
-    prompts_dir: Folder | None = Field(None, description="prompts of your own, file by file: extract.md, …")
+    prompts_dir: Folder | None = Field(None, description="your own prompts, one file each: extract.md, …")
 
     # Custom blocks: "package.module:Class", comma-separated.
     blocks: str = ""
@@ -97,7 +97,7 @@ class Settings(BaseSettings):
     # Workers.
     worker_concurrency: int = Field(16, ge=1, le=1000)
     replay_concurrency: int | None = Field(
-        None, ge=0, le=1000, description="threads for replays, beside the others; unset: a quarter as many"
+        None, ge=0, le=1000, description="additional threads for replays; unset: a quarter as many"
     )
     replay_calls_per_second: Positive | None = Field(
         None, description="model calls of replays, per namespace, by all workers together; unset: no limit"

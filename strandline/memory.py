@@ -52,10 +52,10 @@ _ELSEWHERE = {
 _FIXED = {
     "tokenizer_fn": "its messages are counted with the tokenizer of the first put",
     "part_tokens": "its messages are counted as they were put",
-    "shared_scope": "what it flushed is shared with the scope of its first put already",
+    "shared_scope": "its messages are already shared with the scope of its first put",
     "user_id": "its owner is fixed at the first put",
-    "session_id": "that is its name",
-    "namespace": "that is where it lies",
+    "session_id": "its id cannot change",
+    "namespace": "its namespace is fixed at the first put",
 }
 
 
@@ -305,5 +305,5 @@ def _name_of(tokenizer: Tokenizer) -> str:
 
 def _refuse(arguments: dict[str, Any]) -> None:
     for name in arguments:
-        hint = _ELSEWHERE.get(name, "see Memory.from_defaults for the arguments there are")
+        hint = _ELSEWHERE.get(name, "see Memory.from_defaults for its arguments")
         raise ConfigurationError(f"Memory.from_defaults has no argument {quote(name)}: {hint}")

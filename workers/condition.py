@@ -33,7 +33,7 @@ class Condition:
                 return
             self._logged_at = now
         logger.warning(
-            "a message of the broker's was dropped, since it cannot be read as a hint",
+            "a message from the broker was dropped, because it is not a readable hint",
             extra={"action": "hint_dropped", "reason": reason, "dropped_in_all": count},
         )
 

@@ -193,7 +193,7 @@ class EmbeddedBroker:
                 return running
         raise EmbeddedUnavailableError(
             f"The embedded broker did not start; its log is {self._log_path}. "
-            "Set STRANDLINE_BROKER_URL to use a Redis of your own."
+            "Set STRANDLINE_BROKER_URL to use your own Redis."
         )
 
     def _run_keeper(self, url: str) -> RunningBroker:

@@ -114,7 +114,7 @@ def _run_initdb(directory: Path, *, programs: Path, account: ServerAccount) -> N
     if finished.returncode != 0:
         shutil.rmtree(directory, ignore_errors=True)
         raise DatabaseUnavailableError(
-            f"The embedded Postgres could not be set up in {directory}; mend the cause, or set"
+            f"The embedded Postgres could not be set up in {directory}; fix the cause, or set"
             f" STRANDLINE_DATABASE_URL. Its initdb said: {said[-500:]}"
         )
 

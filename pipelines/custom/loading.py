@@ -54,7 +54,8 @@ def _imported(place: str) -> Any:
     module, colon, attribute = place.partition(":")
     if not colon or not module or not attribute:
         raise ConfigurationError(
-            f"STRANDLINE_BLOCKS names {quote(place)}; write package.module:Class, several parted by commas."
+            f"STRANDLINE_BLOCKS names {quote(place)}; write package.module:Class, several separated by"
+            " commas."
         )
     try:
         found = importlib.import_module(module)

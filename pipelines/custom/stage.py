@@ -94,12 +94,12 @@ class CustomStage:
             )
         except NoPlaceError:
             raise BlockWaitsError(
-                f"{what} was not called: earlier calls of blocks hold all threads and have not come back;"
+                f"{what} was not called: earlier block calls occupy all threads and have not returned;"
                 " restart this process."
             ) from None
         except TimeLimitError:
             logger.error(
-                "code of a block does not come back; its thread is lost until this process ends",
+                "a call of a block does not return; its thread is lost until this process ends",
                 extra={"action": "block_late", "block": self.name, "lost_threads": block_calls.late},
             )
             raise BlockCodeError(
@@ -119,7 +119,7 @@ def encode_state(what: str, state: object, max_bytes: int) -> str:
         BlockCodeError: it is None, no JSON, or too large; the sentence holds none of it.
     """
     if state is None:
-        raise BlockCodeError(f"{what} returned None; it must return the state, also where nothing changed")
+        raise BlockCodeError(f"{what} returned None; it must return the state even if nothing changed")
     try:
         value = plain(state)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

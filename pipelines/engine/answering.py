@@ -88,6 +88,6 @@ def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAns
         },
     )
     if not stored:
-        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away during a model call.")
+        raise LeaseLostError(f"The lease on lane {lease.lane} was lost during a model call.")
     ((is_first,),) = stored
     return bool(is_first)

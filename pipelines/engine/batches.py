@@ -165,7 +165,7 @@ def renew(
         "renew_lane", lease.params | _holder(lease.worker_id, terms) | way | new_batch.params
     )
     if not rows:
-        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away between two batches.")
+        raise LeaseLostError(f"The lease on lane {lease.lane} was lost between two batches.")
     if rows[0][4] is None:
         return None
     # Limits that were set or cleared since.
@@ -183,7 +183,7 @@ def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
     """
     ((leases, events),) = fetcher.fetch("hold_batch", lease.params | {"event_ids": batch.event_ids})
     if not leases:
-        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away; what was prepared is dropped.")
+        raise LeaseLostError(f"The lease on lane {lease.lane} was lost; the prepared result is discarded.")
     return int(events)
 
 
@@ -215,7 +215,7 @@ def close(fetcher: Fetcher, batch: Batch, state: Literal["void", "split"]) -> No
 
 
 def _gone(batch: Batch) -> LeaseLostError:
-    return LeaseLostError(f"Batch {batch.batch_id} is gone or ended; what was prepared is dropped.")
+    return LeaseLostError(f"Batch {batch.batch_id} is gone or ended; the prepared result is discarded.")
 
 
 def read_batch(fetcher: Fetcher, lane: Lane, batch_id: UUID, event_ids: Sequence[UUID]) -> Batch:

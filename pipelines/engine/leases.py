@@ -78,7 +78,7 @@ class KeptLease:
         if time.monotonic() - self._kept_at < KEPT_AFTER_SHARE * self._seconds:
             return
         if not self._database.fetch("keep_lane", self._lease.params | {"deadline_seconds": self._seconds}):
-            raise LeaseLostError(f"The lease on lane {self._lease.lane} was taken away within a batch.")
+            raise LeaseLostError(f"The lease on lane {self._lease.lane} was lost during a batch.")
         self._kept_at = time.monotonic()
 
 
@@ -99,7 +99,7 @@ def hold(fetcher: Fetcher, lease: Lease) -> None:
         LeaseLostError: another worker has it by now, or a reset took it away.
     """
     if not fetcher.fetch("hold_lane", lease.params):
-        raise LeaseLostError(f"The lease on lane {lease.lane} was taken away; what was prepared is dropped.")
+        raise LeaseLostError(f"The lease on lane {lease.lane} was lost; the prepared result is discarded.")
 
 
 def release(

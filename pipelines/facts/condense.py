@@ -119,7 +119,10 @@ def condense(
             applied += _merge_parts(fetcher, scope, batch_id, fact_id, merged, parts, answer)
     outcome: Outcome = "applied" if applied else "refused" if proposed else "unchanged"
     refused = len(proposed) - applied
-    reason = f"{refused} of {len(proposed)} merged facts did not hold what they were made of, or changed."
+    reason = (
+        f"{refused} of {len(proposed)} merged facts omitted something from their parts, or their parts"
+        " had changed."
+    )
     _record(fetcher, scope, batch_id, condensing, outcome, reason if refused else None)
 
 

@@ -62,8 +62,8 @@ def recipe_for(pipeline: str, settings: Settings) -> Recipe:
     if pipeline not in blocks:
         known = ", ".join((FACTS, SUMMARY, VECTORS, *blocks))
         raise ConfigurationError(
-            f"There is no pipeline {quote(pipeline)} here; there are {known}."
-            " Custom blocks are named by STRANDLINE_BLOCKS."
+            f"There is no pipeline {quote(pipeline)} here; the pipelines are {known}. Custom blocks are"
+            " named by STRANDLINE_BLOCKS."
         )
     return Recipe(blocks[pipeline].version, blocks[pipeline].scope)
 

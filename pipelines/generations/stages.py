@@ -113,7 +113,7 @@ def build(generation: Generation, settings: Settings) -> dict[str, Stage[Any, An
     if generation.recipe.version != here:
         raise ConfigurationError(
             f"{_name(generation)} was made by version {generation.recipe.version} of the pipeline; this"
-            f" release is at version {here}. Keep a worker of the former release, or derive it again:"
+            f" release is at version {here}. Keep a worker of the earlier release, or derive it again:"
             f" strandline replay --new --pipeline {generation.pipeline}."
         )
     made_with = recorded_settings(generation, settings)
@@ -149,8 +149,8 @@ def _vectors(generation: Generation, made_with: Settings) -> VectorsStage:
     if wanted != (embedder.model, embedder.dimensions):
         raise ConfigurationError(
             f"{_name(generation)} was made with {wanted[0]} ({wanted[1]} dimensions), which is not"
-            f" available here; there is {embedder.model} ({embedder.dimensions}). Give the"
-            " workers what it was made with (STRANDLINE_EMBEDDING_MODEL), or derive it again: strandline"
+            f" available here; the model here is {embedder.model} ({embedder.dimensions}). Configure that"
+            " model for the workers (STRANDLINE_EMBEDDING_MODEL), or derive it again: strandline"
             f" replay --new --pipeline {generation.pipeline}."
         )
     return VectorsStage(embedder)
@@ -163,7 +163,7 @@ def _build_block(generation: Generation, settings: Settings) -> dict[str, Stage[
         here = "is not loaded" if block is None else f"is version {block.version!r}, scope {block.scope!r}"
         raise ConfigurationError(
             f"{_name(generation)} was made by version {made[0]!r} of the block, scope {made[1]!r}; the block"
-            f" {here} here. Keep a worker with the former code until it is derived again:"
+            f" {here} here. Keep a worker with the earlier code until it is derived again:"
             f" strandline replay --new --pipeline {generation.pipeline}."
         )
     return {block.name: CustomStage(block, settings.max_state_bytes, settings.block_timeout_seconds)}

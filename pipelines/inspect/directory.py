@@ -31,7 +31,7 @@ def find_session(
     whose = "" if user_id is None else f" of user {quote(user_id)}"
     raise NotFoundError(
         f"There is no session {quote(session_id)}{whose} in namespace {quote(within)};"
-        " nothing was put to it yet, or a name is misspelt."
+        " nothing has been put to it yet, or a name is misspelt."
     )
 
 
@@ -71,5 +71,5 @@ def _check_user(fetcher: Fetcher, namespace: str, user_id: str) -> None:
     if not fetcher.fetch("user_is_known", params)[0][0]:
         raise NotFoundError(
             f"There is nothing of user {quote(user_id)} in namespace {quote(namespace)};"
-            " nothing was put for this user yet, or a name is misspelt."
+            " nothing has been put for this user yet, or a name is misspelt."
         )

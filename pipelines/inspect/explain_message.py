@@ -101,7 +101,7 @@ def explain_fact_alone(
     if found is None:
         raise NotFoundError(
             f"There is no fact {quote(fact_id)} in namespace {quote(namespace)};"
-            " check the id, and where it is looked for (namespace, session, user)."
+            " check the id, and the namespace, session and user given."
         )
     return found
 
@@ -122,7 +122,7 @@ def _only(found: Sequence[Row], subject: str, namespace: str) -> tuple[UUID, UUI
     if not found:
         raise NotFoundError(
             f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
-            " check the id, and where it is looked for (namespace, session, user)."
+            " check the id, and the namespace, session and user given."
         )
     sessions = sorted({row[3] for row in found})
     if len(sessions) > 1:
@@ -247,12 +247,12 @@ def _reasons(
     facts: Sequence[CitingFact],
 ) -> Iterable[str]:
     if place == "reset":
-        yield "Its session was reset since: it is not part of the conversation any more."
+        yield "Its session has been reset since, so it is no longer part of the conversation."
     if place == "pinned":
         yield "It belongs to the pinned head: always shown, never flushed, so nothing is derived from it."
         return
     if event is None:
-        yield "It was not flushed: nothing is derived from a message before a flush delivers it."
+        yield "It has not been flushed: nothing is derived from a message before a flush delivers it."
         return
     if FACTS not in fed and all(t.stage != EXTRACT_STAGE or t.state == "not_fed" for t in stages):
         yield _unfed(feeds)
@@ -273,10 +273,10 @@ def _reasons(
 
 def _unfed(feeds: Sequence[str]) -> str:
     if FACTS not in feeds:
-        return "Its session feeds no facts, so none are looked for."
+        return "Its session does not feed the pipeline 'facts', so no facts are extracted."
     return (
-        "Its session fed no facts when it was flushed, only since: `strandline replay --pipeline facts` with"
-        " --session derives them from what was flushed before as well."
+        "Its session fed no facts when it was flushed, but does now: `strandline replay --pipeline facts`"
+        " with --session also derives facts from earlier flushes."
     )
 
 
@@ -284,7 +284,7 @@ def _left_out(message: Message, pipelines: Sequence[str]) -> Iterable[str]:
     """Which part of a long message is made use of."""
     size = len(full_text(message))
     if size > MAX_LINE_CHARACTERS and {FACTS, SUMMARY}.intersection(pipelines):
-        yield f"Facts and summary are made of its first {MAX_LINE_CHARACTERS:,} of {size:,} characters."
+        yield f"Facts and summary are made from its first {MAX_LINE_CHARACTERS:,} of {size:,} characters."
     if size > MAX_INDEXED_CHARACTERS and VECTORS in pipelines:
         yield f"A search finds its first {MAX_INDEXED_CHARACTERS:,} of {size:,} characters."
 
@@ -302,17 +302,17 @@ def _facts_reason(
     elif not found:
         yield "Extract read it and found no fact in it."
     elif not cited and (kinds := [c.dropped_because for c in found if c.dropped_because is not None]):
-        yield f"Extract found something in it, and a person {_DONE.get(kinds[-1], kinds[-1])} since."
+        yield f"Extract found something in it, and a person has since {_DONE.get(kinds[-1], kinds[-1])}."
     elif not cited:
-        yield "Extract found something in it, and the fact that came of it is gone."
+        yield "Extract found something in it, but the resulting fact is gone."
 
 
 def _halted(trace: StageTrace) -> str:
     if trace.state == "due":
-        waits = f"stage {trace.stage} has not done it yet"
+        waits = f"stage {trace.stage} has not processed it yet"
         if trace.held:
             after = f", after an error ({trace.reason})" if trace.reason else ""
-            return f"{waits}: a worker is at its lane now{after}."
+            return f"{waits}: a worker is working on its lane now{after}."
         if trace.waits_until is not None:
             return (
                 f"{waits}: its namespace has used up its budget of {trace.waits_for},"
@@ -325,8 +325,8 @@ def _halted(trace: StageTrace) -> str:
         "dead": f"stage {trace.stage} gave up on it ({trace.reason});"
         " `strandline dead-letters retry` tries again.",
         "dropped": f"stage {trace.stage} gave up on it ({trace.reason}), and the dead letter was dropped.",
-        "void": f"stage {trace.stage} did not do it, since the session was reset first.",
-    }.get(trace.state, f"stage {trace.stage} was not fed it: this derivation is younger than the flush.")
+        "void": f"stage {trace.stage} skipped it, because the session was reset first.",
+    }.get(trace.state, f"stage {trace.stage} did not receive it: this derivation is newer than the flush.")
 
 
 def _state(row: Row) -> StateTrace:

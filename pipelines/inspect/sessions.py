@@ -203,7 +203,7 @@ def session_state(fetcher: Fetcher, identity: SessionIdentity) -> SessionState:
     for state in _states(fetcher, [identity]):
         return state
     raise NotFoundError(
-        f"Nothing was put yet to session {quote(identity.session_id)}"
+        f"Nothing has been put yet to session {quote(identity.session_id)}"
         f" in namespace {quote(identity.namespace)}."
     )
 
@@ -262,5 +262,7 @@ def _read_cursor(after: str) -> tuple[str, str]:
         namespace, session_id = loads(urlsafe_b64decode(after + "=" * (-len(after) % 4)))
         identify_session(namespace, session_id, None)
     except (ValueError, TypeError):
-        raise ConfigurationError("--after is not what a page of this list gave; leave it out.") from None
+        raise ConfigurationError(
+            "--after is not a value that a page of this list printed; leave it out."
+        ) from None
     return namespace, session_id

@@ -35,19 +35,19 @@ CHECKS: Mapping[str, str] = {
     "verify_strays": "messages outside their log",
     "verify_ranges": "coverage by flush events",
     "verify_event_contents": "contents of flush events",
-    "verify_generations": "which generation serves",
-    "verify_work": "work that is owed",
+    "verify_generations": "generations that serve",
+    "verify_work": "work neither due nor received",
     "verify_order": "order of stages",
-    "verify_due": "work that is due",
+    "verify_due": "due work",
     "verify_receipts": "receipts",
     "verify_letters": "dead letters",
     "verify_batches": "batches",
     "verify_candidates": "candidates",
     "verify_chunks": "chunks",
-    "verify_shared": "what is shared",
+    "verify_shared": "shared messages",
     "verify_states": "states",
     "verify_facts": "facts",
-    "verify_revisions": "where facts come from",
+    "verify_revisions": "provenance of facts",
 }
 
 _WORK = "Event {event_id} of {session}, stage {stage} (generation {generation})"
@@ -62,7 +62,9 @@ SENTENCES: Mapping[str, str] = {
     "marks_out_of_order": (
         "The marks of {session} contradict each other (flushed through {found}, next {expected})."
     ),
-    "delivered_never": "Messages {from_seq} to {through_seq} of {session} count as flushed, by no event.",
+    "delivered_never": (
+        "Messages {from_seq} to {through_seq} of {session} count as flushed, but no event covers them."
+    ),
     "delivered_twice": (
         "Messages {from_seq} to {through_seq} of {session} are in event {event_id} and in an earlier one."
     ),
@@ -74,26 +76,26 @@ SENTENCES: Mapping[str, str] = {
     "event_tokens_wrong": "Event {event_id} of {session} says {found} tokens; the log holds {expected}.",
     "work_missing": _WORK + " is neither due nor received: it would never be applied.",
     "work_ahead": _WORK + " is due or received before the stage before it was applied.",
-    "due_without_event": _WORK + " is due, and no such event is recorded.",
-    "work_of_no_pipeline": _WORK + " is due or received, and its session does not feed that pipeline.",
-    "served_by_none": "Owners are to be served by generation {generation} of {stage}, which is not fed.",
-    "served_by_nobody": "Of the generations of {stage}, not one serves (the newest is {generation}).",
+    "due_without_event": _WORK + " is due, but no such event is recorded.",
+    "work_of_no_pipeline": _WORK + " is due or received, but its session does not feed that pipeline.",
+    "served_by_none": "Generation {generation} of {stage} is to serve owners, but it is not fed.",
+    "served_by_nobody": "No generation of {stage} serves (the newest is {generation}).",
     "due_and_received": _WORK + " is due and received: it would be applied twice.",
     "receipt_without_event": (
         "A receipt in stage {stage} (generation {generation}) is for an unknown event, {event_id}."
     ),
-    "applied_without_batch": _WORK + " counts as applied, by no applied batch that covers it.",
-    "dead_without_letter": _WORK + " counts as dead, with neither a dead letter nor a record of its drop.",
-    "void_without_reset": _WORK + " counts as void, and its session was not reset.",
+    "applied_without_batch": _WORK + " counts as applied, but no applied batch covers it.",
+    "dead_without_letter": _WORK + " counts as dead, but has neither a dead letter nor a record of its drop.",
+    "void_without_reset": _WORK + " counts as void, but its session was not reset.",
     "letter_without_receipt": _WORK + " is a dead letter without its event or its receipt.",
-    "open_batch_not_due": _WORK + " is in the open batch {batch_id}, and is not due.",
+    "open_batch_not_due": _WORK + " is in the open batch {batch_id}, but is not due.",
     "applied_batch_without_receipt": (
-        _WORK + " is in the applied batch {batch_id}, and its receipt is missing or names another batch."
+        _WORK + " is in the applied batch {batch_id}, but its receipt is missing or names another batch."
     ),
     "candidate_unreceipted": _WORK + " has a candidate of batch {batch_id}, which its receipt does not name.",
     "candidate_not_folded": _WORK + " has a candidate of batch {batch_id} that was merged and left no trace.",
     "candidate_dropped_by_nobody": (
-        _WORK + " has a candidate of batch {batch_id} that was dropped, by no event of a person."
+        _WORK + " has a candidate of batch {batch_id} that was dropped, but no person's event dropped it."
     ),
     "chunk_unreceipted": (
         _WORK + " has chunk {from_seq} to {through_seq} of batch {batch_id}, which its receipt does not name."
@@ -106,11 +108,11 @@ SENTENCES: Mapping[str, str] = {
         "Messages {from_seq} to {through_seq} of {session} lie in a shared scope, though they were forgotten."
     ),
     "shared_outside_event": (
-        "Messages {from_seq} to {through_seq} of {session} lie in a shared scope,"
-        " and come from no event of it."
+        "Messages {from_seq} to {through_seq} of {session} lie in a shared scope, but come from none of its"
+        " events."
     ),
     "shared_missing": (
-        "Messages {from_seq} to {through_seq} of {session} are searchable, and missing in its shared scope."
+        "Messages {from_seq} to {through_seq} of {session} are searchable, but missing from its shared scope."
     ),
     "state_unreceipted": (
         "The state of {session} through {through_seq}, stage {stage} (generation {generation}), comes from"
@@ -122,20 +124,23 @@ SENTENCES: Mapping[str, str] = {
     ),
     "fact_without_source": "Fact {fact_id} (generation {generation}) has no record of where it came from.",
     "fact_text_differs": "Fact {fact_id} (generation {generation}) does not say what its newest change says.",
-    "fact_ended_by_nothing": "Fact {fact_id} (generation {generation}) ended, and nothing took its place.",
+    "fact_ended_by_nothing": "Fact {fact_id} (generation {generation}) ended, but nothing replaced it.",
     "fact_deleted_lives": (
-        "Fact {fact_id} (generation {generation}) is live, though a person deleted it and nobody said it"
-        " since."
+        "Fact {fact_id} (generation {generation}) is live, though a person deleted it and no message has"
+        " said it since."
     ),
     "fact_doubled": "Fact {fact_id} (generation {generation}) is live {found} times in the same words.",
     "fact_fingerprint_wrong": "Fact {fact_id} (generation {generation}) has the fingerprint of another text.",
     "revision_without_fact": "Revision {revision} of fact {fact_id} (generation {generation}) has no fact.",
-    "revision_without_event": "Revision {revision} of fact {fact_id} comes from event {event_id}, unknown.",
+    "revision_without_event": (
+        "Revision {revision} of fact {fact_id} comes from event {event_id}, which does not exist."
+    ),
     "revision_without_message": (
         "Revision {revision} of fact {fact_id} cites messages of {session} that do not exist."
     ),
     "revision_without_person": (
-        "Revision {revision} of fact {fact_id} (generation {generation}) is a person's, by no recorded event."
+        "Revision {revision} of fact {fact_id} (generation {generation}) is a person's, but no event of"
+        " theirs is recorded."
     ),
     "revision_not_condensed": (
         "Revision {revision} of fact {fact_id} comes from condensing in batch {batch_id}, which did not"
@@ -284,7 +289,7 @@ def _scope(fetcher: Fetcher, namespace: str | None, session_id: str | None) -> S
         ):
             return Scope([shard_key], session_key)
         raise NotFoundError(
-            f"Nothing was put yet to session {quote(session_id)} in namespace {quote(within)}."
+            f"Nothing has been put yet to session {quote(session_id)} in namespace {quote(within)}."
         )
     check_known(fetcher, namespace=namespace)
     if namespace is not None:

@@ -93,7 +93,8 @@ def _pair(database: Database, new_id: int, old_id: int | None) -> tuple[Generati
     old = serving(database).get(new.pipeline) if old_id is None else find(database, old_id)
     if old is None or old.pipeline != new.pipeline or old.generation_id == new.generation_id:
         raise ReplayError(
-            f"Generation {new_id} is of {new.pipeline}; name another generation of it to compare with."
+            f"Generation {new_id} belongs to {new.pipeline}; name another generation of that pipeline to"
+            " compare with."
         )
     return old, new
 

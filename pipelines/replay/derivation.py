@@ -88,11 +88,11 @@ def begin_generation(
         tx.fetch("hold_pipeline", {"pipeline": pipeline})
         before = serving(tx).get(pipeline)
         if before is None:
-            raise ReplayError(f"Nothing of pipeline {pipeline!r} serves yet; start a worker once.")
+            raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
         if not force and not list(differences(before.recipe, wanted)):
             raise ReplayError(
-                f"The settings say what generation {before.generation_id} of {pipeline} was made with: there"
-                " is nothing new to derive. Without --new it is checked in place; --force derives it anew."
+                f"The settings match generation {before.generation_id} of {pipeline}, so there is nothing"
+                " new to derive. Leave out --new to check it in place, or add --force to derive it again."
             )
         ((generation_id,),) = tx.fetch("begin_generation", recipe_params(pipeline, wanted))
         build(Generation(generation_id, pipeline, "preparing", wanted), settings)
@@ -182,7 +182,7 @@ class _Run:
                 return
             if time.monotonic() > deadline:
                 raise ReplayError(
-                    f"A transaction that was open before the replay has not ended for"
+                    f"A transaction that was open before the replay has still not ended after"
                     f" {self._wait_seconds:.0f} s, and might flush past the new generation. End it (see"
                     f" pg_stat_activity), then: strandline replay --resume {self._replay.replay_id}."
                 )
@@ -212,7 +212,7 @@ class _Run:
             self._database.run(open_fact_lanes(shard_key))
         with self._database.transaction() as tx:
             refuse_truncated(
-                tx, shard_key, f"Give the new one up: strandline generations prune {generation_id}."
+                tx, shard_key, f"To give up the new one: strandline generations prune {generation_id}."
             )
             if self._generation.pipeline == FACTS:
                 # First, since it locks lanes, as a reset does before it comes to the events.
@@ -326,12 +326,12 @@ class _Run:
             have = "has" if owners == 1 else "have"
             return (
                 f"{whose} {have} events that generation {generation_id} has neither done nor due."
-                f" Go on later: strandline replay --resume {self._replay.replay_id}."
+                f" Continue later: strandline replay --resume {self._replay.replay_id}."
             )
         are = "is a dead letter" if dead == 1 else "are dead letters"
         return (
-            f"{counted(dead, 'event')} of {whose} {are} in generation {generation_id}; the former one goes on"
-            f" serving them. Look at them: strandline dead-letters list --pipeline"
+            f"{counted(dead, 'event')} of {whose} {are} in generation {generation_id}; the earlier one"
+            " keeps serving them. Show them: strandline dead-letters list --pipeline"
             f" {self._replay.pipeline}; retry or drop them, then: strandline replay --resume"
             f" {self._replay.replay_id}."
         )

@@ -58,7 +58,7 @@ def estimate(
     """
     generation = serving(database).get(pipeline)
     if generation is None:
-        raise ReplayError(f"Nothing of pipeline {pipeline!r} serves yet; start a worker once.")
+        raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
     wanted = recipe_for(pipeline, settings)
     if new:
         plan = _planner(database, Generation(0, pipeline, "preparing", wanted), settings).anew()

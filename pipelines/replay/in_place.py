@@ -76,7 +76,7 @@ def begin_in_place(database: Database, pipeline: str, selection: Selection) -> R
         tx.fetch("hold_pipeline", {"pipeline": pipeline})
         generation = serving(tx).get(pipeline)
         if generation is None:
-            raise ReplayError(f"Nothing of pipeline {pipeline!r} serves yet; start a worker once.")
+            raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
         return begin(tx, "in_place", pipeline, generation.generation_id, selection)
 
 
@@ -97,8 +97,8 @@ def replay_in_place(
     generation = serving(database).get(replay.pipeline)
     if generation is None or generation.generation_id != replay.generation_id:
         raise ReplayError(
-            f"Generation {replay.generation_id} of {replay.pipeline} does not serve any more. Check what"
-            f" serves now: strandline replay --pipeline {replay.pipeline}."
+            f"Generation {replay.generation_id} of {replay.pipeline} no longer serves. Check the one that"
+            f" does: strandline replay --pipeline {replay.pipeline}."
         )
     run = _Run(database, generation, replay.selection, build(generation, settings))
     names = asdict(InPlace())
@@ -153,7 +153,7 @@ class _Run:
             self.found = self.found.plus(retried=int(outcome == "due"))
 
     def _owner(self, shard_key: UUID) -> None:
-        refuse_truncated(self._database, shard_key, "Nothing of this owner was looked at.")
+        refuse_truncated(self._database, shard_key, "Nothing of this owner was checked.")
         pipeline = self._generation.pipeline
         if pipeline in (VECTORS, FACTS):
             self._make_due(shard_key)

@@ -150,7 +150,9 @@ def take(database: Fetcher, replay_id: int) -> Replay:
     if found[0].state == "done":
         raise ReplayError(f"Replay {replay_id} is done; there is nothing to resume.")
     if not database.fetch("take_replay", {"replay_id": replay_id}):
-        raise ReplayError(f"Another process is at replay {replay_id}; wait for it, or stop it there.")
+        raise ReplayError(
+            f"Another process is running replay {replay_id}; wait until it is done, or stop that process."
+        )
     return replays(database, replay_id=replay_id)[0]
 
 
@@ -169,7 +171,7 @@ def _refuse_collision(other: Replay, kind: ReplayKind, selection: Selection) -> 
         how = "is running" if other.is_alive else "was not finished"
         raise ReplayError(
             f"Replay {other.replay_id} already derives a new generation of {other.pipeline}"
-            f" ({other.generation_id}), and {how}. Go on with it: strandline replay --resume"
+            f" ({other.generation_id}), and {how}. Continue it: strandline replay --resume"
             f" {other.replay_id}. Or give it up: strandline generations prune {other.generation_id}."
         )
     if other.is_alive and other.selection.overlaps(selection):

@@ -64,7 +64,7 @@ def roll_back(database: Database, pipeline: str) -> Generation:
     While owners are still being switched, those who were switched go back.
 
     Raises:
-        ReplayError: there is none to go back to.
+        ReplayError: no earlier generation is kept.
     """
     with database.transaction() as tx:
         rows = tx.fetch("hold_pipeline", {"pipeline": pipeline})
@@ -76,7 +76,8 @@ def roll_back(database: Database, pipeline: str) -> Generation:
             before = [row for row in rows if row[1] == "feeding" and row[2] is not None]
             if not before:
                 raise ReplayError(
-                    f"No generation of {pipeline} that served before is kept, so there is none to go back to."
+                    f"No generation of {pipeline} that served before is kept, so there is nothing to roll"
+                    " back to."
                     f" {_derive_anew(pipeline)}"
                 )
             found = find(tx, max(before, key=lambda row: row[2])[0])
@@ -103,7 +104,7 @@ def prune(
     generation = find(database, generation_id)
     if generation is None:
         raise ReplayError(
-            f"There is no generation {generation_id}; `strandline generations list` shows those there are."
+            f"There is no generation {generation_id}; `strandline generations list` lists them."
         )
     with database.transaction() as tx:
         tx.fetch("hold_pipeline", {"pipeline": generation.pipeline})
@@ -164,7 +165,7 @@ def _await_older(database: Database, seconds: float = 30.0) -> None:
     while database.fetch("transactions_under_way", {})[0][0] < target:
         if time.monotonic() > deadline:
             raise ReplayError(
-                "A transaction from before has not ended; the generation is retired. Prune again later."
+                "An older transaction has not ended; the generation is retired. Prune it again later."
             )
         time.sleep(0.1)
 

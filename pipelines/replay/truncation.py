@@ -23,5 +23,5 @@ def refuse_truncated(fetcher: Fetcher, shard_key: UUID, way_out: str) -> None:
         raise ReplayError(
             f"The log of session {session_id!r} was truncated: of its messages {from_seq} to {through_seq},"
             f" {remaining} of {messages} are left, and memory derived from them would forget the others."
-            f" What serves goes on as it is. {way_out}"
+            f" The memory that serves stays as it is. {way_out}"
         )

@@ -172,7 +172,7 @@ def check_language(language: str) -> None:
     """Raise ConfigurationError, naming the choices, unless there is a stemmer for ``language``."""
     if language not in _LANGUAGES:
         raise ConfigurationError(
-            f"There is no stemmer for the language {quote(language)};"
+            f"No stemmer exists for the language {quote(language)};"
             f" choose one of {', '.join(sorted(_LANGUAGES))}."
         )
 

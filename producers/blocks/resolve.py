@@ -60,7 +60,7 @@ def declare_blocks(sources: Sequence[BlockSource] | None, known: Known = dict) -
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigurationError(
-            f"Two memory blocks are called {', '.join(map(repr, twice))}; give each a name= of its own."
+            f"Two memory blocks are called {', '.join(map(repr, twice))}; give each its own name=."
         )
     return blocks
 

@@ -122,7 +122,7 @@ class Doorbell:
         if dropped:
             logger.log(
                 self._level,
-                "broker is back, and takes hints again",
+                "broker is back, and accepts hints again",
                 extra={"action": "broker_back", "dropped": dropped},
             )
 

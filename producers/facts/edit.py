@@ -253,7 +253,7 @@ def _checked_text(field: str, value: object, limit: int) -> str:
     check_text(field, value)
     text = plain_text(value).strip()
     if not text:
-        raise InvalidMessageError(field, "is empty; give at least a word")
+        raise InvalidMessageError(field, "is empty; give at least one word")
     if len(text) > limit:
         raise InvalidMessageError(field, f"is longer than {limit} characters; make it shorter")
     return text

@@ -235,7 +235,7 @@ def _count(field: str, value: object, most: int | None) -> int:
         raise InvalidMessageError(field, "must be a whole number, 0 or above")
     number = plain_int(value)
     if most is not None and number > most:
-        raise InvalidMessageError(field, f"is above {most:,}; ask for fewer, page by page")
+        raise InvalidMessageError(field, f"is above {most:,}; ask for a smaller page")
     return number
 
 

@@ -28,7 +28,9 @@ def readable_blocks(
         if (reason := _not_fed(block, snapshot)) is not None:
             said.append(Omission("not_fed", block.name, reason))
         elif _searches_shared(block) and snapshot.exists and snapshot.shared_key != shared_key:
-            reason = "The session was begun without this shared scope: what it flushes is not shared with it."
+            reason = (
+                "The session began without this shared scope, so its messages are not shared with the scope."
+            )
             said.append(Omission("not_shared", block.name, reason))
     return tuple(readable), said
 
@@ -44,7 +46,7 @@ def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list
     if first == 0:
         return snapshot, []
     cut, kept = snapshot.window[:first], tuple(snapshot.window[first:])
-    reason = "The tokens that are taken already leave no room for it."
+    reason = "The tokens already used leave no room for it."
     omission = Omission("window", "window", reason, cut[0].seq, cut[-1].seq)
     shorter = replace(
         snapshot,
@@ -67,7 +69,7 @@ def _unreadable(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
         state = snapshot.states[block.pipeline or ""]
         if not isinstance(state, Mapping) or not isinstance(state.get("text"), str):
             return (
-                "This process does not know how to show its state: name the block's class in"
+                "This process cannot render its state: name the block's class in"
                 " STRANDLINE_BLOCKS, or pass an instance of it in memory_blocks."
             )
     return None
@@ -84,7 +86,7 @@ def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
     if block.pipeline not in snapshot.serving:
         return f"No worker has registered the pipeline {block.pipeline!r} in this database."
     if snapshot.exists and block.pipeline not in snapshot.fed:
-        return f"The session does not feed {block.pipeline!r}: its messages are not given to it."
+        return f"The session does not feed {block.pipeline!r}, so the pipeline does not receive its messages."
     return None
 
 

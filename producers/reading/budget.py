@@ -25,7 +25,7 @@ from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message
 
-_PARTED = "The blocks have taken in the other part of its tool call already."
+_PARTED = "The blocks already cover the other part of its tool call."
 
 _NOT_RENDERED = "The memory template does not show its text."
 
@@ -262,9 +262,9 @@ def _omitted_tail(tail: Tail, shown: Sequence[Message]) -> list[Omission]:
             gaps.append((first, end))
     everything_read = len(shown) == len(tail.messages) - len(tail.parted)
     reason = (
-        "More messages wait for the workers than one read takes in."
+        "More messages wait for the workers than one read includes."
         if everything_read
-        else "Messages that the workers have not taken in yet do not fit the token limit."
+        else "Messages that the workers have not processed yet do not fit the token limit."
     )
     gaps += [(seq, seq) for seq in sorted(tail.parted) if first_shown is not None and seq > first_shown]
     return [

@@ -39,7 +39,7 @@ def problem_of(error: Exception, seconds: float) -> str:
     if isinstance(error, TimeLimitError):
         return f"took longer than {seconds} s"
     if isinstance(error, NoPlaceError):
-        return "was not called, since too many earlier calls have not come back"
+        return "was not called, because too many earlier calls have not returned"
     return f"raised {type(error).__name__}"
 
 

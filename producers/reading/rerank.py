@@ -38,7 +38,7 @@ def postprocessed(
         logger.warning(
             "postprocessor failed", extra={"action": "rerank_failed", "block": block.name, "reason": problem}
         )
-        reason = f"Its {keyword}= {problem}; the hits stay as they were before."
+        reason = f"Its {keyword}= {problem}; the hits stay as they were."
         said.append(Omission("rerank_failed", block.name, reason))
     return hits, said
 
@@ -53,7 +53,7 @@ def _attempt(
         return None, problem_of(error, SECONDS)
     places = [_place(hit, hits) for hit in chosen]
     if None in places:
-        return None, "returned something that is none of the hits"
+        return None, "returned something that is not one of the hits"
     return tuple(hits[place] for place in dict.fromkeys(places) if place is not None), ""
 
 

@@ -87,10 +87,11 @@ def check_scope(scope: object, kinds: Sequence[HitKind], exclude_current: object
         raise ConfigurationError(f"exclude_current is {quote(exclude_current)}; it must be True or False.")
     if exclude_current and scope == "session":
         raise ConfigurationError(
-            "exclude_current=True leaves nothing of scope='session'; search the scope 'owner' or 'shared'."
+            "exclude_current=True leaves nothing to search in scope='session'; search scope 'owner' or"
+            " 'shared'."
         )
     if scope == "shared" and "fact" in kinds:
         raise ConfigurationError(
-            "kinds holds 'fact' with scope='shared': facts are one owner's and are never shared;"
-            " search the scope 'owner' for them."
+            "kinds holds 'fact' with scope='shared', but facts belong to one owner and are never shared;"
+            " search scope 'owner' for them."
         )

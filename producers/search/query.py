@@ -31,17 +31,17 @@ def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | Non
     lexemes = query_lexemes(text)
     if embed_query is None:
         return Query(
-            text, lexemes, None, "No embedding model is set for queries: the search compared words alone."
+            text, lexemes, None, "No embedding model is set for queries: the search compared only words."
         )
     try:
         vector = embed_query(text, config)
     except StrandlineError as error:
-        problem = f"The query could not be embedded, so the search compared words alone: {_reason(error)}"
+        problem = f"The query could not be embedded, so the search compared only words: {_reason(error)}"
         return Query(text, lexemes, None, problem)
     if vector is None:
         problem = (
-            f"The stored vectors are of another embedding model ({config.get('embedder')}):"
-            " the search compared words alone."
+            f"The stored vectors are of another embedding model ({config.get('embedder')}): the search"
+            " compared only words."
         )
         return Query(text, lexemes, None, problem)
     return Query(text, lexemes, vector, None)
@@ -52,6 +52,7 @@ def _reason(error: StrandlineError) -> str:
     if isinstance(error, (ProviderSetupError, ConfigurationError)):
         return str(error)
     return (
-        "the embedding model did not answer in time, or is away (STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS"
+        "the embedding model did not answer in time, or is unavailable"
+        " (STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS"
         " bounds the wait)."
     )

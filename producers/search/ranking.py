@@ -84,8 +84,7 @@ class Target:
             return self.identity.shard_key
         if self.shared_key is None:
             raise ConfigurationError(
-                "scope='shared' searches what is shared with a scope, and this Memory names none;"
-                " give it shared_scope=."
+                "scope='shared' searches a shared scope, and this Memory names none; give it shared_scope=."
             )
         return self.shared_key
 

@@ -43,10 +43,11 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
             return message
         if status == "delivered":
             raise DeliveredError(
-                f"Message {message.seq} of session {identity.session_id!r} was delivered to the pipelines and"
-                " cannot be popped; put what corrects it, or reset(derived=True) to forget the session."
+                f"Message {message.seq} of session {identity.session_id!r} was delivered to the pipelines"
+                " and cannot be popped; put a message that corrects it, or call reset(derived=True) to"
+                " forget the session."
             )
     raise ConflictError(
-        f"Session {identity.session_id!r} changed {ATTEMPTS} times while its newest message was to be popped;"
-        " nothing was removed. Try again when others do not put to it."
+        f"Session {identity.session_id!r} changed {ATTEMPTS} times while its newest message was being"
+        " popped; nothing was removed. Try again when no other caller is putting to it."
     )

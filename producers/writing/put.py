@@ -157,11 +157,11 @@ def check_status(identity: SessionIdentity, row: Row) -> Operation[tuple[list[in
     status, detail, seqs, window = row
     if status == "conflict":
         raise ConflictError(
-            f"Message id {detail!r} was used before in session {identity.session_id!r}, with other"
+            f"Message id {detail!r} was already used in session {identity.session_id!r}with different"
             " content; nothing was stored. Give a new message a new id."
         )
     if status == "unknown_pipeline":
-        raise (yield from unknown_pipelines(detail, "What is flushed would never be derived."))
+        raise (yield from unknown_pipelines(detail, "Nothing would be derived from its messages."))
     return seqs, window
 
 

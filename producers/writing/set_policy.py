@@ -60,15 +60,15 @@ def set_policy(
         )
         status, detail, over = rows[0] if rows else ("changed", None, False)
         if status == "unknown_pipeline":
-            raise (yield from unknown_pipelines(detail, "So nothing was changed."))
+            raise (yield from unknown_pipelines(detail, "Nothing was changed."))
         if status == "ok":
             flushed = None
             if over:
                 flushed = yield from _flush(identity, in_callers_transaction=in_callers_transaction)
             return PolicySet(wanted, flushed)
     raise ConflictError(
-        f"The policy of session {quote(identity.session_id)} was changed {ATTEMPTS} times by others while it"
-        " was to be changed; nothing was changed. Try again."
+        f"The policy of session {quote(identity.session_id)} was changed {ATTEMPTS} times by other callers"
+        " in the meantime; nothing was changed. Try again."
     )
 
 
@@ -91,7 +91,7 @@ def _present(identity: SessionIdentity) -> Operation[Policy]:
         if owners:
             check_owner(identity, owners[0][1])
         raise NotFoundError(
-            f"Nothing was put yet to session {quote(identity.session_id)} in namespace"
+            f"Nothing has been put yet to session {quote(identity.session_id)} in namespace"
             f" {quote(identity.namespace)}: its policy is that of the Memory that puts first."
         )
     limit, flush_at, flush_size, idle, tokenizer, pipelines, *others = rows[0]

@@ -151,7 +151,8 @@ def _check_name_and_extra(message: Message, where: str) -> None:
         raise InvalidMessageError(f"{where}.extra", f"must be an object, not {type(message.extra).__name__}")
     if taken := sorted(OWN_KEYS.intersection(message.extra)):
         raise InvalidMessageError(
-            f"{where}.extra.{taken[0]}", f"is a field of every message; give it as {taken[0]!r} itself"
+            f"{where}.extra.{taken[0]}",
+            (f"is a field of every message; give it as the message's own {taken[0]!r}"),
         )
     name_misspelt(message.extra)
 

@@ -58,7 +58,7 @@ def without_secrets(text: str, url: str) -> str:
     more than one way, nothing of the sentence is left.
     """
     if not is_plain(url):
-        return "the URL cannot be read for certain; percent-encode / ? # @ : % in its user and password"
+        return "the URL is ambiguous; percent-encode / ? # @ : % in its user and password"
     for secret in secrets_of(url):
         text = text.replace(secret, HIDDEN)
     return text

@@ -184,7 +184,13 @@ _ROLLED_BACK = (pg.SerializationFailure, pg.DeadlockDetected)
 
 # Postgres is there, and does not do it now.
 _BUSY: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
-    (_ROLLED_BACK, "Postgres rolled this back for another transaction; nothing was done, try again."),
+    (
+        _ROLLED_BACK,
+        (
+            "Postgres rolled this back because of a conflict with another transaction; nothing was done. Try"
+            " again."
+        ),
+    ),
     (
         (pg.DiskFull,),
         "Postgres has no space left on its disk; nothing was done. Free some, then try again.",
@@ -239,15 +245,15 @@ def _meaning(error: Exception) -> StrandlineError:
             f" run `strandline migrate`. ({said})"
         )
     if isinstance(error, DeadlineExceeded):
-        return DatabaseUnavailableError(f"Postgres did not answer, and the connection was given up. ({said})")
+        return DatabaseUnavailableError(f"Postgres did not answer, and the connection was closed. ({said})")
     if isinstance(error, _ENDED_BY_LIMIT):
         return ServerLimitError(
             "Postgres ended a statement or a transaction that took longer than its limit;"
-            f" nothing was half-done, try again. ({said})"
+            f" nothing was half-done. Try again. ({said})"
         )
     if isinstance(error, (PoolTimeout, TooManyRequests, pg.LockNotAvailable)):
         return DatabaseTimeoutError(
-            f"Postgres did not answer in time; nothing was half-done, try again. ({said})"
+            f"Postgres did not answer in time; nothing was half-done. Try again. ({said})"
         )
     for kinds, sentence in _BUSY:
         if isinstance(error, kinds):
@@ -299,8 +305,8 @@ def outcome_unknown(error: psycopg.Error) -> OutcomeUnknownError:
     """What to raise when a statement was sent, and its answer did not come."""
     return OutcomeUnknownError(
         "The connection to Postgres ended before the answer came, so whether the statement took effect is"
-        " unknown. A read, or a put with the same message id, may be repeated; look before you repeat another"
-        f" change. ({_first_line(error)})"
+        " unknown. A read, or a put with the same message id, may be repeated; before you repeat another"
+        f" change, check whether it took effect. ({_first_line(error)})"
     )
 
 

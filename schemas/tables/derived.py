@@ -43,7 +43,7 @@ fact_candidate = Table(
     Column("model", Text, nullable=False),
     Column("prompt_hash", Text, nullable=False),
     Column("dropped_by", BigInteger),
-    comment="What extract found in one event; merge folds it in, unless a person's event drops it",
+    comment="A candidate that extract found in one event; merge applies it, unless a person's event drops it",
 )
 
 fact = Table(
@@ -81,7 +81,7 @@ fact = Table(
     ),
     Index("fact_recent", "shard_key", "generation_id", text("said_at DESC"), postgresql_where=text("live")),
     CheckConstraint("live = (invalidated_at IS NULL AND condensed_into IS NULL)", name="live"),
-    comment="What is known of an owner; an invalidated fact stays, with what took its place",
+    comment="The facts of an owner; an invalidated fact stays, with the fact that replaced it",
 )
 
 fact_revision = Table(
@@ -134,7 +134,7 @@ fact_event = Table(
     moment("created_at", default=True),
     CheckConstraint("kind IN ('add', 'replace', 'delete', 'clear', 'feedback')", name="kind"),
     CheckConstraint("(fact_id IS NULL) = (kind = 'clear')", name="fact"),
-    comment="What people did to an owner's facts, in order; it outlives every derivation",
+    comment="The changes that people made to an owner's facts, in order; they outlive every derivation",
 )
 
 fact_owner = Table(
@@ -142,7 +142,7 @@ fact_owner = Table(
     metadata,
     key("shard_key"),
     Column("namespace", Text, nullable=False),
-    comment="The namespace of an owner whom people gave facts, also one without any session",
+    comment="The namespace of an owner whom people gave facts, even without any session",
 )
 
 condensation = Table(
@@ -157,7 +157,7 @@ condensation = Table(
     Column("reason", Text),
     moment("created_at", default=True),
     CheckConstraint("outcome IN ('applied', 'unchanged', 'refused')", name="outcome"),
-    comment="Each attempt to condense an owner's facts, and what came of it",
+    comment="Each attempt to condense an owner's facts, and its outcome",
 )
 
 block_state = Table(

@@ -32,7 +32,7 @@ namespace_limit = Table(
     CheckConstraint("max_lanes >= 1 AND max_lanes_per_worker >= 1", name="lanes"),
     CheckConstraint("calls_per_day >= 0 AND tokens_per_day >= 0 AND usd_per_day >= 0", name="budgets"),
     CheckConstraint("(waits_until IS NULL) = (waits_for IS NULL)", name="waits"),
-    comment="What a namespace may use at once and per day, and until when its work waits; written by hand",
+    comment="The limits of a namespace, at once and per day, and until when its work waits; written by hand",
 )
 
 budget_slice = Table(
@@ -49,6 +49,6 @@ budget_slice = Table(
     Column("usd_granted", Double, nullable=False, server_default="0"),
     moment("expires_at", default=True),
     Index("budget_slice_by_day", "day"),
-    comment="What each worker has taken of a namespace's budget of a day (UTC), in a row of its own",
+    comment="The slices that each worker has taken of a namespace's budget of a day (UTC)",
     postgresql_with={"fillfactor": "70"},
 )

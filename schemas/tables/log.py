@@ -33,7 +33,7 @@ session_owner = Table(
     moment("created_at", default=True),
     Index("session_owner_by_name", "namespace", "session_id"),
     Index("session_owner_by_user", "namespace", "user_id", "session_id"),
-    comment="Directory: to whom a session id belongs; written once, before the session's first put",
+    comment="Directory: the owner of each session id; written once, before the session's first put",
 )
 
 session = Table(
@@ -130,7 +130,7 @@ popped = Table(
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("pop_id", Uuid, nullable=False),
     moment("popped_at", default=True),
-    comment="The numbers of messages that were taken out of the log again",
+    comment="The numbers of messages that were removed from the log again",
 )
 
 flush_event = Table(
@@ -163,5 +163,5 @@ watch = Table(
     moment("check_at"),
     Index("watch_by_time", "check_at"),
     CheckConstraint("cause IN ('idle', 'overdue')", name="cause"),
-    comment="When the sweep looks at a session again: once per idle period, and after a crossing",
+    comment="When the sweep is to look at a session: once per idle period, and after a crossing",
 )

@@ -16,7 +16,10 @@ shared_session = Table(
     said("session_id", Text),
     moment("created_at", default=True),
     moment("gone_at", nullable=True),
-    comment="Lives of sessions that share with a scope; what is gone was forgotten and is never shared again",
+    comment=(
+        "Incarnations of sessions that share with a scope; one that is gone was forgotten and is never"
+        " shared again"
+    ),
 )
 
 shared_message = Table(
@@ -32,5 +35,5 @@ shared_message = Table(
     said("envelope", JSON, nullable=False),
     said("metadata", JSON),
     moment("created_at"),
-    comment="Copies of what sessions flushed that share with a scope, as its searches show them",
+    comment="Copies of what sessions shared with a scope, as searches of the scope show them",
 )

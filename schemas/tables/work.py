@@ -46,7 +46,7 @@ generation = Table(
     CheckConstraint("state IN ('preparing', 'feeding', 'serving', 'retired')", name="state"),
     CheckConstraint("(fed_since IS NULL) = (state = 'preparing') OR state = 'retired'", name="fed_since"),
     CheckConstraint("entry_scope IN ('session', 'owner')", name="entry_scope"),
-    comment="Which pipelines run, what each derivation is made with, and which one serves",
+    comment="The pipelines, the recipe of each derivation, and which one serves",
 )
 
 scope_generation = Table(
@@ -77,7 +77,7 @@ replay = Table(
     moment("updated_at", default=True),
     CheckConstraint("kind IN ('new', 'in_place')", name="kind"),
     CheckConstraint("state IN ('running', 'stopped', 'done')", name="state"),
-    comment="Each replay: what it derives again, and how far it is",
+    comment="Each replay: its work and its progress",
 )
 
 replay_budget = Table(
@@ -155,7 +155,7 @@ lane = Table(
     Column("last_error", Text),
     Column("namespace", Text(collation="C")),
     Index("lane_held", "holder", postgresql_where=text("holder IS NOT NULL")),
-    comment="The lease of a lane: who drains it, under which epoch, and when it may be tried again",
+    comment="The lease of a lane: its holder, its epoch, and when it may be tried again",
     postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.02"},
 )
 
@@ -191,7 +191,7 @@ batch = Table(
     ),
     CheckConstraint("state IN ('open', 'applied', 'void', 'split', 'dead')", name="state"),
     CheckConstraint("cardinality(event_ids) > 0", name="events"),
-    comment="Which events one model call covers, fixed before the call and reused by a replay",
+    comment="The events that one model call covers, fixed before the call and reused by a replay",
 )
 
 answer = Table(
@@ -204,7 +204,7 @@ answer = Table(
     Column("prompt_hash", Text, nullable=False),
     said("body", LargeBinary, nullable=False),
     moment("created_at", default=True),
-    comment="A model's raw answer, stored before it is applied; what is applied is always the stored one",
+    comment="A model's raw answer, stored before it is applied; only stored answers are applied",
 )
 
 model_call = Table(
@@ -237,7 +237,7 @@ receipt = Table(
     Column("batch_id", Uuid),
     moment("applied_at", default=True),
     CheckConstraint("outcome IN ('applied', 'void', 'dead')", name="outcome"),
-    comment="That an event reached its end in a stage; written in the transaction of its effect",
+    comment="Records that an event reached its end in a stage; written in the transaction of its effect",
 )
 
 dead_letter = Table(

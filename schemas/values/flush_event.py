@@ -49,7 +49,7 @@ def decode_event(record: Mapping[str, Any]) -> FlushEvent:
     if not isinstance(version, int) or version > EVENT_VERSION:
         raise UndecodableEventError(
             f"Event {record.get('event_id')} has version {quote(version)}; this release reads up to"
-            f" {EVENT_VERSION}. Upgrade this process, then its work is taken up."
+            f" {EVENT_VERSION}. Upgrade this process; it then processes the event."
         )
     try:
         return FlushEvent.model_validate(record)

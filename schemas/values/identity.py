@@ -104,7 +104,7 @@ def check_name(field: str, value: object) -> str:
         raise InvalidMessageError(field, f"must be a string, not {type(value).__name__}")
     value = plain_text(value)
     if not value:
-        raise InvalidMessageError(field, "is empty; give a name that stays the same for what it names")
+        raise InvalidMessageError(field, "is empty; give a name that never changes for the same thing")
     check_text(field, value)
     if len(value.encode()) > MAX_NAME_BYTES:
         raise InvalidMessageError(field, f"is longer than {MAX_NAME_BYTES} bytes; use a shorter name")

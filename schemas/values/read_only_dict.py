@@ -11,7 +11,7 @@ class ReadOnlyDict(dict[str, Any]):
     __slots__ = ()
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("What was read is shared and cannot be changed; change a copy: dict(…)")
+        raise TypeError("This value is shared and cannot be changed; change a copy: dict(…)")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse

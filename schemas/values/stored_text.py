@@ -14,7 +14,11 @@ def check_text(field: str, value: object) -> None:
     position = value.find("\x00")
     if position >= 0:
         raise InvalidMessageError(
-            field, f"holds a NUL character at position {position}; remove it, Postgres text cannot store it"
+            field,
+            (
+                f"holds a NUL character at position {position}; remove it, because Postgres cannot store"
+                " it in text"
+            ),
         )
     try:
         value.encode()

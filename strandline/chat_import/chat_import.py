@@ -185,9 +185,9 @@ class ChatImport:
         chunk = self._waiting.setdefault(session, _Chunk(session, user))
         if chunk.user != user:
             raise ConfigurationError(
-                f"{self._where(number)} is of another user than the lines before it in session {session!r};"
-                " a session has one user. Name the field that has the user with --user-field, or give the"
-                " lines a session of their own."
+                f"{self._where(number)} belongs to another user than earlier lines of session {session!r};"
+                " a session has one user. Name the field that has the user with --user-field, or put these"
+                " lines into another session."
             )
         place = self._seen.get(session, 0)
         self._seen[session] = place + 1
@@ -249,8 +249,8 @@ def _name(value: object, field: str, where: str) -> str | None:
         return str(value)
     kinds = {dict: "an object", list: "a list", bool: "true or false", float: "a fraction"}
     raise ConfigurationError(
-        f"{where}: {quote(field)} is {kinds[type(value)]}; it must be text or a whole number. A field inside"
-        " of an object is named with a dot, such as metadata.session."
+        f"{where}: {quote(field)} is {kinds[type(value)]}; it must be text or a whole number. Name a field"
+        " inside an object with a dot, such as metadata.session."
     )
 
 

@@ -15,7 +15,7 @@ def object_in(line: str | bytes) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"is no JSON ({error})") from None
+        raise ValueError(f"is not JSON ({error})") from None
     if not isinstance(value, dict):
         raise ValueError('must be a JSON object with "role" and "content"')
     return value

@@ -70,7 +70,7 @@ class DeadLettersReport(Report):
 class ActionReport(Report):
     """What was done to one dead letter; ``refolded`` counts the other events that are done again with it.
 
-    ``rung`` says that its lane was rung for through a broker; otherwise the sweep of a worker finds it.
+    ``rung`` says that a worker was notified through a broker; otherwise a sweep finds the lane.
     """
 
     id: str
@@ -87,24 +87,26 @@ class ActionsReport(Report):
 
 def filter_options(command: Command) -> Command:
     """``--namespace``, ``--session`` and ``--pipeline``."""
-    namespace = click.option("--namespace", metavar="NAME", help="Only of this namespace.")
+    namespace = click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
     session = click.option(
-        "--session", metavar="ID", help="Only of this session (of namespace default, unless one is named)."
+        "--session",
+        metavar="ID",
+        help="Only those of this session (of namespace default, unless one is named).",
     )
-    pipeline = click.option("--pipeline", metavar="NAME", help="Only of this pipeline.")
+    pipeline = click.option("--pipeline", metavar="NAME", help="Only those of this pipeline.")
     return namespace(session(pipeline(command)))
 
 
 def choice_options(command: Command) -> Command:
     """Which letters: ids, or ``--all`` that fit the filters."""
     ids = click.argument("ids", nargs=-1, metavar="[ID]...")
-    everything = click.option("--all", "everything", is_flag=True, help="All that fit the filters.")
+    everything = click.option("--all", "everything", is_flag=True, help="All that match the filters.")
     return ids(everything(filter_options(command)))
 
 
-@click.group("dead-letters", short_help="Look at dead letters, retry or drop them.")
+@click.group("dead-letters", short_help="List dead letters, retry or drop them.")
 def command() -> None:
-    """What a pipeline could not do: the events it went past, each with its reason.
+    """List, retry and drop dead letters: events that a pipeline gave up on, each with its reason.
 
     A dead letter's ID is EVENT/STAGE, as `list` shows it; EVENT alone means all its stages.
     """
@@ -112,9 +114,9 @@ def command() -> None:
 
 @command.command("list", short_help="List dead letters, oldest first.")
 @filter_options
-@click.option("--all", "everything", is_flag=True, help="Also those that were dropped.")
+@click.option("--all", "everything", is_flag=True, help="Include those that were dropped.")
 @as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else.")
+@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
 @target_options
 def list_command(everything: bool, as_json: bool, json_schema: bool, **given: Any) -> int:
     """List dead letters, oldest first."""
@@ -155,8 +157,8 @@ def show_command(id_: str, as_json: bool, **given: Any) -> int:
 def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given: Any) -> int:
     """Make events due again.
 
-    A summary, or another pipeline that folds, is folded again from the state before the event: what came
-    later is done again as well.  One of a generation that is retired is refused, which makes the exit code 1.
+    A pipeline that folds, such as the summary, is folded again from the state before the event, later events
+    included. Events of a retired generation are refused, and the exit code is then 1.
     """
     with _database(given) as (database, broker_url):
         letters = _chosen(database, ids, everything=everything, filters=_filters(database, given))
@@ -181,9 +183,9 @@ def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given
 @as_json
 @target_options
 def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given: Any) -> int:
-    """Give events up for good: their messages stay in the log, and are not waited for any more.
+    """Give events up for good: their messages stay in the log, and reads no longer wait for them.
 
-    What was dropped and why is kept; `list --all` shows it.
+    A record of each drop and its reason is kept; `list --all` shows it.
     """
     with _database(given) as (database, _broker_url):
         letters = _chosen(database, ids, everything=everything, filters=_filters(database, given))
@@ -253,7 +255,7 @@ def _chosen(
         found = list_dead_letters(database, **filters, **_parsed(id_))
         if not found:
             raise ConfigurationError(
-                f"There is no dead letter {quote(id_)}; `strandline dead-letters list` shows those there are."
+                f"There is no dead letter {quote(id_)}; `strandline dead-letters list` lists them."
             )
         chosen |= {(letter.event_id, letter.stage, letter.generation_id): letter for letter in found}
     return list(chosen.values())
@@ -264,7 +266,9 @@ def _parsed(id_: str) -> dict[str, Any]:
     try:
         return {"event_id": UUID(event), "stage": stage or None}
     except ValueError:
-        raise click.BadParameter(f"{quote(id_)} is not an id as EVENT/STAGE", param_hint="ID") from None
+        raise click.BadParameter(
+            f"{quote(id_)} is not an id of the form EVENT/STAGE", param_hint="ID"
+        ) from None
 
 
 def _id(letter: DeadLetter) -> str:
@@ -325,7 +329,7 @@ def _picture(letter: DeadLetter) -> Iterator[str]:
     elif letter.generation_state == "retired":
         yield "its generation is retired: it cannot be retried, only dropped"
     elif not letter.current:
-        yield "its session was reset since: a retry only ends it"
+        yield "its session has been reset since: a retry only ends it"
 
 
 def _at(moment: datetime) -> str:
@@ -340,13 +344,13 @@ def _print(actions: Sequence[ActionReport], *, as_json: bool) -> None:
         "due": "due again",
         "void": "void, since its session was reset",
         "gone": "retried or dropped by someone else meanwhile",
-        "retired": "refused, since its generation is retired and serves nobody; drop it instead",
+        "retired": "refused, because its generation is retired and serves no owner; drop it instead",
         "dropped": "dropped",
     }
     if not actions:
         say("no dead letters")
     for action in actions:
-        more = f", with {counted(action.refolded, 'later event')} folded again" if action.refolded else ""
+        more = f", and {counted(action.refolded, 'later event')} folded again" if action.refolded else ""
         if action.outcome == "due":
-            more += "; its lane was rung for" if action.rung else "; without a broker, a sweep finds it"
+            more += "; a worker was notified" if action.rung else "; without a broker, a sweep finds it"
         say(f"{action.id}: {sentences[action.outcome]}{more}")

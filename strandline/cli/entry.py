@@ -22,19 +22,19 @@ COMMANDS = {
     "up": "Run Postgres, a broker and workers in this terminal.",
     "demo": "Play a conversation through the real pipeline and look at its memory.",
     "worker": "Consume flush events until stopped.",
-    "status": "Show what is due, held and done.",
-    "sessions": "List sessions, show how one stands, set its policy.",
-    "get": "Show what a read of a session gives now.",
-    "search": "Search what was said and what is known.",
+    "status": "Show due, held and finished work.",
+    "sessions": "List sessions, show the state of one, set its policy.",
+    "get": "Show what a read of a session returns now.",
+    "search": "Search messages and facts.",
     "flush": "Deliver a session's messages to the pipelines now.",
-    "import": "Put existing chats, from JSONL, in bulk.",
+    "import": "Import existing chats from JSONL, in bulk.",
     "verify": "Prove from the tables that nothing was lost or doubled.",
-    "explain": "Say why something was remembered, or not.",
+    "explain": "Explain why something was remembered, or not.",
     "facts": "List facts, show the history of one, or clear a namespace.",
-    "limits": "Set what a namespace may use.",
+    "limits": "Set, list and clear the limits of namespaces.",
     "replay": "Derive memory again from the log.",
-    "generations": "Look at derivations, compare, promote, go back, prune.",
-    "dead-letters": "Look at dead letters, retry or drop them.",
+    "generations": "List generations; compare, promote, roll back, prune.",
+    "dead-letters": "List dead letters, retry or drop them.",
     "migrate": "Bring the tables of a database to this release.",
     "doctor": "Check this installation, its servers and its models.",
 }
@@ -193,7 +193,7 @@ def run(arguments: list[str]) -> int:
             drop_output()
             return _fail(f"The output cannot be written: {error.strerror}.", debug=debug)
         return _fail(
-            f"This was not expected ({type(error).__name__}: {error}). Add --debug to see where it happened.",
+            f"Unexpected error ({type(error).__name__}: {error}). Add --debug to see where it happened.",
             debug=debug,
         )
     return result if isinstance(result, int) else 0

@@ -35,13 +35,13 @@ _PLACES = {
 _KINDS = (MessageExplanation, FactExplanation, RemovedFactExplanation)
 
 
-@click.command("explain", short_help="Say why something was remembered, or not.")
+@click.command("explain", short_help="Explain why something was remembered, or not.")
 @click.argument("subject", metavar="MESSAGE_ID|FACT_ID")
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
-@click.option("--session", metavar="ID", help="The session it is in; needed where several use the same id.")
-@click.option("--user", metavar="ID", help="Whose session or fact it is.")
+@click.option("--session", metavar="ID", help="Its session; needed if several sessions use the same id.")
+@click.option("--user", metavar="ID", help="The user whose session or fact it is.")
 @as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schemas of --json, and nothing else.")
+@click.option("--json-schema", is_flag=True, help="Print the JSON Schemas of the --json output, and exit.")
 @target_options
 def command(
     subject: str,
@@ -54,7 +54,7 @@ def command(
     broker_url: str | None,
     schema: str | None,
 ) -> int:
-    """Follow a message to what was derived from it, or a fact back to the messages it came from."""
+    """Follow a message to the memory derived from it, or a fact back to its messages."""
     if json_schema:
         print_schema(*_KINDS)
         return 0
@@ -77,7 +77,7 @@ def _lines(found: MessageExplanation | FactExplanation | RemovedFactExplanation)
     elif isinstance(found, FactExplanation):
         yield from _fact(found)
     else:
-        yield f"fact {found.fact_id} is gone: people took it away"
+        yield f"fact {found.fact_id} is gone: a person removed it"
         yield from _events(found.events)
 
 

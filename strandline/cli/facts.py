@@ -20,16 +20,18 @@ from strandline.schemas.display.shown_text import counted
 
 @click.group("facts", short_help="List facts, show the history of one, or clear a namespace.")
 def command() -> None:
-    """What is known; facts are corrected in Python, with `Facts.for_owner`."""
+    """List facts, show the history of one, clear a namespace. To correct a fact, use `Facts.for_owner`."""
 
 
 command.add_command(list_command)
 command.add_command(history_command)
 
 
-@command.command("clear", short_help="Take all facts of all owners of a namespace away.")
-@click.option("--namespace", metavar="NAME", required=True, help="Whose owners' facts.")
-@click.option("--yes", is_flag=True, help="Do it; without this it is only said what would be done.")
+@command.command("clear", short_help="Clear all facts of all owners of a namespace.")
+@click.option(
+    "--namespace", metavar="NAME", required=True, help="The namespace whose owners' facts are cleared."
+)
+@click.option("--yes", is_flag=True, help="Clear them; without --yes, only print what would be cleared.")
 @click.option("--actor", metavar="NAME", help="The name stored with the events.")
 @as_json
 @target_options
@@ -44,8 +46,8 @@ def clear(
 ) -> int:
     """Clear the facts of every owner of a namespace, for good, as one event per owner.
 
-    Nothing said before comes back as a fact; messages, summaries and vectors stay.  It may be interrupted,
-    and goes on where it was when it is run again.
+    Nothing said earlier comes back as a fact; messages, summaries and vectors stay. The command may be
+    interrupted; run again, it continues where it stopped.
     """
     settings = settings_from(database_url, broker_url, schema)
     with servers_for_once(settings) as servers:

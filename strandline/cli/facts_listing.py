@@ -27,16 +27,28 @@ from strandline.schemas.display.shown_text import counted
 
 @click.command("list", short_help="List the facts of a user or a session.")
 @namespace_option
-@click.option("--user", metavar="ID", help="Whose facts.")
-@click.option("--session", metavar="ID", help="Or: those of whoever owns this session.")
+@click.option("--user", metavar="ID", help="The user whose facts are listed.")
+@click.option("--session", metavar="ID", help="The session whose owner's facts are listed.")
 @click.option(
     "--sort", type=click.Choice(["newest", "oldest", "updated"]), default="newest", show_default=True
 )
-@click.option("--contains", metavar="TEXT", help="Only those with this in their text.")
-@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only those of any of these topics.")
-@click.option("--all", "everything", is_flag=True, help="Also those that ended, or were condensed.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many: the next page.")
+@click.option("--contains", metavar="TEXT", help="Only facts whose text contains TEXT.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="TOPIC",
+    multiple=True,
+    help="Only facts with one of these topics; repeatable.",
+)
+@click.option("--all", "everything", is_flag=True, help="Include facts that ended or were condensed.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=50,
+    show_default=True,
+    help="Maximum number of results.",
+)
+@click.option("--offset", type=click.IntRange(0), default=0, help="How many to skip, for the next page.")
 @as_json
 @json_schema_option
 @target_options
@@ -54,7 +66,7 @@ def list_command(
     json_schema: bool,
     **given: Any,
 ) -> int:
-    """List what is known of a user, or of the owner of a session, page by page."""
+    """List the facts of a user, or of the owner of a session, page by page."""
     if json_schema:
         print_schema(FactsReport)
         return 0
@@ -84,11 +96,11 @@ def list_command(
     return 0
 
 
-@click.command("history", short_help="Show how a fact came to be as it is.")
+@click.command("history", short_help="Show the history of a fact.")
 @click.argument("fact_id", metavar="FACT_ID")
 @namespace_option
-@click.option("--user", metavar="ID", help="Whose fact it is.")
-@click.option("--session", metavar="ID", help="Or: in which session's owner's facts it is.")
+@click.option("--user", metavar="ID", help="The user whose fact it is.")
+@click.option("--session", metavar="ID", help="The session whose owner's fact it is.")
 @as_json
 @json_schema_option
 @target_options
@@ -101,9 +113,9 @@ def history_command(
     json_schema: bool,
     **given: Any,
 ) -> int:
-    """Show each step of a fact, oldest first, and what people did to it, also when it is gone.
+    """Show each step of a fact, oldest first, and the changes people made to it, even if it is gone.
 
-    `strandline explain` tells the same fact with its flushes, batches, prompts and model calls.
+    `strandline explain` shows the same fact with its flushes, batches, prompts and model calls.
     """
     if json_schema:
         print_schema(FactHistoryReport)
@@ -182,7 +194,7 @@ def _step(revision: RevisionTrace) -> FactStep:
 
 def _history_lines(report: FactHistoryReport) -> Iterator[str]:
     if report.gone:
-        yield f"fact {report.fact_id} is gone: people took it away"
+        yield f"fact {report.fact_id} is gone: a person removed it"
     else:
         yield f"fact {report.fact_id} ({'live' if report.live else 'ended'}): {report.text}"
     for step in report.steps:

@@ -16,8 +16,8 @@ from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 @click.command("flush", short_help="Deliver a session's messages to the pipelines now.")
 @click.argument("session")
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
-@click.option("--user", metavar="ID", help="Whose session it must be; default: whoever's it is.")
-@click.option("--all", "everything", is_flag=True, help="The last turn as well.")
+@click.option("--user", metavar="ID", help="The user that must own it; default: any.")
+@click.option("--all", "everything", is_flag=True, help="Include the last turn.")
 @as_json
 @target_options
 def command(
@@ -30,7 +30,7 @@ def command(
     broker_url: str | None,
     schema: str | None,
 ) -> int:
-    """Deliver what SESSION holds to its pipelines, all but the last turn."""
+    """Deliver the messages of SESSION to its pipelines, all but the last turn."""
     settings = settings_from(database_url, broker_url, schema)
     with servers_for_once(settings) as servers:
         with opened(servers.database_url, settings) as database:

@@ -35,15 +35,15 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
 
 
-@click.group("generations", short_help="Look at derivations, compare, promote, go back, prune.")
+@click.group("generations", short_help="List generations; compare, promote, roll back, prune.")
 def command() -> None:
-    """The derivations of each pipeline: what each is made with, and which one serves."""
+    """Manage the generations of each pipeline: their recipes, and which one serves."""
 
 
 @command.command("list", short_help="List generations, and replays that are not finished.")
-@click.option("--pipeline", metavar="NAME", help="Only of this pipeline.")
+@click.option("--pipeline", metavar="NAME", help="Only those of this pipeline.")
 @as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else.")
+@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
 @target_options
 def list_command(pipeline: str | None, as_json: bool, json_schema: bool, **given: Any) -> int:
     """List generations, and replays that are not finished."""
@@ -59,19 +59,21 @@ def list_command(pipeline: str | None, as_json: bool, json_schema: bool, **given
     return 0
 
 
-@command.command("diff", short_help="Hold a generation against the one that serves.")
+@command.command("diff", short_help="Compare a generation with the one that serves.")
 @click.argument("generation", type=int)
-@click.option("--against", type=int, metavar="GENERATION", help="Another one than the one that serves.")
+@click.option(
+    "--against", type=int, metavar="GENERATION", help="Compare with this one, not the one that serves."
+)
 @click.option("--namespace", metavar="NAME", help="Only owners of this namespace.")
 @click.option("--user", metavar="ID", help="Only this user.")
 @click.option("--session", metavar="ID", help="Only the owner of this session.")
 @click.option(
-    "--owners", type=click.IntRange(0), default=100, show_default=True, help="Show at most so many."
+    "--owners", type=click.IntRange(0), default=100, show_default=True, help="Show at most this many."
 )
 @click.option(
     "--questions",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Also the recall on these: JSON lines with question, expect, and user or session.",
+    help="Measure recall on these, too: JSON lines with question, expect, and user or session.",
 )
 @as_json
 @target_options
@@ -86,7 +88,7 @@ def diff_command(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """What a generation knows that the one that serves does not, and the other way round."""
+    """Show how the memory of GENERATION differs from that of the one that serves."""
     if namespace is None and (user is not None or session is not None):
         namespace = DEFAULT_NAMESPACE
     with _database(given) as (database, settings):
@@ -117,7 +119,9 @@ def diff_command(
 
 @command.command("promote", short_help="Let a generation serve.")
 @click.argument("generation", type=int)
-@click.option("--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, help="Of the user or session.")
+@click.option(
+    "--namespace", metavar="NAME", default=DEFAULT_NAMESPACE, help="The namespace of the user or session."
+)
 @click.option("--user", metavar="ID", help="Only for this user.")
 @click.option("--session", metavar="ID", help="Only for the owner of this session, if it has no user.")
 @as_json
@@ -125,9 +129,10 @@ def diff_command(
 def promote_command(
     generation: int, namespace: str, user: str | None, session: str | None, as_json: bool, **given: Any
 ) -> int:
-    """Let a generation serve: for everybody who is covered by it, or for one owner.
+    """Let a generation serve all owners that it covers, or one owner.
 
-    The one before goes on being fed, so that `rollback` is at once; that costs its model calls until `prune`.
+    The earlier generation stays fed, so that `rollback` takes effect at once; its model calls cost money
+    until `prune`.
     """
     with _database(given) as (database, _settings):
         chosen = find_kept(database, generation)
@@ -137,7 +142,7 @@ def promote_command(
         if user is None and session is None:
             _refuse_uncovered(database, chosen)
             serve_everybody(database, chosen)
-            whom = "serves everybody"
+            whom = "serves all owners"
         elif switch_owner(database, chosen, _shard_key(namespace, user, session)):
             whom = "serves this owner"
         else:
@@ -150,25 +155,25 @@ def promote_command(
     return 0
 
 
-@command.command("rollback", short_help="Go back to the generation that served before.")
+@command.command("rollback", short_help="Roll back to the generation that served before.")
 @click.option("--pipeline", required=True, metavar="NAME")
 @as_json
 @target_options
 def rollback_command(pipeline: str, as_json: bool, **given: Any) -> int:
-    """Go back to the generation that served before, for everybody at once."""
+    """Roll back to the generation that served before, for all owners at once."""
     with _database(given) as (database, _settings):
         found = roll_back(database, pipeline)
-    report = SwitchReport(pipeline=pipeline, generation=found.generation_id, done="serves everybody again")
+    report = SwitchReport(pipeline=pipeline, generation=found.generation_id, done="serves all owners again")
     _print_switch(report, as_json=as_json)
     return 0
 
 
-@command.command("prune", short_help="Take a generation away that does not serve.")
+@command.command("prune", short_help="Delete a generation that does not serve.")
 @click.argument("generation", type=int)
 @as_json
 @target_options
 def prune_command(generation: int, as_json: bool, **given: Any) -> int:
-    """Take a generation away that does not serve; what its model calls cost stays on record."""
+    """Delete a generation that does not serve; the cost of its model calls stays on record."""
     with _database(given) as (database, _settings):
         applied = prune(database, generation)
         found = find(database, generation)
@@ -200,7 +205,7 @@ def _refuse_uncovered(database: Database, generation: Generation) -> None:
     if generation.state != "feeding" or sum(row[1] for row in backlog):
         raise ReplayError(
             f"Generation {generation.generation_id} of {generation.pipeline} is {generation.state}, with"
-            f" {counted(sum(row[1] for row in backlog), 'event')} due, so it cannot serve everybody now."
+            f" {counted(sum(row[1] for row in backlog), 'event')} due, so it cannot serve all owners yet."
             " Let workers catch up, then promote again."
         )
 

@@ -24,13 +24,13 @@ from strandline.schemas.display.shown_text import counted, shown_lines
 from strandline.schemas.values.message import Message
 
 
-@click.command("get", short_help="Show what a read of a session gives now.")
+@click.command("get", short_help="Show what a read of a session returns now.")
 @click.argument("session")
 @namespace_option
-@click.option("--user", metavar="ID", help="Whose session it must be; default: whoever's it is.")
-@click.option("--query", metavar="TEXT", help="What memory is searched for; default: the latest messages.")
+@click.option("--user", metavar="ID", help="The user that must own it; default: any.")
+@click.option("--query", metavar="TEXT", help="The text to search memory for; default: the latest messages.")
 @click.option(
-    "--token-limit", type=click.IntRange(1), metavar="N", help="Within so many; default: the session's own."
+    "--token-limit", type=click.IntRange(1), metavar="N", help="The token limit; default: the session's."
 )
 @as_json
 @json_schema_option
@@ -45,10 +45,10 @@ def command(
     json_schema: bool,
     **given: Any,
 ) -> int:
-    """Show the messages that `Memory.get` gives for the next model call, memory included.
+    """Show the messages that `Memory.get` returns for the next model call, memory included.
 
-    The blocks are those of the session's pipelines, as they come; a tokenizer of the application's own is
-    not known here, so memory is counted by the default one.  No model is asked but for the query's embedding.
+    The blocks are the default blocks of the session's pipelines. The application's own tokenizer is not
+    available here, so the default one counts memory. The only model call is the query's embedding.
     """
     if json_schema:
         print_schema(ReadReport)
@@ -97,7 +97,7 @@ def _lines(context: MemoryContext, report: ReadReport) -> Iterator[str]:
     for pipeline, seq in report.covered_through.items():
         yield f"{pipeline}: covered through {seq}"
     if not report.caught_up:
-        yield "not caught up: what was flushed is still on its way to a block"
+        yield "not caught up: flushed messages are still on their way to a block"
     for item in report.omitted:
         yield f"left out: {item.name} ({item.kind}): {item.reason}"
 

@@ -21,7 +21,7 @@ from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_L
 LINE_EVERY_BYTES = 50_000_000
 
 
-@click.command("import", short_help="Put existing chats, from JSONL, in bulk.")
+@click.command("import", short_help="Import existing chats from JSONL, in bulk.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--session", metavar="ID", help="Put all lines into this session.")
 @click.option(
@@ -29,15 +29,15 @@ LINE_EVERY_BYTES = 50_000_000
     metavar="FIELD",
     default="session_id",
     show_default=True,
-    help="Else: the field that has a line's session, such as metadata.session.",
+    help="Or the field that has each line's session, such as metadata.session.",
 )
-@click.option("--user", metavar="ID", help="Whose sessions they are.")
+@click.option("--user", metavar="ID", help="The user of the sessions.")
 @click.option(
     "--user-field",
     metavar="FIELD",
     default="user_id",
     show_default=True,
-    help="Else: the field that has a line's user, where there is one.",
+    help="Or the field that has each line's user, if any.",
 )
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
 @click.option("--token-limit", type=int, default=DEFAULT_TOKEN_LIMIT, show_default=True)
@@ -58,11 +58,11 @@ def command(
     broker_url: str | None,
     schema: str | None,
 ) -> int:
-    """Put the chats of FILE: one message per line, as a JSON object with "role" and "content".
+    """Import the chats of FILE: one message per line, as a JSON object with "role" and "content".
 
-    The newest messages of a session stay in its window; those before it are delivered to the pipelines.
-    Lines may have "id", "name", "created_at", "metadata". An import that was interrupted is run again:
-    what is there already adds nothing.
+    The newest messages of a session stay in its window; earlier ones are delivered to the pipelines. Lines
+    may have "id", "name", "created_at", "metadata". If an import is interrupted, run it again: messages that
+    are already there are skipped.
     """
     settings = settings_from(database_url, broker_url, schema)
     whose = Whose(session, session_field, user, user_field, namespace)

@@ -53,24 +53,38 @@ class _Dollars(click.FloatRange):
 def _cleared_options(command: Command) -> Command:
     """Each limit as a flag."""
     for column, option in reversed(_OPTIONS.items()):
-        command = click.option(option, column, is_flag=True, help="Take this limit away.")(command)
+        command = click.option(option, column, is_flag=True, help="Remove this limit.")(command)
     return command
 
 
-@click.group("limits", short_help="Set what a namespace may use.")
+@click.group("limits", short_help="Set, list and clear the limits of namespaces.")
 def command() -> None:
-    """What namespaces may use at once, and of models per day (by UTC)."""
+    """Limit what namespaces may use at once, and their model use per day (UTC)."""
 
 
 @command.command("set", short_help="Set the limits of a namespace.")
 @click.argument("namespace")
-@click.option("--lanes", type=click.IntRange(1, _MOST_LANES), metavar="N", help="Lanes at work at once.")
-@click.option("--lanes-per-worker", type=click.IntRange(1, _MOST_LANES), metavar="N", help="Of one worker.")
-@click.option("--calls-per-day", type=click.IntRange(0, _MOST_A_DAY), metavar="N", help="Model calls.")
 @click.option(
-    "--tokens-per-day", type=click.IntRange(0, _MOST_A_DAY), metavar="N", help="Tokens, in and out."
+    "--lanes", type=click.IntRange(1, _MOST_LANES), metavar="N", help="Lanes at work at the same time."
 )
-@click.option("--usd-per-day", type=_Dollars(0), metavar="USD", help="By STRANDLINE_MODEL_PRICES.")
+@click.option(
+    "--lanes-per-worker", type=click.IntRange(1, _MOST_LANES), metavar="N", help="The same for one worker."
+)
+@click.option(
+    "--calls-per-day", type=click.IntRange(0, _MOST_A_DAY), metavar="N", help="Model calls per day (UTC)."
+)
+@click.option(
+    "--tokens-per-day",
+    type=click.IntRange(0, _MOST_A_DAY),
+    metavar="N",
+    help="Tokens per day (UTC), input and output.",
+)
+@click.option(
+    "--usd-per-day",
+    type=_Dollars(0),
+    metavar="USD",
+    help="Dollars per day (UTC), by STRANDLINE_MODEL_PRICES.",
+)
 @as_json
 @target_options
 def set_limits(
@@ -85,11 +99,11 @@ def set_limits(
     broker_url: str | None,
     schema: str | None,
 ) -> int:
-    """Set limits of NAMESPACE; those that are not given stay as they are (`limits clear` takes them away).
+    """Set limits of NAMESPACE; limits that are not given stay as they are (`limits clear` removes them).
 
-    Workers apply them from the next batch on, and a lower budget after a second or two.  Work that waited for
-    the former budget is tried again at once.  A budget counts from the moment the namespace has one; earlier
-    use, on the same day too, is not counted.
+    Workers apply them from the next batch on, and a lower budget after a second or two. Work that waited for
+    the earlier budget is tried again at once. A budget counts from the moment the namespace has one; earlier
+    use on the same day is not counted.
     """
     limits = {
         "max_lanes": lanes,
@@ -100,8 +114,8 @@ def set_limits(
     }
     if all(limit is None for limit in limits.values()):
         raise click.UsageError(
-            "No limit is given. Give one, such as --calls-per-day, or take all away with"
-            " `strandline limits clear`."
+            "No limit is given. Give one, such as --calls-per-day, or remove all with `strandline limits"
+            " clear`."
         )
     settings = settings_from(database_url, broker_url, schema)
     with (
@@ -127,7 +141,7 @@ def list_limits(
     broker_url: str | None,
     schema: str | None,
 ) -> int:
-    """Show the limits of NAMESPACE, or of all that have some, what was used today, and what waits."""
+    """Show the limits of NAMESPACE, or of all with limits, with today's use and waiting work."""
     settings = settings_from(database_url, broker_url, schema)
     with (
         servers_for_once(settings) as servers,
@@ -137,14 +151,14 @@ def list_limits(
     return 0
 
 
-@command.command("clear", short_help="Take the limits of a namespace away.")
+@command.command("clear", short_help="Remove the limits of a namespace.")
 @click.argument("namespace")
 @_cleared_options
 @target_options
 def clear(
     namespace: str, database_url: str | None, broker_url: str | None, schema: str | None, **flags: bool
 ) -> int:
-    """Take the limits of NAMESPACE away that are named, or all of them.
+    """Remove the named limits of NAMESPACE, or all of them.
 
     Work that waited for its budget is tried again at once.
     """
@@ -197,7 +211,7 @@ def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: 
     if not database.fetch("namespace_is_known", {"namespace": namespace})[0][0]:
         notes.append(
             f"There is nothing in namespace {quote(namespace)} yet;"
-            " its limits hold from its first message on."
+            " its limits apply from its first message on."
         )
     if usd_per_day is not None and not settings.model_prices:
         notes.append(

@@ -17,7 +17,7 @@ from strandline.schemas.postgres.migrate import current_revision, head_revision,
 def command(as_json: bool, database_url: str | None, broker_url: str | None, schema: str | None) -> int:
     """Bring the tables of the configured database (or the running embedded one) to this release.
 
-    In one transaction; needs the right to create a schema and, at first, the pgvector extension.
+    Runs in one transaction; needs the right to create a schema and, the first time, the pgvector extension.
     """
     settings = settings_from(database_url, broker_url, schema)
     with running_servers(settings, only_looking=True) as servers:

@@ -28,7 +28,7 @@ _SCHEMA = click.option(
 
 namespace_option = click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
 json_schema_option = click.option(
-    "--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else."
+    "--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit."
 )
 
 

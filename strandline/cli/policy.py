@@ -24,18 +24,18 @@ from strandline.schemas.values.policy import Policy, Unchanged
 @click.command("set-policy", short_help="Change a session's limits or pipelines.")
 @click.argument("session")
 @namespace_option
-@click.option("--user", metavar="ID", help="Whose session it must be; default: whoever's it is.")
-@click.option("--token-limit", type=int, metavar="N", help="The most tokens of a read.")
-@click.option("--history-ratio", type=float, metavar="R", help="The mark's share of the limit.")
-@click.option("--token-flush-size", type=int, metavar="N", help="What leaves, at least, in one flush event.")
-@click.option("--max-window-messages", type=int, metavar="N", help="The most messages of the window.")
-@click.option("--max-window-bytes", type=int, metavar="N", help="The same in bytes as stored.")
-@click.option("--idle-seconds", type=int, metavar="N", help="Deliver after so long without a put.")
-@click.option("--never-idle", is_flag=True, help="Never deliver because of that.")
-@click.option("--pipelines", metavar="NAMES", help="What flushes feed from now on: facts,summary,vectors.")
-@click.option("--no-pipelines", is_flag=True, help="Flushes are archived only.")
+@click.option("--user", metavar="ID", help="The user that must own it; default: any.")
+@click.option("--token-limit", type=int, metavar="N", help="Maximum tokens of a read.")
+@click.option("--history-ratio", type=float, metavar="R", help="The mark as a share of the token limit.")
+@click.option("--token-flush-size", type=int, metavar="N", help="Minimum tokens of one flush event.")
+@click.option("--max-window-messages", type=int, metavar="N", help="Maximum messages in the window.")
+@click.option("--max-window-bytes", type=int, metavar="N", help="Maximum bytes in the window, as stored.")
+@click.option("--idle-seconds", type=int, metavar="N", help="Flush after this long without a put.")
+@click.option("--never-idle", is_flag=True, help="Never flush an idle session.")
+@click.option("--pipelines", metavar="NAMES", help="What later flushes feed: facts,summary,vectors.")
+@click.option("--no-pipelines", is_flag=True, help="Flushes feed nothing, and are only archived.")
 @click.option(
-    "--max-facts", type=click.IntRange(1), metavar="N", help="With --pipelines: of the facts block."
+    "--max-facts", type=click.IntRange(1), metavar="N", help="Facts in the facts block; needs --pipelines."
 )
 @click.option("--actor", metavar="NAME", help="The name stored with the change.")
 @as_json
@@ -60,19 +60,21 @@ def set_policy_command(
     json_schema: bool,
     **given: Any,
 ) -> int:
-    """Change what is stored with SESSION, from its next put and flush on; what is not named stays.
+    """Change the stored policy of SESSION, from its next put and flush on; settings not named stay.
 
-    Pipelines that are added get what is flushed from now on; `strandline replay` with --session derives what
-    was flushed before.  Tokenizer, user and shared scope are fixed.
+    Added pipelines receive later flushes; `strandline replay` with --session derives from earlier ones.
+    Tokenizer, user and shared scope are fixed.
     """
     if json_schema:
         print_schema(SessionPolicy)
         return 0
     if (never_idle and idle_seconds is not None) or (no_pipelines and pipelines is not None):
-        raise click.UsageError("--never-idle and --no-pipelines stand alone.")
+        raise click.UsageError(
+            "--never-idle excludes --idle-seconds, and --no-pipelines excludes --pipelines."
+        )
     names = _names(pipelines, no_pipelines)
     if max_facts is not None and "facts" not in (names or ()):
-        raise click.UsageError("--max-facts goes with --pipelines that name facts.")
+        raise click.UsageError("--max-facts needs --pipelines with facts among them.")
     settings = settings_from(**given)
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
         policy = memory.set_policy(
@@ -94,7 +96,7 @@ def set_policy_command(
         if policy.token_flush_size != wanted:
             say(
                 f"the flush size of {wanted:,} does not fit the token limit and became"
-                f" {policy.token_flush_size:,}; it stays so with a larger limit: --token-flush-size sets it"
+                f" {policy.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
             )
         say(*policy_lines(report))
     return 0
@@ -124,7 +126,7 @@ def _names(pipelines: str | None, none: bool) -> tuple[str, ...] | None:
         return None
     names = tuple(dict.fromkeys(name.strip() for name in pipelines.split(",") if name.strip()))
     if not names:
-        raise click.UsageError("--pipelines names none; --no-pipelines says so.")
+        raise click.UsageError("--pipelines names none; to feed none, give --no-pipelines.")
     return names
 
 

@@ -37,19 +37,21 @@ SAY_SECONDS = 5.0
 
 
 @click.command("replay", short_help="Derive memory again from the log.")
-@click.option("--pipeline", "pipelines", multiple=True, metavar="NAME", help="Only of this one; repeatable.")
-@click.option("--new", is_flag=True, help="As a new generation, with what the settings say now.")
-@click.option("--force", is_flag=True, help="With --new: also where the settings say nothing new.")
+@click.option(
+    "--pipeline", "pipelines", multiple=True, metavar="NAME", help="Only this pipeline; repeatable."
+)
+@click.option("--new", is_flag=True, help="Derive a new generation with the current settings.")
+@click.option("--force", is_flag=True, help="With --new: even if the settings have not changed.")
 @click.option("--hold", is_flag=True, help="With --new: leave it to `generations promote` to let it serve.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Model calls per second and namespace.")
-@click.option("--namespace", metavar="NAME", help="Only of this namespace.")
+@click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
 @click.option("--session", metavar="ID", help="Only this session.")
 @click.option("--user", metavar="ID", help="Only the sessions of this user.")
-@click.option("--since", type=click.DateTime(), help="Only what was flushed at or after this time (UTC).")
-@click.option("--until", type=click.DateTime(), help="Only what was flushed before this time (UTC).")
-@click.option("--dead-letters", "only_dead", is_flag=True, help="Only dead letters, which are tried again.")
-@click.option("--resume", type=int, metavar="REPLAY", help="Go on with a replay that was stopped.")
-@click.option("--dry-run", is_flag=True, help="Say how much it would be, and what it would cost.")
+@click.option("--since", type=click.DateTime(), help="Only events flushed at or after this time (UTC).")
+@click.option("--until", type=click.DateTime(), help="Only events flushed before this time (UTC).")
+@click.option("--dead-letters", "only_dead", is_flag=True, help="Only dead letters; they are retried.")
+@click.option("--resume", type=int, metavar="REPLAY", help="Resume a replay that was stopped.")
+@click.option("--dry-run", is_flag=True, help="Print how much work it is and what it costs; do nothing.")
 @as_json
 @target_options
 def command(
@@ -68,16 +70,16 @@ def command(
 ) -> int:
     """Derive long-term memory again from the log.
 
-    In place, which is the default, what serves is held against the answers that are stored: nothing is asked
-    of a model, and only what differs is written. With --new, a generation is derived beside the one that
-    serves, and takes its place owner by owner as soon as it covers as much.
+    By default it works in place: the serving memory is compared with the stored answers, no model is called,
+    and only differences are written. With --new, a new generation is derived beside the one that serves, and
+    replaces it owner by owner as soon as it covers as much.
 
-    Workers do the work; this command prepares it, watches and switches. Ctrl-C stops it, and it says how to
-    go on.
+    Workers do the work; this command prepares it, watches and switches. Ctrl-C stops it, and it prints how to
+    resume.
     """
     selection = _selection(**chosen)
     if new and not selection.is_everything:
-        raise click.UsageError("A new generation is derived for everybody: --new takes no selection.")
+        raise click.UsageError("A new generation is derived for all owners, so --new takes no selection.")
     settings = settings_from(database_url, broker_url, schema)
     with (
         servers_for_once(settings) as servers,
@@ -136,8 +138,8 @@ def _default_pipelines(database: Database, settings: Settings, *, new: bool) -> 
         return sorted(generations)
     if not (differing := settings_differing(generations, settings)):
         raise ReplayError(
-            "The settings say what each generation that serves was made with: there is nothing new to"
-            " derive. Without --new what serves is checked in place; --force derives it anew."
+            "The settings match every generation that serves, so there is nothing new to derive. Leave out"
+            " --new to check them in place, or add --force to derive them again."
         )
     return sorted(differing)
 
@@ -192,7 +194,7 @@ class _Teller:
             "switching": f"{progress.due:,} due{eta}; {counted(progress.switched, 'owner')} switched,"
             f" {progress.remaining:,} not yet",
             "held": "derived; it serves when it is promoted",
-            "done": "serves everybody",
+            "done": "serves all owners",
         }[progress.phase]
         self._say(progress.phase, text)
 
@@ -268,7 +270,7 @@ def _print(ended: list[Replay], *, as_json: bool) -> None:
 def _sentence(replay: Replay) -> str:
     what = f"replay {replay.replay_id} of {replay.pipeline}, generation {replay.generation_id}"
     if replay.state != "done":
-        return f"{what}: stopped; go on with: strandline replay --resume {replay.replay_id}"
+        return f"{what}: stopped; resume with: strandline replay --resume {replay.replay_id}"
     if replay.kind == "in_place":
         counts = {name: count for name, count in replay.counts.items() if count}
         return f"{what}: " + ", ".join(
@@ -276,7 +278,7 @@ def _sentence(replay: Replay) -> str:
         )
     if replay.counts.get("phase") == "held":
         return f"{what}: derived and held; next: strandline generations promote {replay.generation_id}"
-    return f"{what}: serves everybody; the one before is fed until it is pruned"
+    return f"{what}: serves all owners; the earlier one is fed until it is pruned"
 
 
 def _print_estimates(found: list[Estimate], *, as_json: bool) -> None:

@@ -27,24 +27,30 @@ from strandline.schemas.settings import Settings
 Scope = Literal["session", "owner"]
 
 
-@click.command("search", short_help="Search what was said and what is known.")
+@click.command("search", short_help="Search messages and facts.")
 @click.argument("query")
 @namespace_option
-@click.option("--session", metavar="ID", help="In this session.")
-@click.option("--user", metavar="ID", help="In all sessions of this user.")
+@click.option("--session", metavar="ID", help="Search in this session.")
+@click.option("--user", metavar="ID", help="Search in all sessions of this user.")
 @click.option(
     "--scope",
     type=click.Choice(["session", "owner"]),
-    help="With --session: in it alone, or in all of its owner's; default: in it alone.",
+    help="With --session: only this session, or all of its owner's; default: only this one.",
 )
 @click.option(
     "--kind",
     "kinds",
     type=click.Choice(["message", "fact"]),
     multiple=True,
-    help="Only these; default: both.",
+    help="Only hits of this kind; default: both.",
 )
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Maximum number of results.",
+)
 @as_json
 @json_schema_option
 @target_options
@@ -62,7 +68,7 @@ def command(
 ) -> int:
     """Search the messages and facts of a session, or of all sessions of a user, as `memory.search` does.
 
-    No model is asked but for the query's embedding; without one, words decide.
+    The only model call is the query's embedding; without one, words decide.
     """
     if json_schema:
         print_schema(SearchReport)

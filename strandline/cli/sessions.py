@@ -29,19 +29,27 @@ _HEADERS = (
 )  # fmt: skip
 
 
-@click.group("sessions", short_help="List sessions, show how one stands, set its policy.")
+@click.group("sessions", short_help="List sessions, show the state of one, set its policy.")
 def command() -> None:
-    """The sessions of a database, with what is stored of each; looking changes nothing."""
+    """List and show the sessions of a database, and set the policy of one."""
 
 
 command.add_command(set_policy_command)
 
 
 @command.command("list", short_help="List sessions by name.")
-@click.option("--namespace", metavar="NAME", help="Only of this namespace.")
-@click.option("--user", metavar="ID", help="Only of this user (of namespace default, unless one is named).")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
-@click.option("--after", metavar="PLACE", help="Go on after a page; it says with what.")
+@click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
+@click.option(
+    "--user", metavar="ID", help="Only those of this user (of namespace default, unless one is named)."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=50,
+    show_default=True,
+    help="Maximum number of results.",
+)
+@click.option("--after", metavar="PLACE", help="Continue after a page, with the PLACE that it printed.")
 @as_json
 @json_schema_option
 @target_options
@@ -71,12 +79,16 @@ def list_command(
     return 0
 
 
-@command.command("show", short_help="Show how a session stands.")
+@command.command("show", short_help="Show the state of a session.")
 @click.argument("session")
 @click.option("--namespace", metavar="NAME", help="Its namespace; default: default.")
-@click.option("--user", metavar="ID", help="Whose session it must be; default: whoever's it is.")
+@click.option("--user", metavar="ID", help="The user that must own it; default: any.")
 @click.option(
-    "--flushes", type=click.IntRange(0, 1000), default=10, show_default=True, help="Show the newest so many."
+    "--flushes",
+    type=click.IntRange(0, 1000),
+    default=10,
+    show_default=True,
+    help="Show this many of the newest flushes.",
 )
 @as_json
 @json_schema_option

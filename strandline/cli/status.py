@@ -36,10 +36,10 @@ from strandline.schemas.values.lanes import PIPELINE_STAGES
 WATCH_SECONDS = 1.0
 
 
-@click.command("status", short_help="Show what is due, held and done.")
+@click.command("status", short_help="Show due, held and finished work.")
 @as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else.")
-@click.option("--watch", is_flag=True, help="Again every second, until Ctrl-C.")
+@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
+@click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @target_options
 def command(
     as_json: bool,
@@ -295,7 +295,7 @@ def _warnings(report: StatusReport) -> list[str]:
     lines += [waiting_line(limits) for limits in report.limits if limits.waits_until is not None]
     if report.workers and all(worker.no_broker for worker in report.workers):
         lines.append(
-            "no worker reaches its broker: what is due is found by their sweeps, some seconds later;"
+            "no worker reaches its broker: their sweeps find due work some seconds later;"
             " `strandline doctor` looks at the broker"
         )
     return lines if report.workers else [*lines, "no worker is alive; `strandline worker` starts one"]

@@ -90,7 +90,7 @@ class _Announcement:
         if pid is not None:
             self._print()
         elif not self.stopping.is_set():
-            _say(self.screen, "no worker has registered yet; what they say stands above")
+            _say(self.screen, "no worker has registered yet; see their output above")
 
     def _print(self) -> None:
         pids = " ".join(str(pid) for pid in self.supervisor.pids().values())

@@ -22,7 +22,7 @@ SHOWN_PER_KIND = 20
 @click.option("--session", metavar="ID", help="Only this session, and the facts of its owner.")
 @click.option("--deep", is_flag=True, help="Also recompute the fingerprint of each fact.")
 @as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of --json, and nothing else.")
+@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
 @target_options
 def command(
     namespace: str | None,
@@ -35,9 +35,9 @@ def command(
     schema: str | None,
 ) -> int:
     """Check that each message is in exactly one flush, each flush applied exactly once, and each fact
-    comes from messages that exist; name whatever is not so, and exit with 1 then.
+    comes from messages that exist; print each violation, and exit with 1 if there is one.
 
-    Looks at one snapshot, so it may be run while workers are at work.
+    Reads one snapshot, so it may run while workers are at work.
     """
     if json_schema:
         print_schema(Report)

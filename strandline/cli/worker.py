@@ -35,7 +35,7 @@ logger = logging.getLogger("strandline.workers")
     "--concurrency", type=click.IntRange(1, 1000), help="Threads; default STRANDLINE_WORKER_CONCURRENCY."
 )
 @click.option(
-    "--no-sweep", is_flag=True, help="Leave sweeping (idle sessions, work without a hint) to others."
+    "--no-sweep", is_flag=True, help="Leave sweeps (idle sessions, work without a hint) to other workers."
 )
 @click.option(
     "--log-level",
@@ -57,17 +57,17 @@ def command(
 
     Serves the configured database and broker, or joins what `strandline up` runs in STRANDLINE_HOME.
 
-    What is in hand when it is told to end goes on for STRANDLINE_SHUTDOWN_GRACE_SECONDS; the rest is handed
-    back to other workers, and the exit code is 0. Servers that are away when it starts are waited for, for
-    STRANDLINE_STARTUP_WAIT_SECONDS; if they stay away, the exit code is 1. A second signal hands back at
-    once; the exit code is then 128 and the signal's number.
+    When told to end, it finishes batches in hand for up to STRANDLINE_SHUTDOWN_GRACE_SECONDS and hands the
+    rest back to other workers; the exit code is 0. A second signal hands back at once; the exit code is then
+    128 plus the signal's number. At its start it waits up to STRANDLINE_STARTUP_WAIT_SECONDS for servers that
+    are away; if they stay away, the exit code is 1.
     """
     # Before Celery, which takes it as it is: its own format prints no fields.
     log_to_stderr(log_level.upper())
     settings = settings_from(database_url, broker_url, schema)
     if unknown := list(unknown_settings(os.environ)):
         logger.warning(
-            "variables of the environment are not settings",
+            "environment variables are not settings",
             extra={"action": "unknown_settings", "reason": " ".join(unknown)},
         )
     stages = _stages(queues, settings)

@@ -127,5 +127,5 @@ def test_where_no_copy_can_be_made_the_error_says_so(closed_programs: Path, open
         reachable_programs(closed_programs, server_account(), copies=open_to_all / "file")
     (open_to_all / "loose").mkdir()
     (open_to_all / "loose").chmod(0o777)
-    with pytest.raises(EmbeddedUnavailableError, match="writable for root alone"):
+    with pytest.raises(EmbeddedUnavailableError, match="writable only by root"):
         reachable_programs(closed_programs, server_account(), copies=open_to_all / "loose")

@@ -21,7 +21,7 @@ from tests.fuzz.values import texts
 LONG_RUNNING = {"up", "demo", "worker"}
 # Which hosts are tried, and how often something is shown again, is not for fuzzing.
 LEFT_OUT = {"--database-url", "--broker-url", "--watch", "--interval", "--wait"}
-UNEXPECTED = "This was not expected"
+UNEXPECTED = "Unexpected error"
 
 
 def commands() -> dict[tuple[str, ...], click.Command]:

@@ -399,7 +399,7 @@ def test_a_block_shortens_what_it_shows_itself(make_memory: MakeMemory, drain: D
         ("no_such_package.blocks:Block", r"there is no module named .no_such_package.\..* on PYTHONPATH"),
         ("tests.support.sample_blocks:Nothing", "cannot be imported: AttributeError"),
         ("tests.support.sample_blocks:POISON", r"has no method initial\(\)"),
-        ("tests.pipelines.test_custom_blocks:NotMade", "called without arguments"),
+        ("tests.pipelines.test_custom_blocks:NotMade", "class of a memory block without arguments"),
         ("tests.pipelines.test_custom_blocks:NoVersion", "NoVersion.version is None"),
         ("tests.pipelines.test_custom_blocks:Taken", "'summary', which is a name of Strandline's own"),
         ("tests.pipelines.test_custom_blocks:NoTag", "cannot name a memory block"),

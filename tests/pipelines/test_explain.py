@@ -115,7 +115,7 @@ def test_why_nothing_is_remembered_yet(make_memory: MakeMemory, database: Databa
     assert message(database, "m0").place == "pinned"
     assert "pinned head" in message(database, "m0").why[0]
     assert message(database, "m1").place == "window"
-    assert "was not flushed" in message(database, "m1").why[0]
+    assert "has not been flushed" in message(database, "m1").why[0]
 
     memory.flush(all=True)
     found = message(database, "m1")
@@ -124,12 +124,12 @@ def test_why_nothing_is_remembered_yet(make_memory: MakeMemory, database: Databa
         "due",
         "waiting",
     )
-    assert found.why == ("stage extract has not done it yet: no worker has taken it up.",)
+    assert found.why == ("stage extract has not processed it yet: no worker has taken it up.",)
 
     drain("extract", "summary", "vectors")
     found = message(database, "m1")
     assert (found.place, stages(found)["merge"].state) == ("tail", "due")
-    assert found.why[0].startswith("Extract found something in it; stage merge has not done it yet")
+    assert found.why[0].startswith("Extract found something in it; stage merge has not processed it yet")
     drain()
     assert message(database, "m1").place == "covered"
 
@@ -150,7 +150,9 @@ def test_why_it_was_not_remembered(make_memory: MakeMemory, database: Database, 
     drop_dead_letter(database, letter)
     dropped = message(database, "m2")
     assert (dropped.place, stages(dropped)["extract"].state) == ("covered", "dropped")
-    assert message(database, "m3").why == ("Its session feeds no facts, so none are looked for.",)
+    assert message(database, "m3").why == (
+        "Its session does not feed the pipeline 'facts', so no facts are extracted.",
+    )
 
 
 def test_a_lane_that_waits_says_why(

@@ -203,7 +203,7 @@ def test_the_command_changes_what_is_named_and_nothing_else(
 
 def test_what_cannot_change_is_said(make_memory: MakeMemory) -> None:
     memory = make_memory("s", user_id="anna")
-    with pytest.raises(NotFoundError, match="Nothing was put yet"):
+    with pytest.raises(NotFoundError, match="Nothing has been put yet"):
         memory.set_policy(token_limit=10)
     memory.put({"role": "user", "content": "hello"})
     for fixed in ("tokenizer_fn", "user_id", "shared_scope", "namespace", "part_tokens", "anything"):

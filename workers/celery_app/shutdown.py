@@ -68,7 +68,7 @@ class Shutdown:
 
     def _stop_for_lost(self, signals: SignalPipe, count: int) -> None:
         if not (self._reason or self._consumer.stopping):
-            self._reason = f"code of custom blocks does not come back from {counted(count, 'thread')}"
+            self._reason = f"code of custom blocks has not returned from {counted(count, 'thread')}"
             signals.wake()
 
     def _end(self, signals: SignalPipe) -> None:

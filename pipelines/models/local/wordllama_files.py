@@ -71,7 +71,7 @@ def _map_vectors(file: Path) -> TokenVectors:
     with file.open("rb") as opened:
         header_bytes = int.from_bytes(opened.read(_LENGTH_BYTES), "little")
         if header_bytes > file.stat().st_size:
-            raise ValueError("the file is no safetensors file")
+            raise ValueError("the file is not a safetensors file")
         tensor = json.loads(opened.read(header_bytes))[_TENSOR]
     if tensor["dtype"] != "F16":
         raise ValueError(f"the vectors are {tensor['dtype']}, not F16")
@@ -91,7 +91,7 @@ def _read_tokenizer(file: Path) -> Tokenizer:
     described: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     options = {name: value for name, value in described["model"].items() if value is not None}
     if options.pop("type") != "BPE":
-        raise ValueError("the tokenizer is no BPE")
+        raise ValueError("the tokenizer is not a BPE")
     # Newer releases of the library write a pair as a list.
     merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in options.pop("merges")]
     added = {token["content"]: token["id"] for token in described["added_tokens"]}

@@ -107,7 +107,7 @@ def _key(settings: Settings) -> str:
     given = settings.openai_api_key
     key = "" if given is None else given.get_secret_value().strip()
     if not key.isascii() or not key.isprintable():
-        raise ConfigurationError("OPENAI_API_KEY holds characters that no key has; copy it again.")
+        raise ConfigurationError("OPENAI_API_KEY holds characters that a key cannot have; copy it again.")
     return key or PLACEHOLDER_KEY
 
 
@@ -115,7 +115,7 @@ def _url(settings: Settings) -> str:
     url = (settings.openai_base_url or OPENAI_URL).strip()
     if not _is_http(url):
         raise ConfigurationError(
-            "OPENAI_BASE_URL is no http(s) address; it looks like http://localhost:11434/v1."
+            "OPENAI_BASE_URL is not an http(s) URL; a valid one is http://localhost:11434/v1."
         )
     return url
 
@@ -141,7 +141,7 @@ def _unreachable(error: openai.OpenAIError) -> TransientModelError:
             "The model server did not answer in time; see STRANDLINE_MODEL_TIMEOUT_SECONDS."
         )
     if isinstance(error.__cause__, UnboundedAnswerError):
-        return TransientModelError(f"The model server's answer was not read: {error.__cause__}.")
+        return TransientModelError(f"The model server's answer could not be read: {error.__cause__}.")
     if isinstance(error, openai.APIConnectionError):
         return TransientModelError(
             "The model server cannot be reached; check OPENAI_BASE_URL and the network."

@@ -315,5 +315,5 @@ def _repair(messages: Sequence[dict[str, str]], choice: Choice, problem: str) ->
 def _time_left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
-        raise TransientModelError("The embedding took longer than it was given.")
+        raise TransientModelError("The embedding took longer than its time limit.")
     return left

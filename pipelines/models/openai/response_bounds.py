@@ -67,7 +67,7 @@ def watch_body(max_bytes: int) -> Callable[[httpx2.Response], None]:
     def watch(response: httpx2.Response) -> None:
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("", "identity"):
-            raise UnboundedAnswerError("it is compressed, although it was asked not to be")
+            raise UnboundedAnswerError("it is compressed, although the request forbids that")
         deadline = response.request.extensions.get(_DEADLINE)
         if isinstance(response.stream, httpx2.SyncByteStream):
             response.stream = _BoundedBody(response.stream, deadline, max_bytes)

@@ -32,8 +32,8 @@ def prompt_texts(directory: Path | None) -> dict[TaskName, str]:
     files = {path.stem: path for path in sorted(directory.glob("*.md"))}
     if unknown := sorted(set(files) - set(TASKS)):
         raise ConfigurationError(
-            f"STRANDLINE_PROMPTS_DIR holds {', '.join(f'{name}.md' for name in unknown)}, of no task;"
-            f" the tasks are {', '.join(TASKS)}."
+            f"STRANDLINE_PROMPTS_DIR holds {', '.join(f'{name}.md' for name in unknown)}, which belongs to"
+            f" no task; the tasks are {', '.join(TASKS)}."
         )
     return texts | {name: _read(files[name]) for name in TASKS if name in files}
 
@@ -41,7 +41,7 @@ def prompt_texts(directory: Path | None) -> dict[TaskName, str]:
 def _problem(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text; save it as UTF-8"
-    return f"{error.strerror}; check whose it is and who may read it"
+    return f"{error.strerror}; check its owner and its permissions"
 
 
 def _read(path: Path) -> str:

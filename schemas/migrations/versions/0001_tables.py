@@ -66,7 +66,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("shard_key", "batch_id", "step", name=op.f("answer_pkey")),
         schema=schema,
-        comment="A model's raw answer, stored before it is applied; what is applied is always the stored one",
+        comment="A model's raw answer, stored before it is applied; only stored answers are applied",
     )
     op.create_table(
         "batch",
@@ -91,7 +91,7 @@ def upgrade() -> None:
         sa.CheckConstraint("cardinality(event_ids) > 0", name=op.f("batch_events_check")),
         sa.PrimaryKeyConstraint("shard_key", "batch_id", name=op.f("batch_pkey")),
         schema=schema,
-        comment="Which events one model call covers, fixed before the call and reused by a replay",
+        comment="The events that one model call covers, fixed before the call and reused by a replay",
     )
     op.create_index(
         "batch_open",
@@ -192,7 +192,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("shard_key", "generation_id", "batch_id", name=op.f("condensation_pkey")),
         schema=schema,
-        comment="Each attempt to condense an owner's facts, and what came of it",
+        comment="Each attempt to condense an owner's facts, and its outcome",
     )
     op.create_table(
         "dead_letter",
@@ -322,7 +322,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("shard_key", "generation_id", "fact_id", name=op.f("fact_pkey")),
         schema=schema,
-        comment="What is known of an owner; an invalidated fact stays, with what took its place",
+        comment="The facts of an owner; an invalidated fact stays, with the fact that replaced it",
     )
     op.create_index(
         "fact_fingerprint",
@@ -361,7 +361,9 @@ def upgrade() -> None:
             "shard_key", "generation_id", "event_id", "ordinal", name=op.f("fact_candidate_pkey")
         ),
         schema=schema,
-        comment="What extract found in one event; merge folds it in, unless a person's event drops it",
+        comment=(
+            "A candidate that extract found in one event; merge applies it, unless a person's event drops it"
+        ),
     )
     op.create_table(
         "fact_event",
@@ -389,7 +391,7 @@ def upgrade() -> None:
         sa.CheckConstraint("(fact_id IS NULL) = (kind = 'clear')", name=op.f("fact_event_fact_check")),
         sa.PrimaryKeyConstraint("shard_key", "number", name=op.f("fact_event_pkey")),
         schema=schema,
-        comment="What people did to an owner's facts, in order; it outlives every derivation",
+        comment="The changes that people made to an owner's facts, in order; they outlive every derivation",
     )
     op.create_table(
         "fact_owner",
@@ -397,7 +399,7 @@ def upgrade() -> None:
         sa.Column("namespace", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("shard_key", name=op.f("fact_owner_pkey")),
         schema=schema,
-        comment="The namespace of an owner whom people gave facts, also one without any session",
+        comment="The namespace of an owner whom people gave facts, even without any session",
     )
     op.create_table(
         "fact_revision",
@@ -432,7 +434,9 @@ def upgrade() -> None:
             name=op.f("fact_revision_operation_check"),
         ),
         sa.CheckConstraint(
-            "num_nulls(event_id, session_key, extract_batch_id, merge_batch_id, model, prompt_hash) = CASE WHEN fact_event IS NULL THEN 0 ELSE 6 END AND (condense_batch_id IS NOT NULL) = (operation = 'condense')",
+            "num_nulls(event_id, session_key, extract_batch_id, merge_batch_id, model, prompt_hash) ="
+            " CASE WHEN fact_event IS NULL THEN 0 ELSE 6 END AND (condense_batch_id IS NOT NULL) ="
+            " (operation = 'condense')",
             name=op.f("fact_revision_source_check"),
         ),
         sa.CheckConstraint(
@@ -443,7 +447,9 @@ def upgrade() -> None:
             "shard_key", "generation_id", "fact_id", "revision", name=op.f("fact_revision_pkey")
         ),
         schema=schema,
-        comment="A fact's history and provenance: which messages, prompt and model, or which person, did what",
+        comment=(
+            "A fact's history and provenance: which messages, prompt and model, or which person, did what"
+        ),
     )
     op.create_table(
         "flush_event",
@@ -516,7 +522,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("generation_id", name=op.f("generation_pkey")),
         schema=schema,
-        comment="Which pipelines run, what each derivation is made with, and which one serves",
+        comment="The pipelines, the recipe of each derivation, and which one serves",
     )
     op.create_table(
         "scope_generation",
@@ -572,7 +578,7 @@ def upgrade() -> None:
         sa.CheckConstraint("state IN ('running', 'stopped', 'done')", name=op.f("replay_state_check")),
         sa.PrimaryKeyConstraint("replay_id", name=op.f("replay_pkey")),
         schema=schema,
-        comment="Each replay: what it derives again, and how far it is",
+        comment="Each replay: its work and its progress",
     )
     op.create_table(
         "namespace_limit",
@@ -602,7 +608,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_limit_pkey")),
         schema=schema,
-        comment="What a namespace may use at once and per day, and until when its work waits; written by hand",
+        comment=(
+            "The limits of a namespace, at once and per day, and until when its work waits; written by hand"
+        ),
     )
     op.create_table(
         "budget_slice",
@@ -623,7 +631,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("namespace", "day", "worker_id", name=op.f("budget_slice_pkey")),
         schema=schema,
-        comment="What each worker has taken of a namespace's budget of a day (UTC), in a row of its own",
+        comment="The slices that each worker has taken of a namespace's budget of a day (UTC)",
         postgresql_with={"fillfactor": "70"},
     )
     op.create_index("budget_slice_by_day", "budget_slice", ["day"], unique=False, schema=schema)
@@ -678,7 +686,7 @@ def upgrade() -> None:
         sa.Column("namespace", sa.Text(collation="C"), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", "scope_key", "generation_id", "stage", name=op.f("lane_pkey")),
         schema=schema,
-        comment="The lease of a lane: who drains it, under which epoch, and when it may be tried again",
+        comment="The lease of a lane: its holder, its epoch, and when it may be tried again",
         postgresql_with={"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.02"},
     )
     op.create_index(
@@ -773,7 +781,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "seq", name=op.f("popped_pkey")),
         schema=schema,
-        comment="The numbers of messages that were taken out of the log again",
+        comment="The numbers of messages that were removed from the log again",
     )
     op.create_table(
         "receipt",
@@ -792,7 +800,7 @@ def upgrade() -> None:
         sa.CheckConstraint("outcome IN ('applied', 'void', 'dead')", name=op.f("receipt_outcome_check")),
         sa.PrimaryKeyConstraint("shard_key", "event_id", "generation_id", "stage", name=op.f("receipt_pkey")),
         schema=schema,
-        comment="That an event reached its end in a stage; written in the transaction of its effect",
+        comment="Records that an event reached its end in a stage; written in the transaction of its effect",
     )
     op.create_table(
         "session",
@@ -838,7 +846,9 @@ def upgrade() -> None:
         sa.Column("shared_scope", sa.Text(), nullable=True),
         sa.Column("shared_key", sa.Uuid(), nullable=True),
         sa.CheckConstraint(
-            "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through AND flushed_through >= pinned_through AND window_from <= flushed_through + 1 AND flushed_through < next_seq",
+            "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from >"
+            " pinned_through AND flushed_through >= pinned_through AND window_from <= flushed_through +"
+            " 1 AND flushed_through < next_seq",
             name=op.f("session_marks_check"),
         ),
         sa.CheckConstraint(
@@ -868,7 +878,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("shard_key", name=op.f("session_owner_pkey")),
         schema=schema,
-        comment="Directory: to whom a session id belongs; written once, before the session's first put",
+        comment="Directory: the owner of each session id; written once, before the session's first put",
     )
     op.create_index(
         "session_owner_by_name", "session_owner", ["namespace", "session_id"], unique=False, schema=schema
@@ -890,7 +900,7 @@ def upgrade() -> None:
         sa.CheckConstraint("cause IN ('idle', 'overdue')", name=op.f("watch_cause_check")),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "watch_id", name=op.f("watch_pkey")),
         schema=schema,
-        comment="When the sweep looks at a session again: once per idle period, and after a crossing",
+        comment="When the sweep is to look at a session: once per idle period, and after a crossing",
     )
     op.create_index("watch_by_time", "watch", ["check_at"], unique=False, schema=schema)
     op.create_table(
@@ -909,7 +919,10 @@ def upgrade() -> None:
         sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "incarnation", name=op.f("shared_session_pkey")),
         schema=schema,
-        comment="Lives of sessions that share with a scope; what is gone was forgotten and is never shared again",
+        comment=(
+            "Incarnations of sessions that share with a scope; one that is gone was forgotten and is"
+            " never shared again"
+        ),
     )
     op.create_table(
         "shared_message",
@@ -925,7 +938,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "seq", name=op.f("shared_message_pkey")),
         schema=schema,
-        comment="Copies of what sessions flushed that share with a scope, as its searches show them",
+        comment="Copies of what sessions shared with a scope, as searches of the scope show them",
     )
     op.create_table(
         "worker",

@@ -78,7 +78,7 @@ def message_of(given: BaseMessage) -> Message:
     source = message_chunk_to_message(given)
     if _KINDS.get(source.type) is not type(source):
         raise InvalidMessageError(
-            "message", f"{type(given).__name__} is no message of a conversation; leave it out of the history"
+            "message", f"{type(given).__name__} is not a conversation message; leave it out of the history"
         )
     role = _role_of(source)
     calls = [_call(call) for call in source.tool_calls] if isinstance(source, AIMessage) else []

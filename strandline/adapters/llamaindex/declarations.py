@@ -67,8 +67,9 @@ def own_block(block: object) -> Any:
             ],
         )
     raise ConfigurationError(
-        f"The memory block {block.name!r} ({type(block).__name__}) runs in the agent's process; here blocks"
-        " are fed by workers. Leave it out, or register a custom block there and name it in memory_blocks."
+        f"The memory block {block.name!r} ({type(block).__name__}) runs in the agent's process, but here"
+        " workers feed the blocks. Leave it out, or register a custom block in the workers and name it in"
+        " memory_blocks."
     )
 
 
@@ -98,7 +99,7 @@ def restored_blocks(carried: Sequence[Mapping[str, Any]]) -> list[BaseMemoryBloc
         kind = declared.pop("kind", None)
         if kind not in _CARRIED:
             raise ConfigurationError(
-                f"The context names a memory block of kind {quote(kind)}, which there is not."
+                f"The context names a memory block of kind {quote(kind)}, which does not exist."
             )
         blocks.append(_CARRIED[kind](**declared))
     return blocks

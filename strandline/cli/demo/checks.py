@@ -126,7 +126,7 @@ def _all_consumed(outcome: Outcome) -> DemoCheck:
 def _in_time(outcome: Outcome) -> DemoCheck:
     name = f"consumed within {outcome.allowed_seconds:g} s"
     if outcome.consumed_after is None:
-        return DemoCheck(name=name, ok=False, found="the wait was given up")
+        return DemoCheck(name=name, ok=False, found="gave up waiting")
     ok = outcome.consumed_after <= outcome.allowed_seconds
     return DemoCheck(name=name, ok=ok, found=f"{outcome.consumed_after:.1f} s after the last put")
 

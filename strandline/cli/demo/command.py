@@ -74,15 +74,15 @@ class Wanted:
     metavar="FILE",
     help="Questions with answers and evidence; default: CHAT.qa.json beside the file.",
 )
-@click.option("--all-questions", is_flag=True, help=f"Ask all of them, not {QUESTIONS_ASKED}.")
+@click.option("--all-questions", is_flag=True, help=f"Ask all questions instead of {QUESTIONS_ASKED}.")
 @click.option("--token-limit", type=click.IntRange(min=1), default=4000, show_default=True, metavar="N")
 @click.option("--flush-size", type=click.IntRange(min=1), default=700, show_default=True, metavar="N")
 @click.option("--session-id", metavar="ID", help="Default: the file's name.")
 @click.option(
     "--pace", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait between puts."
 )
-@click.option("--no-restart", is_flag=True, help="Leave a worker that dies dead; start another by hand.")
-@click.option("--stay", is_flag=True, help="Keep everything running in the end, until Ctrl-C.")
+@click.option("--no-restart", is_flag=True, help="Do not restart a worker that dies; start another by hand.")
+@click.option("--stay", is_flag=True, help="Keep everything running at the end, until Ctrl-C.")
 @click.option("--keep", is_flag=True, help="Keep the temporary home directory with its database.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; the play goes to stderr.")
 def command(
@@ -100,7 +100,7 @@ def command(
 ) -> int:
     """Play a conversation through the real pipeline: embedded Postgres and broker, a worker process.
 
-    Shows the window fill and flush, the events consumed, and what is remembered; then asks questions.
+    Shows the window fill and flush, the events consumed, and the resulting memory; then asks questions.
     Exits with 1 if a message was lost, an event was not consumed in time, or another check failed.
     """
     log_to_stderr("WARNING")

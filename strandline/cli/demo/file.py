@@ -68,7 +68,8 @@ def _messages(path: Path, limits: PutLimits) -> Iterator[Message]:
         message = _message(path, number, line, limits)
         if message.id is not None and first_use.setdefault(message.id, number) != number:
             raise ConfigurationError(
-                f"{path}, line {number}: its id {message.id!r} is that of line {first_use[message.id]}."
+                f"{path}, line {number}: its id {message.id!r} is already used in line"
+                f" {first_use[message.id]}."
             )
         yield message
 
@@ -94,7 +95,7 @@ def _questions(path: Path) -> Iterator[Question]:
     try:
         entries = json.loads(text)
     except ValueError as error:
-        raise ConfigurationError(f"{path} is no JSON ({error}).") from None
+        raise ConfigurationError(f"{path} is not JSON ({error}).") from None
     if not isinstance(entries, list):
         raise ConfigurationError(f"{path} must be a JSON list of objects with a 'question'.")
     for number, entry in enumerate(entries, start=1):

@@ -43,7 +43,7 @@ class Story:
             {
                 "plays": f"{conversation.path.name}: {messages}{questions}",
                 "models": models.announcement,
-                "servers": f"PostgreSQL and a broker of its own, in {home}",
+                "servers": f"its own PostgreSQL and broker, in {home}",
             }
         )
 
@@ -70,7 +70,7 @@ class Story:
     def coverage(self, context: MemoryContext) -> None:
         covered = ", ".join(f"{name} through {seq}" for name, seq in context.covered_through.items())
         left_out = "; ".join(item.reason for item in context.omitted)
-        self._heading("What a read gives now")
+        self._heading("The next read returns")
         pairs = {
             "messages": f"{len(context)}, {counted(context.tokens, 'token')}",
             "covered": f"{covered}; {'caught up' if context.caught_up else 'not caught up yet'}",
@@ -117,7 +117,7 @@ class Story:
             "models": f"{figures.text_model}, {figures.embedding_model}",
         }
         if figures.worker_ends:
-            pairs["worker"] = f"ended by itself on the way: {figures.worker_ends}"
+            pairs["worker"] = f"ended unexpectedly: {figures.worker_ends}"
         self._pairs(pairs)
 
     def close(self, pids: Sequence[int], attach: str, *, stays: bool) -> None:

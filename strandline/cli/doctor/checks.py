@@ -103,7 +103,7 @@ def _home(home: Path) -> CheckReport:
         name="home",
         result="problem",
         found=f"{home} cannot be written{'' if existing.is_dir() else f': {existing} is a file'}",
-        advice="set STRANDLINE_HOME to a directory of your own",
+        advice="set STRANDLINE_HOME to a directory that you can write",
     )
 
 

@@ -75,7 +75,7 @@ def check_broker(servers: Servers) -> CheckReport:
         name="broker",
         result="warning" if old else "ok",
         found=f"RabbitMQ {version} at {answered}",
-        advice="before 3.10 quorum queues keep expired hints; bring it up to date" if old else None,
+        advice="before 3.10 quorum queues keep expired hints; upgrade it" if old else None,
     )
 
 
@@ -116,7 +116,7 @@ _PROBLEMS = {
     "AccessRefused": "refuses the user or the password",
     "AuthenticationError": "refuses the user or the password",
     "ConnectionRefusedError": "refuses connections: nothing listens there",
-    "NotAllowed": "does not have the virtual host, or does not open it to this user",
+    "NotAllowed": "does not have the virtual host, or does not let this user access it",
     "TimeoutError": "does not answer in time",
     "gaierror": "cannot be found: its host has no address",
 }
@@ -163,8 +163,8 @@ def _pgvector(installed: str | None, available: str | None, *, may_extend: bool)
         return CheckReport(
             name="pgvector",
             result="warning",
-            found=f"{version}; older than {wanted} has faults in vacuum",
-            advice="bring it up to date, then ALTER EXTENSION vector UPDATE",
+            found=f"{version}; older than {wanted} has bugs in vacuum",
+            advice="upgrade it, then run ALTER EXTENSION vector UPDATE",
         )
     if installed is None and not may_extend:
         return CheckReport(
@@ -222,7 +222,10 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
             name=f"generation of {pipeline}",
             result="warning",
             found=f"serves as it was made; the settings differ ({'; '.join(differing)})",
-            advice=f"derive it anew with `strandline replay --new --pipeline {pipeline}`, or set back",
+            advice=(
+                f"derive it again with `strandline replay --new --pipeline {pipeline}`, or restore the"
+                " settings"
+            ),
         )
 
 

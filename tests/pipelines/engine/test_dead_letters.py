@@ -417,7 +417,7 @@ def test_a_letter_of_a_retired_generation_cannot_be_retried(
     )
     refused = command(database_url, "retry", "--all")
     assert refused.code == 1
-    assert "its generation is retired and serves nobody; drop it instead" in refused.out
+    assert "its generation is retired and serves no owner; drop it instead" in refused.out
     assert "only dropped" in command(database_url, "show", str(only_letter(database, "summary").event_id)).out
     assert rows_of(database_url, "SELECT count(*) FROM strandline.due WHERE stage = 'summary'") == [(0,)]
     assert command(database_url, "drop", "--all").code == 0
@@ -437,7 +437,7 @@ def test_a_retry_rings_for_its_lane_where_there_is_a_broker(
         drain()
         retried = command(database_url, "retry", "--all", *options)
         assert retried.out.strip().endswith(
-            "its lane was rung for" if rung else "without a broker, a sweep finds it"
+            "a worker was notified" if rung else "without a broker, a sweep finds it"
         )
     with redis.Redis.from_url(broker_url) as broker:
         assert broker.llen("strandline.summary") == 1

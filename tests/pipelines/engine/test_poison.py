@@ -121,7 +121,7 @@ def test_explain_says_which_part_of_a_message_is_used(make_memory: MakeMemory, d
     found = explain(database, "long")
     assert isinstance(found, MessageExplanation)
     assert found.why[1:] == (
-        f"Facts and summary are made of its first {MAX_LINE_CHARACTERS:,} of 150,000 characters.",
+        f"Facts and summary are made from its first {MAX_LINE_CHARACTERS:,} of 150,000 characters.",
         f"A search finds its first {MAX_INDEXED_CHARACTERS:,} of 150,000 characters.",
     )
     short = explain(database, "short")

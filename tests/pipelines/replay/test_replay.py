@@ -229,7 +229,7 @@ def test_going_back_reads_as_before_and_pruning_leaves_a_line(
             assert rows_of(database_url, counted, generation_id) == [(0,)], table
     assert reads(memories) == shown
     assert not verify(database).violations
-    with pytest.raises(ReplayError, match="none to go back to"):
+    with pytest.raises(ReplayError, match="nothing to roll back to"):
         roll_back(database, FACTS)
 
 

@@ -286,7 +286,7 @@ def test_a_tail_cut_off_where_it_was_read_says_so() -> None:
     found = fitted(100, tail=Tail([assistant(4), user(5)], [(1, 5)]))
     assert seqs(found.tail) == [5]
     everything = fitted(100, tail=Tail([user(4), assistant(5)], [(1, 5)]))
-    assert "than one read takes in" in everything.omitted[0].reason
+    assert "than one read includes" in everything.omitted[0].reason
     assert (everything.omitted[0].from_seq, everything.omitted[0].through_seq) == (1, 3)
 
 

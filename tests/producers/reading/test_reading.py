@@ -395,7 +395,7 @@ def test_a_search_without_its_embedder_compares_words(
     context = memory.get(query)
     assert "lighthouse was painted" in context[0].text
     assert kinds(context) == {"search_text_only"}
-    assert "compared words alone" in context.omitted[0].reason
+    assert "compared only words" in context.omitted[0].reason
     assert "<fact>" in context[0].text
     # The first read found out; this one did not ask again.
     assert len(model_server.requests) == (0 if trouble == "closed" else 1)

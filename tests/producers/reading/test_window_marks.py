@@ -180,4 +180,4 @@ def test_a_read_takes_in_so_many_bytes_of_the_tail(make_memory: MakeMemory) -> N
     assert number - 6 <= len(context) <= MAX_TAIL_BYTES // size
     (omitted,) = context.omitted
     assert (omitted.kind, omitted.from_seq, omitted.through_seq) == ("tail", 1, number - len(context))
-    assert "than one read takes in" in omitted.reason
+    assert "than one read includes" in omitted.reason

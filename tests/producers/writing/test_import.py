@@ -154,7 +154,7 @@ def test_an_import_that_is_interrupted_says_what_is_stored(
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("{", "line 2 is no JSON"),
+        ("{", "line 2 is not JSON"),
         ("[1]", 'line 2 must be a JSON object with "role" and "content"'),
         ({"role": "wizard", "content": "x", "session_id": "s"}, "line 2: message.role: 'wizard' is unknown"),
         ({"role": "user", "content": "a\u0000b", "session_id": "s"}, "line 2: message.content"),

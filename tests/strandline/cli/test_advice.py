@@ -21,7 +21,7 @@ def test_a_generation_that_is_not_there_is_told_with_where_they_are_listed(
     assert run(["generations", *command, "--database-url", database_url]) == 1
     said = capfd.readouterr().err
     assert "There is no generation 99" in said
-    assert "; `strandline generations list` shows those there are." in said
+    assert "; `strandline generations list` lists those that are kept." in said
 
 
 def test_a_session_of_two_users_in_a_file_is_told_with_the_option(

@@ -36,7 +36,7 @@ URL = "postgresql://me@host/db"
         ({"broker_url": "foo://x"}, "the broker URL begins with 'foo'"),
         ({"broker_url": "127.0.0.1:6379"}, "the broker URL begins with no scheme"),
         ({"broker_url": "amqp://one//;ampq://two//"}, "the broker URL begins with 'ampq'"),
-        ({"tokenizer_fn": "cl100k"}, "Names are not taken"),
+        ({"tokenizer_fn": "cl100k"}, "A name is not accepted"),
         ({"tokenizer_fn": 7}, "tokenizer_fn is 7"),
         ({"database_url": "postgresql+pg8000://me@host/db"}, "the driver 'pg8000'"),
         ({"database_url": "mysql://me@host/db"}, "it runs on Postgres only"),

@@ -57,7 +57,7 @@ def test_a_flush_size_that_does_not_fit_a_new_limit_is_said(
     assert run([*change, "50"]) == 0
     said = capfd.readouterr().out
     assert "the flush size of 60 does not fit the token limit and became 35" in said
-    assert "--token-flush-size sets it" in said
+    assert "--token-flush-size does" in said
     assert run([*change, "800"]) == 0
     assert "became" not in capfd.readouterr().out
     assert run([*change[:-1], "--token-flush-size", "900"]) == 0
