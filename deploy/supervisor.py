@@ -1,8 +1,8 @@
 """Child processes that are kept running until told to stop: the workers of ``strandline up``.
 
-One thread per child starts it, waits for its end in the kernel and starts it again.  Children are in
-process groups of their own, so that Ctrl-C in the terminal reaches the supervisor alone, which then ends
-them in order.  Should the supervisor itself be killed, its children live on: a worker is sound by itself.
+One thread per child starts it, waits for its end in the kernel and starts it again.  Each child has its own
+process group, so that Ctrl-C in the terminal reaches only the supervisor, which then ends them in order. If
+the supervisor itself is killed, its children live on: a worker needs no supervisor.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def full_text(message: Message) -> str:
 
 
 def speaker(message: Message) -> str:
-    """Who said it: the name where there is one, else the role."""
+    """The speaker of a message: the name if there is one, else the role."""
     return message.name or message.role
 
 

@@ -46,12 +46,12 @@ def listed_messages(sources: object) -> Sequence[object]:
 
 
 def check_token_count(count: object) -> int:
-    """A number of tokens; raises ConfigurationError where it is none."""
+    """Check a number of tokens; raises ConfigurationError if it is not one."""
     return _whole("initial_token_count", count, least=0, most=MAX_INTEGER)
 
 
 def check_seq(name: str, seq: object) -> int:
-    """A message's number, or 0 for before the first; raises ConfigurationError where it is none."""
+    """Check a message's number, or 0 for before the first; raises ConfigurationError if it is not one."""
     return _whole(name, seq, least=0, most=MAX_SEQ)
 
 

@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Carrier:
-    """Carries operations out; safe to share between threads and tasks.
+    """Runs operations; safe to share between threads and tasks.
 
     ``connection`` is the caller's, inside a transaction that the caller ends; without it, each statement runs
-    in a transaction of its own, but for what an operation has carried out as ``Atomic``.
+    in its own transaction, except inside an ``Atomic``.
     """
 
     def __init__(self, resources: Resources) -> None:

@@ -41,20 +41,20 @@ from strandline.schemas.values.policy import Policy, PolicyChange
 class SessionMemory(Searching):
     """The memory of one session.
 
-    Light: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
-    between threads and tasks.  ``connection=`` joins a transaction of the caller's: what was put is there
-    if, and only if, the caller commits; workers are told by the sweep then, within seconds.
+    It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
+    between threads and tasks.  ``connection=`` joins a transaction of the caller's: a put takes effect if,
+    and only if, the caller commits; a sweep then finds its work within seconds.
 
     Args:
         identity: the session and its owner.
-        policy: stored with the session at its first put; later puts use what is stored.
-        blocks: what long-term memory contributes to a read.
+        policy: stored with the session at its first put; later puts use the stored one.
+        blocks: the memory blocks that contribute to a read.
         insert_method: whether it goes into the system message or the latest user message.
         tokenizer: counts tokens; default: ``o200k_base``.
-        part_tokens: what images and other parts that are no text count, by kind; default: 256 for ``image``,
+        part_tokens: tokens of images and other parts that are not text, by kind; default: 256 for ``image``,
             ``audio`` and ``video``, 2048 for ``document``.
         render: lays the blocks' sections out; default: the built-in template.
-        shared_key: of the scope that searches with ``scope="shared"`` look in; default: none.
+        shared_key: key of the scope that ``scope="shared"`` searches; default: none.
     """
 
     def __init__(
@@ -102,20 +102,20 @@ class SessionMemory(Searching):
 
     @property
     def facts(self) -> OwnerFacts:
-        """What is known of this session's owner."""
+        """The facts of this session's owner."""
         return OwnerFacts(self._resources, self._identity.owner)
 
     def put(self, message: object, *, connection: object | None = None) -> int:
         """Accept one message (a ``Message`` or an OpenAI dict) and return its ``seq``.
 
-        One round trip; returns once it is committed.  A message with an ``id`` can be put again: it gets
+        One round trip; returns once it is committed.  Putting a message with the same ``id`` again returns
         the same ``seq`` and adds nothing.
 
         Raises:
             InvalidMessageError: it cannot be stored as given.
-            ConflictError: its id was used with other content.
-            OwnerError: the session belongs to somebody else.
-            UnknownPipelineError: a memory block needs a pipeline that nobody has registered.
+            ConflictError: its id was already used with different content.
+            OwnerError: the session belongs to another owner.
+            UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
             DatabaseUnavailableError: Postgres cannot be reached; safe to put again.
         """
         return self.put_messages([message], connection=connection)[0]
@@ -148,9 +148,9 @@ class SessionMemory(Searching):
         return self._announce(appended, joined=connection is not None)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
-        """Accept much history at once, by COPY, and flush what the window does not hold, as ``import``.
+        """Accept many messages at once, by COPY, and flush what does not fit the window, as ``import``.
 
-        Give each message an ``id`` of its own, so that the same import again adds nothing.
+        Give each message its own ``id``, so that repeating the import adds nothing.
 
         Raises: as ``put``; then nothing of this call was stored.
         """
@@ -175,19 +175,19 @@ class SessionMemory(Searching):
         """The prompt's memory: pinned head, blocks, tail and window, within ``token_limit``.
 
         Args:
-            input: what retrieval searches for, as text or as a message; default: the latest messages.
+            input: the text or message to search memory for; default: the latest messages.
             messages: the same as a list of messages.
-            initial_token_count: tokens that the caller's own prompt takes: the result fits into the limit
-                beside them.  Where they leave too little room, the oldest of the window are left out of this
+            initial_token_count: tokens of the caller's own prompt; the result leaves room for them within the
+                limit. If they leave too little room, the oldest messages of the window are left out of this
                 read, and ``.omitted`` names them; the last turn stays.
-            wait_for: wait until this ``seq`` was put and derived memory covers it, as far as it was
-                delivered.  ``.caught_up`` says whether it came to that.
-            timeout: for how many seconds at most; default 10.
+            wait_for: wait until this ``seq`` has been put and, if it was flushed, derived memory covers it.
+                ``.caught_up`` says whether it does.
+            timeout: the longest wait, in seconds; default 10.
 
         Raises:
-            ConfigurationError: ``initial_token_count`` is no number of tokens.
-            InvalidMessageError: ``input`` or one of ``messages`` is no message.
-            OwnerError: the session belongs to somebody else.
+            ConfigurationError: ``initial_token_count`` is not a number of tokens.
+            InvalidMessageError: ``input`` or one of ``messages`` is not a message.
+            OwnerError: the session belongs to another owner.
             DatabaseUnavailableError: Postgres cannot be reached.
         """
         return self._carrier.run(
@@ -228,7 +228,7 @@ class SessionMemory(Searching):
         return await self._carrier.arun(whole_history(self._identity), connection)
 
     def iterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> Iterator[Message]:
-        """The history page by page, for long ones; each page is a read of its own."""
+        """The history page by page, for long ones; each page is a separate read."""
         while page := self._carrier.run(history_page(self._identity, after_seq, page_size), None):
             yield from page
             after_seq = page[-1].seq or after_seq
@@ -241,15 +241,15 @@ class SessionMemory(Searching):
             after_seq = page[-1].seq or after_seq
 
     def pop(self, *, connection: object | None = None) -> Message | None:
-        """Remove the newest message and return it, as to have the last turn said anew; None if none is left.
+        """Remove the newest message and return it, such as to repeat the last turn; None if none is left.
 
-        Its ``seq`` is not used again.  What was delivered to the pipelines stays: after an idle flush, or
+        Its ``seq`` is not used again. Messages delivered to the pipelines stay: after an idle flush, or
         ``flush(all=True)``, there is nothing to pop until the next put.
 
         Raises:
             DeliveredError: the newest message was delivered; nothing was removed.
-            OwnerError: the session belongs to somebody else.
-            ConflictError: others put so busily that another message was always newer.
+            OwnerError: the session belongs to another owner.
+            ConflictError: other callers put so often that another message was always newer.
         """
         return self._carrier.run(pop(self._identity), connection)
 
@@ -268,11 +268,10 @@ class SessionMemory(Searching):
         return self._announce(appended, joined=connection is not None)
 
     def reset(self, *, derived: bool = False, connection: object | None = None) -> None:
-        """Begin the history anew; with ``derived``, forget what was derived from this session as well.
+        """Start the history over; with ``derived``, also forget the memory derived from this session.
 
-        Without ``derived`` the old messages leave every read but stay in the log, and what is still to be
-        derived from them is void.  With it they are deleted.  Facts that people added
-        or worded by hand stay.
+        Without ``derived`` the old messages leave every read but stay in the log, and pending work on them is
+        void. With it they are deleted.  Facts that people added or worded by hand stay.
         """
         self._carrier.run(reset(self._identity, derived=check_flag("derived", derived)), connection)
 
@@ -299,7 +298,7 @@ class SessionMemory(Searching):
     def _take_on(
         self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None
     ) -> Policy:
-        """What was changed holds for reads of this memory as well; others keep what they were made with."""
+        """Apply the change to reads of this memory; other memories keep the values they were made with."""
         if blocks is not None:
             self._blocks = tuple(blocks)
         if limit is not None:

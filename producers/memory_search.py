@@ -60,24 +60,24 @@ class Searching:
         include_window: bool = True,
         kinds: Sequence[HitKind] = MESSAGES_ALONE,
     ) -> Sequence[Found]:
-        """What was said and fits ``query``, best first.
+        """Search messages, and facts if asked for, that match ``query``, best first.
 
         Args:
-            query: words or a question; of a long text the end counts.
+            query: words or a question; only the end of a long text counts.
             limit: how many hits at most, 0 to 1,000.
-            scope: this ``session``, all sessions of its ``owner``, or what is ``shared`` with the scope that
-                the memory names (``shared_scope=``).
-            exclude_current: leave this session out, and facts that come from it alone.
-            include_window: find what was not flushed yet as well, or has no vectors (yet), by its words: the
-                newest 1,000 such messages, of an owner those of the 20 sessions last put to.  A message that
-                says just ``query`` is left out then.  Shared scopes have what was flushed alone.
-            kinds: ``"message"``, ``"fact"`` or both.  Messages alone by default: ``memory.facts`` has a
-                search of its own.  A fact's hit has ``.fact``, with the messages that it comes from, and no
-                ``.message``; each has ``.kind``, ``.text``, ``.score`` and ``.similarity``.
+            scope: this ``session``, all sessions of its ``owner``, or the messages ``shared`` with the
+                memory's scope (``shared_scope=``).
+            exclude_current: leave out this session, and facts that come only from it.
+            include_window: also search messages that are not flushed or have no vectors yet, by their words:
+                the newest 1,000 of them, for an owner those of the 20 sessions last put to. A message that
+                says just ``query`` is then left out. Shared scopes hold only flushed messages.
+            kinds: ``"message"``, ``"fact"`` or both.  By default only messages: ``memory.facts`` has its own
+                search. A fact's hit has ``.fact``, with the messages that it comes from, and no ``.message``;
+                each has ``.kind``, ``.text``, ``.score`` and ``.similarity``.
 
         Raises:
-            ConfigurationError: an argument is none of these; facts are asked for in the shared scope, which
-                has none; or the memory names no shared scope.
+            ConfigurationError: an argument is not one of these; facts are asked for in the shared scope,
+                which has none; or the memory names no shared scope.
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
         return self._carrier.run(

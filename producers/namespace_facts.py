@@ -21,7 +21,7 @@ _BEFORE_ALL = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
-    """What is cleared, or would be: ``owners``, and the ``facts`` of theirs that are live."""
+    """The extent of a clearing, done or planned: ``owners``, and the number of their live ``facts``."""
 
     owners: int = 0
     facts: int = 0
@@ -41,9 +41,9 @@ class _Page:
 class NamespaceFacts:
     """The facts of all owners of a namespace; get it from ``Facts.of_namespace``.
 
-    Clearing is one event per owner, as ``Facts.clear`` makes it, each in a transaction of its own; so it may
-    be stopped at any time, and goes on where it was when it is called again: an owner who has said nothing
-    since the last clearing is passed over.  Owners who begin meanwhile may be left out.
+    Clearing is one event per owner, as ``Facts.clear`` makes it, each in its own transaction; so it may be
+    stopped at any time, and continues where it stopped when it is called again: an owner who has said nothing
+    since the last clearing is skipped. Owners who begin meanwhile may be left out.
 
     All methods raise DatabaseUnavailableError when Postgres cannot be reached; those that clear,
     UnknownPipelineError before any worker has ever run.

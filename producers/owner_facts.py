@@ -39,12 +39,12 @@ T = TypeVar("T")
 
 
 class OwnerFacts:
-    """What is known of one owner, over all sessions; get it from ``memory.facts``, or make a ``Facts``.
+    """The facts of one owner, over all sessions; get it from ``memory.facts``, or make a ``Facts``.
 
-    Edits are recorded as events of the owner, and are seen by the next read.  They outlive every
-    derivation: what was deleted does not come back from messages said before, what was corrected stays
-    corrected; what somebody says anew is new.  An edit waits for a worker that is just writing facts of this
-    owner.  ``actor`` is a name for who did it, kept with the event.
+    Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:
+    a deleted fact does not come back from earlier messages, and a corrected one stays corrected; a fact that
+    a user states again later is new. An edit waits for a worker that is writing facts of this owner.
+    ``actor`` names the person, and is stored with the event.
 
     All methods raise InvalidMessageError for an argument that cannot be used, and DatabaseUnavailableError
     when Postgres cannot be reached; those that edit, UnknownPipelineError before any worker has ever run.
@@ -65,7 +65,7 @@ class OwnerFacts:
         return self._owner.user_id
 
     def get(self, fact_id: UUID | str) -> Fact | None:
-        """One fact of this owner, also one that ended; None if there is none of this id."""
+        """One fact of this owner, even if it ended; None if no fact has this id."""
         return self._carrier.run(get_fact(self._owner, fact_id))
 
     async def aget(self, fact_id: UUID | str) -> Fact | None:

@@ -1,4 +1,4 @@
-"""What a memory needs from its process: databases, a bell, an embedder for queries.
+"""The resources that a memory needs from its process: databases, a doorbell, an embedder for queries.
 
 The composition root supplies it.  A ``Memory`` itself holds no connection, so making one costs nothing.
 """

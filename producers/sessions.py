@@ -14,10 +14,10 @@ HISTORY_PAGE = 1_000
 
 
 def claim_session(identity: SessionIdentity) -> Operation[None]:
-    """Write the directory entry of a new session; it decides for good whose session this is.
+    """Write the directory entry of a new session; it fixes the session's owner.
 
     Raises:
-        OwnerError: it is somebody else's.
+        OwnerError: it belongs to another owner.
     """
     rows: list[Row] = yield Fetch(
         "claim_session",
@@ -35,7 +35,7 @@ def claim_session(identity: SessionIdentity) -> Operation[None]:
 
 
 def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
-    """Raise OwnerError if the directory says that this session is somebody else's."""
+    """Raise OwnerError if the directory names another owner for this session."""
     if owner_key != identity.shard_key:
         asked = "without a user" if identity.user_id is None else "as that user"
         raise OwnerError(
@@ -49,7 +49,7 @@ def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> O
     """The next messages of the whole log after ``after_seq`` (0: from its start), in order.
 
     Raises:
-        ConfigurationError: these are no number of a message and no count of them.
+        ConfigurationError: the number or the count of messages is not valid.
         OwnerError: the session belongs to another owner.
     """
     params = {
@@ -75,7 +75,7 @@ def whole_history(identity: SessionIdentity) -> Operation[list[Message]]:
 
 
 def check_unowned(identity: SessionIdentity) -> Operation[None]:
-    """There are no rows under this owner: make sure that it is not because there is another one."""
+    """Raise OwnerError if the session exists under another owner."""
     rows: list[Row] = yield Fetch("find_owner", {"directory_key": identity.directory_key})
     if rows:
         check_owner(identity, rows[0][1])

@@ -1,7 +1,7 @@
 """Token counting: how large a message is for a model.
 
 By default ``o200k_base`` over content, name, tool calls and reasoning, without per-message overhead.  The
-vocabulary ships with the package, so that nothing is fetched and a firewall is no obstacle.
+vocabulary ships with the package, so that nothing is downloaded and a firewall does not matter.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def count_message(
 ) -> int:
     """Tokens of one message, at least ``MIN_MESSAGE_TOKENS``.
 
-    Its texts count by ``count_text``, images and other parts that are no text by ``part_tokens``; whatever
-    else it holds (a part of an unknown type, an object that a provider added) by its JSON.
+    ``count_text`` counts its texts, ``part_tokens`` its images and other parts that are not text; anything
+    else (a part of an unknown type, an object that a provider added) counts by its JSON.
     """
     if isinstance(message.content, str) and not (message.name or message.tool_calls or message.extra):
         texts = count_text(message.content) if message.content else 0  # as with most messages
@@ -96,7 +96,7 @@ def part_estimates(given: Mapping[str, int] | None) -> Mapping[str, int]:
     """Estimates by the part's type, from those ``given`` by kind (``image``, ``audio``, …), others as usual.
 
     Raises:
-        ConfigurationError: there is no such kind, or an estimate is no whole number, 0 or above.
+        ConfigurationError: a kind is unknown, or an estimate is not a whole number, 0 or above.
     """
     if is_empty(given):
         return PART_TOKENS
@@ -214,7 +214,7 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 def _values(message: Message, part_tokens: Mapping[str, int]) -> Iterator[object]:
-    """What is neither text nor a part of a known kind."""
+    """The values that are neither text nor a part of a known kind."""
     yield from (value for value in message.extra.values() if not isinstance(value, (str, type(None))))
     for part in _parts(message):
         if part["type"] not in part_tokens and part["type"] not in _TEXT_KEYS:

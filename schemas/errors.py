@@ -1,13 +1,13 @@
 """The error tree: every exception is a decision, and its sentence says what happened and what to do.
 
-``StrandlineError`` is the root.  Errors that a caller of ``Memory`` meets stand in the first half;
-errors that only the engine meets (they decide between retry, split and dead letter) in the second.
-Driver errors become these at one boundary (``schemas.postgres.connections.translated``).
+``StrandlineError`` is the root.  Errors that a caller of ``Memory`` meets are in the first half; errors that
+only the engine meets (they decide between retry, split and dead letter) are in the second. Driver errors
+become these in ``schemas.postgres.connections`` (``translated``).
 
-Errors of a common kind are that kind too, so that callers and frameworks catch what they expect: what cannot
-be used is a ``ValueError``, what is not there a ``LookupError``, what took too long a ``TimeoutError``.
+Errors of a common kind are that kind too, so that callers and frameworks catch what they expect: an unusable
+value is a ``ValueError``, a missing thing a ``LookupError``, a time limit a ``TimeoutError``.
 
-A sentence may quote what users wrote: it is one line without control characters, however it is printed.
+A message may quote users' text: it is one line without control characters, however it is printed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ConfigurationError(StrandlineError, ValueError):
 
 
 class NotFoundError(ConfigurationError, LookupError):
-    """What was named (a namespace, a user, a session, a message, a fact) is not in this database."""
+    """The named namespace, user, session, message or fact is not in this database."""
 
 
 class InvalidMessageError(StrandlineError, ValueError):
@@ -113,7 +113,7 @@ class UndecodableEventError(StrandlineError):
 
 
 class ReplayError(StrandlineError):
-    """A replay cannot begin, go on, or take effect now; the sentence says what stands in its way."""
+    """A replay cannot begin, continue, or take effect now; the message says why."""
 
 
 class ModelError(StrandlineError):

@@ -1,7 +1,7 @@
-"""Forks: which process this is, what a fork must not cut in two, and what a child begins anew.
+"""Forks: detects them, holds them off during critical sections, and renews resources in the child.
 
-A child made by ``fork`` has its parent's memory, and of its threads only the one that forked.  A lock that
-another thread held stays held for good there, and what that thread was changing stays half-changed.
+A child made by ``fork`` has its parent's memory, and of its threads only the one that forked.  There, a lock
+that another thread held stays held for good, and the data it was changing stays half-changed.
 """
 
 from __future__ import annotations

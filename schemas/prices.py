@@ -45,7 +45,7 @@ def read_prices(given: object) -> object:
 def cost_usd(
     prices: Iterable[ModelPrice], model: str, *, input_tokens: int, output_tokens: int
 ) -> Decimal | None:
-    """What a call cost in US dollars; None for a model without a price."""
+    """The cost of a call in US dollars; None for a model without a price."""
     for price in prices:
         if price.model == model:
             return (price.input * input_tokens + price.output * output_tokens) / MILLION

@@ -1,4 +1,4 @@
-"""The condition of a worker: what it reports besides its heartbeat, written with its heartbeat."""
+"""The condition of a worker: status that it writes together with its heartbeat."""
 
 from __future__ import annotations
 

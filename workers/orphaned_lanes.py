@@ -1,8 +1,8 @@
 """Taking over: lanes that no hint will bring in time are drained on threads of their own.
 
-Hints of lanes that a dead worker held would stand behind all others in the queue, and under a backlog that
-takes longer than what was begun already should lie.  It needs no broker either, so a worker whose broker is
-away drains what is due in the same way (``without_broker``).
+Hints of lanes that a dead worker held would wait behind all others in the queue; under a backlog, work that
+was already begun would lie too long.  It needs no broker either, so a worker whose broker is away drains what
+is due in the same way (``without_broker``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TakeOver:
     """Drains the lanes it is given, at most ``most_threads`` at once.
 
     Args:
-        take_up: drains one lane; where somebody else took it meanwhile, this costs one statement.
+        take_up: drains one lane; if another worker took it meanwhile, this costs one statement.
     """
 
     def __init__(self, take_up: Callable[[Lane], None], most_threads: int = MOST_THREADS) -> None:

@@ -1,8 +1,8 @@
-"""Replay slots: the part of a worker that derives what does not serve yet.
+"""Replay slots: the threads of a worker that derive generations which do not serve yet.
 
-Live work is rung for; the work of a replay is not.  A few threads, set apart for it, look into Postgres for
-lanes that nobody is at.  So no queue of the broker ever holds a replay's hints, none of them stands before a
-live one, and however much there is to derive again, it takes these threads and no more.
+Live work is rung for; the work of a replay is not.  A few dedicated threads look in Postgres for lanes that
+no worker holds. So no queue of the broker ever holds a replay's hints, no live hint waits behind them, and a
+replay uses only these threads, however large it is.
 """
 
 from __future__ import annotations

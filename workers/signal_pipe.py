@@ -1,9 +1,10 @@
 """Signals through a pipe, for a thread to wait for (``signal.set_wakeup_fd``).
 
-Python runs handlers in the main thread alone, between two steps of Python.  One that comes just before that
-thread begins to wait without end, or that the kernel gives to another thread, is heeded only when the wait is
-over; and a handler that raises may do so inside ``threading.Condition``, which then lets go of a lock that it
-does not hold.  What is written into a pipe is neither late nor in anybody's way.
+Python runs handlers only in the main thread, between two bytecode instructions. A signal that arrives just
+before that thread begins to wait without a time limit, or that the kernel delivers to another thread, is
+handled only when the wait is over; and a handler that raises may do so inside ``threading.Condition``, which
+then releases a lock that it does not hold. A byte written into a pipe is neither late nor disturbs another
+thread.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.5
 
 
 class Patience:
-    """What is left of the time that a worker waits for its servers, all of them together.
+    """The rest of the time that a worker waits for all its servers together.
 
     Args:
         seconds: STRANDLINE_STARTUP_WAIT_SECONDS; with 0 each is asked once.

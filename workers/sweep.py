@@ -1,4 +1,4 @@
-"""The sweep: finds what nobody picked up, so that no lost hint, dead worker or dead producer matters.
+"""The sweep: finds work that no worker picked up, so that no lost hint, dead worker or dead producer matters.
 
 Every worker sweeps; there is no single beat process whose death would stop it.  Due work is claimed with
 SKIP LOCKED and put off with a growing wait; sessions are found through the watch table and flushed by
@@ -80,10 +80,10 @@ class Sweep:
         self._take_over([Lane(*row) for row in self._database.fetch("orphaned_lanes", wanted)])
 
     def _ring_due(self) -> None:
-        """Each stage has its own share, so that no stage's backlog stands in front of another's.
+        """Each stage has its own share, so that no stage's backlog blocks another's.
 
-        A busy worker rings seldom: it would only lengthen the queue that it is behind with, and workers that
-        are not ring for the same lanes.
+        A busy worker rings seldom: it would only lengthen the queue that it is behind with, and idle workers
+        ring for the same lanes.
         """
         if self._is_busy() and time.monotonic() - self._rung_at < BUSY_RING_SECONDS:
             return

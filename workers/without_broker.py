@@ -1,4 +1,4 @@
-"""What a worker does whose broker is away: its sweep finds due work, and it drains that itself.
+"""A worker without its broker: its sweep finds due work, and the worker drains it itself.
 
 The work is in Postgres, so nothing has to wait for a broker that is down, hung or gone.  Hints find it
 sooner; while there are none, the worker's own threads have nothing else to do.

@@ -253,7 +253,9 @@ class Consumer:
             raise failures[0]
 
     def _hand_back_lanes(self) -> None:
-        """While this worker lives nobody takes its lanes over: one whose release was lost would lie still."""
+        """While this worker lives, no other worker takes its lanes over, so a lane whose release was lost
+        would lie still.
+        """
         left_over = {"worker_id": self.worker_id} | self.engine.active.params()
         self._database.fetch("hand_back_lanes", left_over)
 

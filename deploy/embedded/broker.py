@@ -60,12 +60,12 @@ class RunningBroker:
 class EmbeddedBroker:
     """A broker shared by one user's processes; it ends with the last of them.
 
-    Who uses it is counted by the kernel (``shared_use``), and a keeper process ends it when nobody does,
-    even if every user was killed (``broker_keeper``).  Should the keeper itself be killed, the next
-    ``start`` shuts the orphan down before it starts another.
+    The kernel counts its users (``shared_use``), and a keeper process ends it after the last one, even if
+    every user was killed (``broker_keeper``).  If the keeper itself is killed, the next ``start`` shuts the
+    orphan down before it starts another.
 
     Args:
-        data_dir: directory for its configuration and log; made, for the owner alone, when missing.
+        data_dir: directory for its configuration and log; made, readable only by its owner, if missing.
     """
 
     def __init__(self, data_dir: Path) -> None:

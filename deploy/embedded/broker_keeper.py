@@ -1,13 +1,13 @@
 """The broker's parent: a small process that ends the broker when its last user is gone.
 
-Run as a script (``python -I -S broker_keeper.py USERS_FILE LOG_FILE SERVER CONFIG``) and made of the
-standard library alone, so that it is small and starts at once.  It leaves its caller's session, starts the
-server, prints both process ids as JSON and then waits in the kernel for an exclusive lock on the file on
-which every user holds a shared one.  It gets the lock when all of them have ended, however they did: then
-it kills the server, which keeps nothing on disk and so has nothing to lose.
+Run as a script (``python -I -S broker_keeper.py USERS_FILE LOG_FILE SERVER CONFIG``) and made of the standard
+library only, so that it is small and starts at once.  It leaves its caller's session, starts the server,
+prints both process ids as JSON and then waits in the kernel for an exclusive lock on the file on which every
+user holds a shared one.  It gets the lock when all of them have ended, however they did: then it kills the
+server, which keeps nothing on disk and so has nothing to lose.
 
 A parent-death signal would be bound to the *thread* that started the server, and would end a broker that
-other processes still use; a file of process ids would have to be swept by somebody.
+other processes still use; a file of process ids would need a process that sweeps it.
 """
 
 from __future__ import annotations

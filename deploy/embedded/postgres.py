@@ -46,13 +46,13 @@ class EmbeddedPostgres:
     """One Postgres cluster on disk and the server that runs it, for all processes of one user.
 
     A process is a user of the server from ``start`` (or ``attach``) until ``stop`` or ``detach``, or
-    until it dies.  The server runs in a session of its own: neither Ctrl-C nor the death of the
+    until it dies.  The server runs in its own session: neither Ctrl-C nor the death of the
     process that started it ends it; the next ``start`` finds it, or recovers what it left.
 
     Args:
         data_dir: the cluster's directory; made at the first start, which takes about two seconds.
-        start_timeout_seconds: bound of ``start``, generous since crash recovery is part of it.
-        stop_timeout_seconds: bound of an orderly stop, after which the server ends at once (and
+        start_timeout_seconds: limit for ``start``, generous because it includes crash recovery.
+        stop_timeout_seconds: limit for an orderly stop, after which the server ends at once (and
             recovers at its next start).
     """
 
@@ -78,7 +78,7 @@ class EmbeddedPostgres:
         return self.data_dir / "server.log"
 
     def start(self) -> str:
-        """Make the cluster if there is none, start its server unless it runs, become its user.
+        """Make the cluster if it does not exist, start its server unless it runs, become its user.
 
         Returns:
             The URL.
@@ -150,7 +150,7 @@ class EmbeddedPostgres:
     def _launch(self) -> None:
         """Run ``pg_ctl``, which puts the server into its own session and waits until it accepts.
 
-        Its failure is no verdict: recovery may take longer than it waits, and the children of a killed
+        Its failure proves nothing: recovery may take longer than it waits, and the children of a killed
         server hold its shared memory for a moment.  What ``pg_isready`` says next decides.
         """
         configure(self.data_dir, account=self._account)
@@ -175,9 +175,10 @@ class EmbeddedPostgres:
     def _forget_foreign_pid(self, *, others: bool) -> None:
         """Remove lock files whose number Postgres would wrongly take for a running server's.
 
-        That is a zombie's, where nobody collects the dead (containers without an init), or another
-        program's, as after a container's restart.  In the second case the server may also live where its
-        process id cannot be seen, in another container, so nothing is removed while there are other users.
+        The number may belong to a zombie, where no process reaps children (containers without an init), or to
+        another program, as after a container's restart.  In the second case the server may also live where
+        its process id cannot be seen, in another container, so nothing is removed while there are other
+        users.
         """
         socket_lock = self._socket_dir() / f".s.PGSQL.{PORT}.lock"
         for lock in (socket_lock, self.data_dir / "postmaster.pid"):

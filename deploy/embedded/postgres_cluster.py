@@ -21,13 +21,13 @@ _SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 
 
 def server_environment(data_dir: Path) -> dict[str, str]:
-    """What the server programs see: no ``PG…`` variable and no secret of the caller's environment."""
+    """The environment of the server programs: without ``PG…`` variables and secrets of the caller."""
     kept = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
     return kept | {"PGDATA": str(data_dir), "LC_ALL": "C"}
 
 
 def make_cluster(data_dir: Path, *, programs: Path, account: ServerAccount) -> None:
-    """Make the cluster where there is none.
+    """Make the cluster if it does not exist.
 
     ``initdb`` writes into a directory beside it that is renamed when complete, so that an interrupted
     first start leaves nothing that looks like a cluster.

@@ -60,7 +60,7 @@ def _copied(programs: Path, copies: Path) -> Path:
 
 
 def _check_owner(copies: Path) -> None:
-    """What is run from here has to come from root."""
+    """Require that programs run from here belong to root."""
     found = copies.lstat()
     if copies.is_symlink() or found.st_uid != 0 or found.st_mode & 0o022:
         raise PermissionError(0, f"{copies} must belong to root and be writable only by root")

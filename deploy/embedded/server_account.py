@@ -70,7 +70,7 @@ class ServerAccount:
     def run(
         self, argv: Sequence[str], *, directory: Path, env: Mapping[str, str], output: IO[bytes]
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run ``argv`` in ``directory``, in a session of its own so that Ctrl-C does not reach it."""
+        """Run ``argv`` in ``directory``, in its own session so that Ctrl-C does not reach it."""
         return subprocess.run(
             list(argv),
             env=dict(env),
@@ -87,7 +87,7 @@ class ServerAccount:
 
 
 def server_account() -> ServerAccount:
-    """Our own account; for root that of ``pgserver``, made by ``useradd`` when there is none.
+    """The current account; for root the account ``pgserver``, made by ``useradd`` if it does not exist.
 
     Raises:
         EmbeddedUnavailableError: root, and the account cannot be made.

@@ -1,8 +1,8 @@
-"""Who uses a server: counted by the kernel, so that a killed process never counts.
+"""Counts the users of a server by kernel locks, so that a killed process never counts.
 
-Each user holds a shared ``flock`` on one file for as long as it lives; the kernel takes it back
-however the process ends.  No process ids are recorded, so none can go stale or be reused.  A second
-file is the mutex under which a server is started, joined and stopped.
+Each user holds a shared ``flock`` on one file for as long as it lives; the kernel releases it however the
+process ends.  No process ids are recorded, so none can go stale or be reused.  A second file is the mutex
+under which a server is started, joined and stopped.
 
 A process made by ``fork`` inherits neither: it becomes a user when it joins itself, and its parent's use
 and mutex end with its parent.
@@ -57,7 +57,7 @@ class SharedUse:
         _joined.add(self)
 
     def leave(self) -> None:
-        """Stop being a user; does nothing for one who is none."""
+        """Stop being a user; does nothing if this process is not one."""
         descriptor, self._users = self._users, None
         if descriptor is not None:
             _joined.discard(self)
@@ -70,7 +70,7 @@ class SharedUse:
             os.close(descriptor)
 
     def holding(self) -> Holding:
-        """How the users' file is held by anybody, this object included."""
+        """How the users' file is locked, by this object or any other process."""
         descriptor = _open(self.users_path)
         try:
             for mode, meaning in _PROBES:

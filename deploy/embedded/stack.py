@@ -92,7 +92,7 @@ class EmbeddedStack:
         _announce(self.home)
 
     def stop(self) -> None:
-        """End this process's use; servers that nobody uses any more are stopped.  Safe to repeat."""
+        """End this process's use, and stop servers without users. Safe to repeat."""
         with _home_lock(self.home):
             self._ended.set()
             if self._broker is not None:
@@ -124,13 +124,13 @@ def start_stack(
     """Start the embedded servers in ``home``, or join those that run there.
 
     Args:
-        home: made when missing, for its owner alone.
-        with_broker: a broker as well; one that runs already is used.
+        home: made if missing, readable only by its owner.
+        with_broker: start a broker as well, or use the one that runs.
         embedded: the setting ``STRANDLINE_EMBEDDED``.
 
     Raises:
         EmbeddedUnavailableError: forbidden by the setting, or the wheels are not installed.
-        ConfigurationError: ``home`` cannot be written, or holds what is no cluster of ours.
+        ConfigurationError: ``home`` cannot be written, or holds something other than a cluster of Strandline.
         DatabaseUnavailableError: Postgres did not come up.
     """
     if embedded == "never":

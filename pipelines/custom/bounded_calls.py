@@ -46,9 +46,9 @@ class _Call(Generic[T]):
 
 
 class BoundedCalls:
-    """Calls of one kind, each in a thread of its own; made once per process, and safe to share.
+    """Calls of one kind, each in its own thread; made once per process, and safe to share.
 
-    One that is late goes on until it ends by itself, and keeps its place among those that may run at once.
+    A late call runs on until it ends by itself, and still counts towards ``at_once``.
 
     Args:
         at_once: how many calls may run at the same time.

@@ -29,15 +29,15 @@ _TAKEN = frozenset({*PIPELINE_STAGES, *STAGES, "default"})
 
 
 class CustomBlock(Protocol):
-    """What a custom block has to have.
+    """The interface of a custom block.
 
-    May have besides: ``scope`` (``"session"``, the default, or ``"owner"``: one state for all sessions of a
-    user), ``priority`` (default 0: always kept), and ``truncate(content, tokens)``, which gives ``content``
-    made that many tokens shorter, or None to be left out whole (the default).
+    Optional attributes: ``scope`` (``"session"``, the default, or ``"owner"``: one state for all sessions of
+    a user), ``priority`` (default 0: always kept), and ``truncate(content, tokens)``, which gives ``content``
+    made that many tokens shorter, or None to be left out entirely (the default).
 
     Attributes:
         name: of the block, its pipeline, its queue and its section in the prompt.
-        version: to be changed with the meaning of the state.
+        version: change it whenever the meaning of the state changes.
     """
 
     name: str
@@ -55,7 +55,7 @@ class CustomBlock(Protocol):
         ...
 
     def render(self, state: Any) -> str | Sequence[Mapping[str, Any]] | None:
-        """What the prompt shows of a state: text, content parts, or None for nothing; escaped afterwards."""
+        """Render a state for the prompt: text, content parts, or None for nothing; escaped afterwards."""
         ...
 
 

@@ -21,10 +21,10 @@ def load_blocks(named: str) -> Mapping[str, BlockDefinition]:
     """All custom blocks by name: those of installed packages, and those of the setting ``named``.
 
     Args:
-        named: ``package.module:Class`` or ``package.module:instance``, several parted by commas.
+        named: ``package.module:Class`` or ``package.module:instance``, several separated by commas.
 
     Raises:
-        ConfigurationError: one cannot be imported, is no block, or has the name of another.
+        ConfigurationError: a block cannot be imported, is not a block, or has the name of another.
     """
     found: dict[str, BlockDefinition] = {}
     places: dict[str, str] = {}
@@ -70,7 +70,9 @@ def _imported(place: str) -> Any:
 
 
 def _problem(error: Exception, module: str) -> str:
-    """What was in the way; of an error in the application's own code no words, which may quote anything."""
+    """The reason of a failed import; never the message of an error in the application's code, which may quote
+    anything.
+    """
     if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
         return f"there is no module named {quote(str(error.name))}"
     return f"{type(error).__name__} at {place_in(error)}"

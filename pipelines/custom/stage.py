@@ -116,7 +116,7 @@ def encode_state(what: str, state: object, max_bytes: int) -> str:
     """A state as JSON that Postgres keeps as it is.
 
     Raises:
-        BlockCodeError: it is None, no JSON, or too large; the sentence holds none of it.
+        BlockCodeError: the state is None, is not JSON, or is too large; the message quotes none of it.
     """
     if state is None:
         raise BlockCodeError(f"{what} returned None; it must return the state even if nothing changed")

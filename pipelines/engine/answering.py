@@ -16,7 +16,7 @@ from strandline.schemas.prices import cost_usd
 
 
 def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
-    """The stored answer of this step; made and stored first if there is none."""
+    """The stored answer of this step; if there is none, call the model and store its answer first."""
     stored = _stored(engine.database, batch, call.step) if _may_be_answered(engine, batch) else None
     if stored is not None:
         return stored
@@ -56,9 +56,10 @@ def _made(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
 
 
 def _may_be_answered(engine: Engine, batch: Batch) -> bool:
-    """Not what was made a moment ago: hardly anybody has taken that over and answered it by now.
+    """Whether another worker may have stored an answer; hardly for a batch made a moment ago. If one has
+    after all, this call is wasted and its answer is refused.
 
-    If somebody has, this call is wasted, and its answer refused.
+
     """
     return time.monotonic() - batch.made_at > engine.terms.dead_after_seconds / 4
 

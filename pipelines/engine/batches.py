@@ -44,7 +44,7 @@ _EVENT_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class _NewBatch:
-    """What a batch is to be if none was left open."""
+    """The events of a new batch, for a lane without an open one."""
 
     token_budget: int
     batch_id: UUID = field(default_factory=uuid4)
@@ -85,10 +85,10 @@ class Held:
 def claim(
     database: Database, lane: Lane, worker_id: UUID, terms: LeaseTerms, token_budget: int
 ) -> Held | None:
-    """Take the lane if it has work and nobody alive holds it, with its first batch; None otherwise.
+    """Claim the lane with its first batch, if it has work and no live worker holds it; else return None.
 
     The batch is the one that an earlier holder left open, or a new one, of as many events as fit into
-    ``token_budget``, at least one; an event that failed in company before goes alone.
+    ``token_budget``, at least one; an event that failed in a larger batch goes alone.
 
     Raises:
         StrandlineError: the database failed; nothing has changed.
@@ -107,10 +107,10 @@ def take_turn(
     terms: LeaseTerms,
     token_budget: int,
 ) -> Held | None:
-    """Take the lane of the hint's stage whose turn it is, with its first batch, as ``claim`` does.
+    """Claim the lane of the hint's stage whose turn it is, with its first batch, as ``claim`` does.
 
-    None where there is no work in the stage that could be taken.  ``left_out``: generations whose lanes are
-    passed over.
+    Returns None if the stage has no work that could be claimed. ``left_out``: generations whose lanes are
+    skipped.
 
     Raises:
         StrandlineError: the database failed; nothing has changed.
@@ -207,7 +207,7 @@ def close(fetcher: Fetcher, batch: Batch, state: Literal["void", "split"]) -> No
 
     Raises:
         LeaseLostError: there is no such open batch.  A worker's commits do not wait for the disk, so a crash
-            of Postgres may have taken the batch's row from under a worker that lives; it is formed anew.
+            of Postgres may have lost the batch's row of a worker that lives; the batch is formed again.
     """
     params = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id, "state": state}
     if not fetcher.fetch("close_batch", params):

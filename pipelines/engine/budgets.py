@@ -33,7 +33,7 @@ _UNLIMITED = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """What was used of one day's budget."""
+    """The use of one day's budget."""
 
     day: date
     calls: int = 0
@@ -57,10 +57,10 @@ class _Count:
 
 
 class _Share:
-    """What this worker used of one namespace's budget today, and what it may still use without asking.
+    """This worker's use of one namespace's budget today, and what it may still use without asking.
 
-    ``asking`` is held by whoever talks to Postgres about it, for as long as that takes; the rest is memory,
-    and waits for nobody.
+    The thread that talks to Postgres about it holds ``asking`` meanwhile; the rest is memory, and never
+    waits.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class _Share:
 
     @contextmanager
     def writing(self) -> Iterator[_Count]:
-        """What was used, which the block writes; nothing more is admitted until a slice is granted."""
+        """The use so far, which the block writes; no call is admitted until a slice is granted."""
         with self._lock:
             told = self._told = self._used
             self._is_written, self._ends_at = True, 0.0
@@ -109,7 +109,7 @@ class _Share:
             raise
 
     def begin_day(self, day: date) -> None:
-        """What was told is written; if the day is another one by now, what came later belongs to that."""
+        """Note that the reported use is written; on a new day, later use counts for that day."""
         with self._lock:
             if day != self._used.day:
                 self._used, self._told = self._used.since(self._told, day), _Count(day)

@@ -80,11 +80,11 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """What a retry did.
+    """The outcome of a retry.
 
     ``outcome`` is ``due`` (it will be tried again), ``void`` (its session was reset since, so it ended),
-    ``gone`` (it was retried or dropped in the meantime), or ``retired`` (refused: its generation serves
-    nobody any more); ``refolded`` counts the other events that an ordered lane does again.
+    ``gone`` (it was retried or dropped in the meantime), or ``retired`` (refused: its generation no longer
+    serves); ``refolded`` counts the other events that an ordered lane folds again.
     """
 
     outcome: Retried
@@ -116,9 +116,9 @@ def list_dead_letters(
 def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
     """Make the event due again, and in an ordered lane all that was folded after it, in one transaction.
 
-    The lane's row is locked first, as every write of a worker does, so a holder has either committed or
-    finds its lease gone.  Nobody is told; who wants it done at once rings for ``letter.lane``, otherwise the
-    sweep of any worker that serves the stage takes it up.
+    The lane's row is locked first, as in every write of a worker, so a holder has either committed or finds
+    its lease gone. No hint is sent: to have it done at once, ring for ``letter.lane``; otherwise the sweep of
+    any worker that serves the stage finds it.
     """
     if letter.generation_state == "retired":
         return Retry("retired")

@@ -35,8 +35,8 @@ class LeaseTerms:
 class Lease:
     """A lane held by a worker under an epoch.
 
-    ``postponements``, ``failures`` and ``crashes`` count what befell the lane since it last got on: waits
-    of any reason, errors of its own, and workers that died.  ``namespace`` is whose work is done;
+    ``postponements``, ``failures`` and ``crashes`` count since the lane last made progress: waits for any
+    reason, its own errors, and workers that died. ``namespace`` is the one whose work is done;
     ``has_lane_limit`` says that it may have only so many lanes at work, ``has_budget`` that it has a budget.
     """
 
@@ -125,5 +125,5 @@ def release(
 
 
 def give_back_untouched(database: Database, lease: Lease, wait_seconds: float) -> None:
-    """Give the lane back with what befell it before, not to be taken again before ``wait_seconds``."""
+    """Give the lane back with its earlier failure counts, not to be claimed again before ``wait_seconds``."""
     database.fetch("return_lane", lease.params | {"wait_seconds": wait_seconds})

@@ -1,9 +1,9 @@
-"""What a stage is to the engine: load, call, effect, write, as four plain steps.
+"""The interface between a stage and the engine: load, call, effect and write, four plain steps.
 
 The engine wraps them with leases, batches, stored answers, receipts and retries; a stage knows none of
 these.  ``load`` and ``write`` talk to Postgres through named statements; ``call`` talks to a model and
-holds no connection.  ``effect`` computes all that is written, before the transaction: a transaction that
-waits for a computation is ended by the server, and what is dear would never be through.
+holds no connection.  ``effect`` computes all that is written, before the transaction: the server ends a
+transaction that waits for a computation, so an expensive effect would never commit.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Sharing(Protocol):
     """A stage that copies its effect to where other owners find it, before it is written and received."""
 
     def share(self, database: Database, batch: Batch, effect: Any) -> None:
-        """Write the copies, in a transaction of their own; written twice, they must not change."""
+        """Write the copies in a separate transaction; written twice, they must not change."""
         ...
 
 
@@ -110,7 +110,7 @@ class Stepping(Protocol):
     def load_stepping(self, fetcher: Fetcher, batch: Batch, between: Callable[[], None]) -> Any:
         """As ``load`` does, with a call of ``between`` before each step.
 
-        What ``between`` raises ends the loading: the lane is somebody else's by now.
+        An error raised by ``between`` ends the loading: another worker has the lane by now.
         """
         ...
 

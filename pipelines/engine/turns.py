@@ -1,8 +1,7 @@
-"""Turns: whose lane a worker drains next, so that no tenant's backlog stands in front of another's.
+"""Turns: which lane a worker drains next, so that no tenant's backlog blocks another's work.
 
-A hint only wakes a thread up.  Which lane it takes is chosen in Postgres (``take_turn_v1``): namespaces go
-round, in each of them owners go round, live work comes before what was imported.  What a worker remembers
-for this is whom it served last.
+A hint only wakes a thread up.  Postgres chooses the lane (``take_turn_v1``): round robin over namespaces, and
+over the owners of each; live work comes before imported work. A worker only remembers whom it served last.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ Outcome = Literal["applied", "unchanged", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class CondensableFact:
-    """A live fact that nobody has worded by hand."""
+    """A live fact that no person has worded."""
 
     fact_id: UUID
     text: str
@@ -68,12 +68,13 @@ class Condensing:
 def plan_condensing(
     fetcher: Fetcher, scope: Mapping[str, Any], batch: Batch, most_facts: int
 ) -> Condensing | None:
-    """What is to be condensed, if it is time: above the limit, and well above what the last attempt left.
+    """Choose the facts to condense, if it is time: above the limit, and well above what the last attempt
+    left.
 
     So facts that cannot be condensed any further cost a call once in half the limit of new ones, not with
-    each merge.  The limit is the least ``max_facts`` that the sessions of the batch were begun with: each
-    session gets what its block asks for when it has said something new, the same batch always gets the same,
-    and a session that is never heard of again has no say.  It is ``most_facts`` at most (0: never condense).
+    each merge.  If one batch covers sessions with different ``max_facts``, the smallest applies: each session
+    gets its own when it has said something new, the same batch always gets the same, and a silent session has
+    no influence.  It is ``most_facts`` at most (0: never condense).
     """
     if most_facts < 1:
         return None
@@ -88,7 +89,7 @@ def plan_condensing(
 
 
 def condense_call(model: TextModel, condensing: Condensing) -> Call:
-    """The model call; an answer that cannot be used is none, for the merge beside it must go on."""
+    """The model call; an unusable answer counts as none, because the merge beside it must go on."""
 
     def make() -> RawAnswer:
         numbered = (NumberedFact(n, fact.text, fact.said_at) for n, fact in enumerate(condensing.facts, 1))

@@ -1,8 +1,8 @@
-"""What people do to facts: events of the owner's lane, applied to each derivation that is kept.
+"""People's changes to facts: events of the owner's lane, applied to each derivation that is kept.
 
 An event is recorded in the transaction that applies it, under the locks of the owner's merge lanes; so a
 merge that is just writing comes wholly before it or wholly after.  A new derivation applies all of them
-first (``apply_fact_events``), and its merges heed the tombstones among them.
+first (``apply_fact_events``), and its merges respect the tombstones among them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def hold_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation 
 
 
 def open_fact_lanes(shard_key: UUID) -> Operation[None]:
-    """Make the rows that ``hold_facts`` locks, in a transaction of their own before the one that locks them.
+    """Make the rows that ``hold_facts`` locks, in a separate transaction before the one that locks them.
 
     Made in the same transaction, an uncommitted row would hold up others, which may hold what it waits for.
     """
@@ -121,12 +121,13 @@ def take_away_again(
 ) -> Operation[None]:
     """Remove those of some live facts that say what a person deleted or replaced, in every derivation.
 
-    For facts that were given other words, or given back, because a session was forgotten: a person may have
-    taken just these away while others stood in their place, or while another derivation worded them
-    otherwise.  What was said again since then, or worded by a person, stays.  The caller holds the facts.
+    This applies to facts that got other words, or came back, because a session was forgotten: a person may
+    have removed exactly these while other facts replaced them, or while another derivation worded them
+    differently. A fact that was said again since, or that a person worded, stays. The caller has locked the
+    facts.
 
     Args:
-        before: heed only the events before this one; default: all.
+        before: apply only the events before this one; default: all.
     """
     if not fact_ids:
         return

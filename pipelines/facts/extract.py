@@ -107,7 +107,7 @@ def _rows(
 
 
 def _sizes(batch: Batch, found: Mapping[UUID, list[ExtractedFact]]) -> dict[UUID, int]:
-    """What a merge batch is sized by, in the batch's order: about four characters make a token."""
+    """The sizes of a merge batch's events, in the batch's order: about four characters make a token."""
     return {
         event_id: max(1, sum(len(fact.text) for fact in found[event_id]) // 4)
         for event_id in batch.event_ids

@@ -1,7 +1,7 @@
-"""Grounding: what a model found is held against the messages it names.
+"""Grounding: checks the facts that a model found against the messages it cites.
 
-A model reads what anybody wrote, and what tools fetched.  It may name who said a thing and which day it
-speaks of; whether that can be is decided here.
+A model reads text of users and of tools, which may mislead it. It may name who said a thing and which day it
+is about; this module decides whether that is possible.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LATEST_AHEAD = timedelta(days=36_525)
 
 
 def grounded(fact: ExtractedFact, lines: Sequence[TranscriptLine]) -> ExtractedFact | None:
-    """The fact as far as its messages carry it; None if none of them is somebody's words.
+    """The fact as far as its messages support it; None if none of them was said by a speaker.
 
     ``messages`` keeps those that are; ``said_by`` is one of their speakers, or None if the model named
-    another and they have several; ``about_date`` is a day that can be meant, and where the model gives none,
-    the one that a single message names.
+    another and they have several; ``about_date`` is a possible day, or, if the model gives none, the day that
+    a single message names.
     """
     cited = [line for number in fact.messages if (line := lines[number - 1]).role in SPEAKERS]
     if not cited:

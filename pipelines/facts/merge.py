@@ -37,7 +37,7 @@ from strandline.schemas.values.lanes import MERGE_STAGE, Lane
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What the model says to do: of the candidates, and, where facts are condensed, of those."""
+    """The model's decisions on the candidates and, where facts are condensed, on those."""
 
     operations: tuple[MergeOperation, ...]
     condensed: RawAnswer | None

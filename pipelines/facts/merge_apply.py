@@ -79,7 +79,7 @@ class Fold:
             self._end(number, candidate, known, self._add(number, candidate, text))
 
     def _replace(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
-        """What was known ends, and the candidate takes its place; what was known stays on record."""
+        """End the known fact and put the candidate in its place; the known fact stays on record."""
         if fingerprint(text) == known.fingerprint:
             self._confirm(number, candidate, known.fact_id)
             return

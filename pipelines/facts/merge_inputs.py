@@ -1,4 +1,4 @@
-"""What a merge works on: candidates, the known facts beside them, and what people's events say to both."""
+"""The inputs of a merge: candidates, related known facts, and people's events that concern them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Tombstones: what people deleted, corrected or cleared, as a derivation has to respect it.
+"""Tombstones: the facts that people deleted, corrected or cleared, which a derivation must respect.
 
 They hold no text.  A fact is recognised by the fingerprint of its words, or by the messages that it came
-from together with most of its lexemes; so it is recognised as well when another prompt words it anew.
-Only what was said before is held back: what somebody says again later is new knowledge.
+from together with most of its lexemes; so it is recognised even if another prompt words it differently. Only
+earlier statements are held back: a statement repeated later is new knowledge.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strandline.pipelines.text.lexemes import query_lexemes
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """By what one wording of a fact is recognised.
+    """The marks by which a tombstone recognises one wording of a fact.
 
     ``session_key`` is None, and the rest is empty, where a person worded it, or where the session was
     made to forget.

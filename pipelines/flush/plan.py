@@ -72,10 +72,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class FlushPlan:
-    """What a flush does to the marks, and the events that it records, oldest first.
+    """The effect of a flush on the marks, and the events that it records, oldest first.
 
-    ``tokens_out``, ``messages_out`` and ``bytes_out`` are what leaves the window (0 for an idle flush, which
-    moves only ``flushed_through``).
+    ``tokens_out``, ``messages_out`` and ``bytes_out`` count what leaves the window (0 for an idle flush,
+    which moves only ``flushed_through``).
     """
 
     window_from: int

@@ -32,13 +32,13 @@ _PROMPTS: Mapping[str, tuple[TaskName, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a generation is made with.
+    """All that a generation depends on.
 
     Attributes:
         version: of the pipeline's code, or of the custom block.
-        entry_scope: whose lane its flush events go to, the session's or the owner's.
+        entry_scope: the lane that its flush events go to: the session's or the owner's.
         config: models, limits, and the hash of each prompt.
-        prompts: the text of each prompt; none where no model is asked.
+        prompts: the text of each prompt; empty if no model is called.
     """
 
     version: str = "1"

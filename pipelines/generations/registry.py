@@ -40,7 +40,7 @@ class Generation:
 
 
 def serving(database: Fetcher) -> dict[str, Generation]:
-    """The generations that serve whoever has none of their own, by pipeline."""
+    """The default serving generations, by pipeline; an owner may have another one."""
     found = map(Generation.read, database.fetch("serving_generations", {}))
     return {generation.pipeline: generation for generation in found}
 
@@ -51,7 +51,7 @@ def kept(database: Fetcher) -> list[Generation]:
 
 
 def find(database: Fetcher, generation_id: int) -> Generation | None:
-    """One generation by its number; None if there is none."""
+    """One generation by its number, or None."""
     rows = database.fetch("find_generation", {"generation_id": generation_id})
     return Generation.read(rows[0]) if rows else None
 
@@ -60,7 +60,7 @@ def find_kept(database: Fetcher, generation_id: int) -> Generation:
     """One generation by its number.
 
     Raises:
-        ReplayError: there is none, or it was pruned.
+        ReplayError: it does not exist, or it was pruned.
     """
     found = find(database, generation_id)
     if found is None or found.state == "retired":

@@ -88,7 +88,7 @@ def explain_fact_alone(
     """Explain a fact by its id, and never a message that happens to have the same.
 
     Raises:
-        NotFoundError: there is no fact of this id, or nothing where it is looked for.
+        NotFoundError: no fact has this id, or the namespace, session or user does not exist.
         StrandlineError: as ``Database.fetch`` does.
     """
     within = {"namespace": namespace, "session_id": session_id, "user_id": user_id}

@@ -1,4 +1,4 @@
-"""What an explanation is made of: typed, frozen, and with a JSON Schema of its own."""
+"""The parts of an explanation: typed, frozen, each with a JSON Schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Part(BaseModel):
 
 
 class ModelCall(_Part):
-    """One line of the ledger: who answered for a batch, and what it took.
+    """One line of the ledger: the model that answered for a batch, and the tokens and time it took.
 
     ``cost_usd`` is None where the model had no price in STRANDLINE_MODEL_PRICES.
     """

@@ -27,10 +27,10 @@ class _Part(BaseModel):
 
 
 class SessionPolicy(_Part):
-    """What is stored with a session; token counts are those of its tokenizer.
+    """The stored policy of a session; its tokenizer counts the tokens.
 
-    ``flush_at_tokens`` is the mark; ``idle_seconds`` null: never delivered by idleness; ``max_facts`` null:
-    it has no say in when facts are condensed.
+    ``flush_at_tokens`` is the mark; ``idle_seconds`` null: never flushed because it is idle; ``max_facts``
+    null: no influence on when facts are condensed.
     """
 
     token_limit: int

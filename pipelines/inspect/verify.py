@@ -1,9 +1,9 @@
-"""Verification: proves from the tables that nothing was lost, doubled or made up, and names what was.
+"""Verification: proves from the tables that nothing was lost, doubled or made up, or lists the violations.
 
 Every question is one set-based statement (``schemas/sql/verify.sql``), and all of them see one
-snapshot: work that is under way is due, which is no violation, so a running system verifies clean.
-What the tables do not hold cannot be proved: when a reset happened, so that an event of an older
-incarnation counts as ended whether it was applied or void.
+snapshot: work under way is due, which is not a violation, so a running system verifies clean. Facts that the
+tables do not hold cannot be proved, such as when a reset happened, so that an event of an older incarnation
+counts as ended whether it was applied or void.
 """
 
 from __future__ import annotations
@@ -192,15 +192,15 @@ class Coverage(BaseModel):
 
 
 class Report(BaseModel):
-    """What was looked at, what is under way, and what is wrong.
+    """The totals of what was checked, the work under way, and the violations.
 
     Attributes:
         applications: receipts of (event, stage, generation) that say applied; ``voids`` those that say void.
-        pending: work that is due; it is under way, and no violation.
+        pending: due work; it is under way, and not a violation.
         holes: dead letters; ``dropped`` those that were given up for good.
         tombstones: facts that lost some of their sources to a reset with ``derived``.
         seconds: how long it took.
-        generations: what each derivation that is kept covers.
+        generations: the coverage of each derivation that is kept.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -240,11 +240,11 @@ def verify(
     Args:
         namespace: only the owners that have sessions in it; with ``session_id``, where to find that one.
         session_id: only this session, and the facts of its owner.
-        deep: also compute each fact's fingerprint anew (about 10 µs a fact).
-        progress: told the name of each check before it runs, its number from 1, and how many there are.
+        deep: also recompute each fact's fingerprint (about 10 µs a fact).
+        progress: called before each check with its name, its number from 1, and the number of checks.
 
     Raises:
-        NotFoundError: there is nothing in this namespace, or no such session.
+        NotFoundError: the namespace is empty, or the session does not exist.
         StrandlineError: as ``Database.fetch`` does.
     """
     began = time.monotonic()

@@ -127,11 +127,11 @@ def read_form(form: type[_Answer], found: dict[str, Any]) -> _Answer:
 def object_in(text: str) -> dict[str, Any]:
     """The JSON object in ``text``: all of it, or within a code fence, or between its outermost braces.
 
-    What a model thought aloud before (``<think>…</think>``) may hold braces of its own.  Of lists, the first
-    ``MAX_LISTED`` items are left; what lies deeper than any form goes becomes None.
+    A model's thoughts before it (``<think>…</think>``) may hold other braces. Lists keep their first
+    ``MAX_LISTED`` items; values nested deeper than any form become None.
 
     Raises:
-        PermanentModelError: there is none.
+        PermanentModelError: the text holds no JSON object.
     """
     said = text.rpartition("</think>")[2]
     inner = said[said.find("{") : said.rfind("}") + 1]
@@ -159,9 +159,9 @@ def _bounded_int(digits: str) -> int:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """What stands between code fences: after the first one's line, up to the next.
+    """The text between code fences: after the first one's line, up to the next.
 
-    (A pattern for it goes over the whole rest again for each blank line after a fence that nothing closes.)
+    (A regular expression would scan the whole rest again for each blank line after an unclosed fence.)
     """
     opening = text.find(_FENCE)
     while opening >= 0:

@@ -105,7 +105,7 @@ def parse_extract(text: str, line_count: int, *, max_facts: int = 30) -> tuple[E
     """Read a stored extract answer; facts without text or without an existing message are dropped.
 
     Raises:
-        PermanentModelError: the text is no extract answer.
+        PermanentModelError: the text is not an extract answer.
     """
     answer = read_form(ExtractAnswer, object_in(text))
     facts = (_fact(item, line_count) for item in answer.facts)
@@ -113,14 +113,14 @@ def parse_extract(text: str, line_count: int, *, max_facts: int = 30) -> tuple[E
 
 
 def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[MergeOperation, ...]:
-    """Read a stored merge answer: for each candidate what to do, in the order of the candidates.
+    """Read a stored merge answer: the operations for each candidate, in the order of the candidates.
 
     Each candidate gets either one ``add``, ``update`` or ``duplicate``, or one ``invalidate`` per known
-    fact that it ends.  Operations on numbers that do not exist are ignored.  A candidate that is left
-    without any is added: forgetting it would lose what somebody said.
+    fact that it ends.  Operations on numbers that do not exist are ignored.  A candidate without any
+    operation is added: forgetting it would lose a user's statement.
 
     Raises:
-        PermanentModelError: the text is no merge answer.
+        PermanentModelError: the text is not a merge answer.
     """
     answer = read_form(MergeAnswer, object_in(text))
     proposed: dict[int, list[OperationAnswer]] = {n: [] for n in range(1, candidate_count + 1)}
@@ -135,11 +135,11 @@ def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[Merg
 def parse_condense(text: str, fact_count: int) -> tuple[CondensedFact, ...]:
     """Read a stored condense answer: the sentences that each say several facts; the others are kept.
 
-    A sentence for a single fact would only reword it: that fact is kept as it is.
+    A sentence for a single fact would only reword it, so that fact is kept as it is.
 
     Raises:
-        PermanentModelError: the text is no condense answer, a fact is neither kept nor merged, or is both,
-            or a sentence is too long or is to say too much.
+        PermanentModelError: the text is not a condense answer, a fact is neither kept nor merged or is both,
+            or a sentence is too long or merges too many facts.
     """
     answer = read_form(CondenseAnswer, object_in(text))
     existing = range(1, fact_count + 1)
@@ -160,7 +160,7 @@ def parse_summary(text: str, *, max_characters: int = MAX_SUMMARY_CHARACTERS) ->
     """Read a stored summary answer, cut at ``max_characters``.
 
     Raises:
-        PermanentModelError: the text is no summary answer, or the summary is empty.
+        PermanentModelError: the text is not a summary answer, or the summary is empty.
     """
     answer = read_form(SummaryAnswer, object_in(text))
     return RolledSummary(_cut(answer.summary, max_characters), _topics(answer.topics))
@@ -206,7 +206,7 @@ def _target_exists(item: OperationAnswer, known_count: int) -> bool:
 
 
 def _decide(candidate: int, items: Sequence[OperationAnswer], ended: set[int]) -> list[MergeOperation]:
-    """The operations for one candidate; what earlier candidates ``ended`` is no target any more."""
+    """The operations for one candidate; facts that earlier candidates ``ended`` are no longer targets."""
     live = [item for item in items if item.fact is None or item.fact not in ended]
     endings: dict[int, OperationAnswer] = {}
     for item in live:

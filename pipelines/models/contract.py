@@ -1,4 +1,4 @@
-"""What the pipelines ask of a model, as typed tasks, and what a model hands back.
+"""The contract between pipelines and models: typed tasks, and the answers to them.
 
 A stage never sees an HTTP client or a prompt.  It hands one task to a ``TextModel`` (or texts to an
 ``Embedder``) and gets a ``ModelAnswer``, whose ``text`` is stored before it is parsed and applied.

@@ -44,10 +44,10 @@ class Progress:
     Attributes:
         phase: ``waiting`` for older transactions, ``filling`` from the log, ``deriving``, ``switching``,
             then ``held`` or ``done``.
-        owners, events, tokens: what was made due so far.
-        due: what workers have still to do.
-        switched, remaining: owners for whom it serves, and who lack something yet.
-        eta_seconds: until nothing is due, by the pace so far; None where there is none to tell.
+        owners, events, tokens: made due so far.
+        due: events that workers have not done yet.
+        switched, remaining: owners for whom it serves, and owners whom it does not cover yet.
+        eta_seconds: until nothing is due, at the pace so far; None if unknown.
     """
 
     phase: str
@@ -109,10 +109,10 @@ def derive_generation(
     stop: threading.Event | None = None,
     wait_seconds: float = WAIT_SECONDS,
 ) -> Progress:
-    """Carry a replay on until it serves (or is held), or until ``stop`` is set; gives where it stands then.
+    """Carry a replay on until it serves (or is held), or until ``stop`` is set; returns the progress then.
 
     Raises:
-        ReplayError: an older transaction does not end, or dead letters stand in the way.
+        ReplayError: an older transaction does not end, or dead letters prevent it.
     """
     run = _Run(database, replay, on_progress, stop or threading.Event(), wait_seconds)
     try:
@@ -265,7 +265,7 @@ class _Run:
             self._stop.wait(PAUSE_SECONDS)
 
     def _due_of(self, owners: list[UUID]) -> int:
-        """What is due for them; others say something all the time."""
+        """The due work of these owners; others produce new work all the time."""
         wanted = {"shard_keys": owners, "generation_id": self._generation.generation_id}
         return int(self._database.fetch("owners_backlog", wanted)[0][0])
 

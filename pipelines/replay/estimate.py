@@ -1,4 +1,4 @@
-"""What a replay would go through and cost, told before anything is done."""
+"""Estimates the work and the cost of a replay before anything is done."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Replaying in place: what serves is held against what its stored answers make, and put right.
+"""Replaying in place: compares the serving memory with the effects of its stored answers, and corrects it.
 
-Batches and answers are those of the first time, so nothing is asked of a model and, where all is well,
-nothing is written.  What each stage does:
+Batches and answers are those of the first time, so no model is called and, if nothing differs, nothing is
+written. By stage:
 
-- *vectors*: the pieces of a batch are written anew if they differ; a batch whose answer is gone is embedded
+- *vectors*: the pieces of a batch are rewritten if they differ; a batch whose answer is gone is embedded
   again.
 - *summary* and custom blocks: states are folded again from the first, and those that differ are rewritten; a
   summary whose answer is gone is folded again from there, by the model (``ordered_lanes``).
 - *extract*: candidates that differ are counted, not replaced: facts were merged from them.
-- *merge* is not repeated: it decided on what was known at the time.  Another decision is a new generation's.
+- *merge* is not repeated: it decided on the facts known at the time. Only a new generation decides again.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ OWNERS_PER_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """What a replay in place has found and done.
+    """The result of a replay in place.
 
     Attributes:
-        batches: compared with what is there; ``same`` of them are as they were.
-        rewritten: batches whose rows differed, and were written anew.
+        batches: compared; ``same`` of them did not differ.
+        rewritten: batches whose rows differed, and were rewritten.
         asked_again: batches without a stored answer, which are due again.
         kept: batches of facts without a stored answer, left as they are.
         differing: batches of facts whose candidates differ: only a new generation can follow.
@@ -172,13 +172,15 @@ class _Run:
         self.found = self.found.plus(owners=1)
 
     def _make_due(self, shard_key: UUID, scope_key: UUID | None = None) -> None:
-        """What the generation never saw: flushed before the session fed the pipeline, or passed by."""
+        """Make events due that the generation never saw: flushed before the session fed the pipeline, or
+        skipped.
+        """
         with self._database.transaction() as tx:
             events, _tokens = make_due(tx, self._generation, shard_key, self._selection, scope_key)
         self.found = self.found.plus(made_due=events)
 
     def _fill_lanes(self, shard_key: UUID) -> None:
-        """The same where the order counts: a lane in which earlier events come to be due is folded anew."""
+        """The same for ordered lanes: a lane in which earlier events become due is folded again."""
         lanes = lanes_to_fill(self._database, self._generation, shard_key, self._selection)
         for scope_key, is_derived in lanes.items():
             if not is_derived:

@@ -54,9 +54,9 @@ class _Refolded:
 
 
 def fill_lane(database: Database, generation: Generation, lane: Lane, selection: Selection) -> Folding:
-    """Make due what the lane has not seen, and fold it anew from its beginning, in the order of the log.
+    """Make due the events that the lane has not seen, and fold it again from its beginning, in log order.
 
-    One transaction, and the lane first: no worker folds what comes later before what is made due here.
+    One transaction, which locks the lane first: no worker folds later events before those made due here.
     """
     keys = lane_params(lane)
     with database.transaction() as tx:

@@ -1,8 +1,8 @@
-"""What a replay will do, told by the code that does it: the batches it goes through, and their model calls.
+"""Plans a replay with the code that carries it out: the batches it covers, and their model calls.
 
-In place, what is asked again is what has no stored answer; a new generation asks for everything.  Batches are
-formed as a lane forms them that has all of its work due at once.  What extract will find is not known before;
-the candidates of the generation that serves stand for it.
+In place, only batches without a stored answer call the model again; a new generation calls it for everything.
+Batches are formed as in a lane with all of its work due at once. The output of extract is not known before;
+the candidates of the serving generation stand in for it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Stages = Mapping[str, Stage[Any, Any]]
 
 @dataclass(slots=True)
 class Plan:
-    """What a replay goes through.
+    """The work of a replay.
 
     Attributes:
-        events, tokens: of a new generation, what is derived.
-        batches: that are compared (in place), or made (new).
+        events, tokens: derived by a new generation.
+        batches: compared (in place), or made (new).
         stored: of those compared, how many have every answer that they need.
-        calls: model calls by stage; ``asked_tokens`` are those of the events that they speak of.
+        calls: model calls by stage; ``asked_tokens`` are the tokens of their events.
     """
 
     events: int = 0
@@ -111,7 +111,7 @@ class Planner:
         self.plan = Plan()
 
     def in_place(self, selection: Selection) -> Plan:
-        """What a replay of what serves compares, and asks for again."""
+        """Plan a replay in place: the batches it compares, and the model calls it repeats."""
         if selection.only_dead:
             for letter in dead_letters_of(self._database, self._generation, selection):
                 lane = Lane(letter.shard_key, letter.scope_key, letter.generation_id, letter.stage)
@@ -122,7 +122,7 @@ class Planner:
         return self.plan
 
     def anew(self) -> Plan:
-        """What a new generation would derive, with the settings that its stages are made of."""
+        """Plan a new generation, with the settings that its stages are made with."""
         for shard_key in self._owners("owners_after", {}):
             self._derive(shard_key)
         return self.plan

@@ -139,10 +139,10 @@ def begin(
 
 
 def take(database: Fetcher, replay_id: int) -> Replay:
-    """Go on with a replay that was stopped, or whose process is gone.
+    """Resume a replay that was stopped, or whose process is gone.
 
     Raises:
-        ReplayError: there is none, it is done, or another process is at it.
+        ReplayError: it does not exist, is done, or is running in another process.
     """
     found = replays(database, replay_id=replay_id)
     if not found:

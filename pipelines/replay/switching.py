@@ -25,7 +25,7 @@ def last_stage(pipeline: str) -> str:
 
 
 def stages_of(pipeline: str) -> tuple[str, ...]:
-    """The stages of a pipeline; a custom one has one of its own name."""
+    """The stages of a pipeline; a custom one has one stage with its name."""
     return PIPELINE_STAGES.get(pipeline, (pipeline,))
 
 
@@ -94,12 +94,12 @@ def roll_back(database: Database, pipeline: str) -> Generation:
 def prune(
     database: Database, generation_id: int, *, on_owners: Callable[[int], None] = lambda _owners: None
 ) -> int:
-    """Take a generation that does not serve away, owner by owner; gives how many events it had applied.
+    """Delete a generation that does not serve, owner by owner; return how many events it had applied.
 
-    Its row stays, as retired.  Stopped half-way, it is gone on with by pruning again.
+    Its row stays, as retired. If it was interrupted, prune again.
 
     Raises:
-        ReplayError: there is none, it serves somebody, or its replay is running.
+        ReplayError: it does not exist, it serves an owner, or its replay is running.
     """
     generation = find(database, generation_id)
     if generation is None:

@@ -119,12 +119,12 @@ renew_in_child(_stemmers.renew)
 def lexemes(text: str, *, language: str = "english") -> list[tuple[str, int]]:
     """Lexemes of ``text`` in order, each with its position (from 1; stop words count as places).
 
-    A character that may be a word has the position of the bigram that it stands in.  ``language`` is a
-    Snowball algorithm's name, such as ``german``; beside ``english``, words of other scripts have rules of
-    their own.
+    A character that may be a word has the position of its bigram.  ``language`` is a
+    Snowball algorithm's name, such as ``german``; with ``english``, words of other scripts have their own
+    rules.
 
     Raises:
-        ConfigurationError: there is no stemmer for ``language``.
+        ConfigurationError: no stemmer exists for ``language``.
     """
     return [
         (lexeme, position)
@@ -142,7 +142,7 @@ def query_lexemes(text: str, *, language: str = "english") -> list[str]:
     """The distinct lexemes of a query, in order of first mention; empty when it is all stop words.
 
     Raises:
-        ConfigurationError: there is no stemmer for ``language``.
+        ConfigurationError: no stemmer exists for ``language``.
     """
     return list(dict.fromkeys(_lexeme(token, language) for _, token, _ in _told(text, language)))
 
@@ -181,7 +181,7 @@ _LANGUAGES = frozenset(snowballstemmer.algorithms())
 
 
 def _told(text: str, language: str) -> Iterator[tuple[int, str, Sequence[str]]]:
-    """Position, token and single characters of what is no stop word."""
+    """Position, token and single characters of each word that is not a stop word."""
     check_language(language)
     stop = STOP_WORDS.get(language, frozenset())
     for position, (token, singles) in enumerate(_tokens(text), start=1):

@@ -1,6 +1,7 @@
-"""The day that somebody speaks of, from what they said and when: "last Saturday", "yesterday", "3 days ago".
+"""The day that a speaker refers to, from the words and the time of the message: "last Saturday", "yesterday",
+"3 days ago".
 
-Only what names one day is resolved; "last summer" or "in March" is left to a model.
+Only phrases that name one day are resolved; "last summer" or "in March" is left to a model.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def spoken_date(text: str, said_on: date) -> date | None:
 
 
 def as_date(text: str | None) -> date | None:
-    """A day from the beginning of an ISO text; None for what is none."""
+    """The day at the beginning of an ISO text; None if there is none."""
     try:
         return date.fromisoformat((text or "")[:10])
     except ValueError:

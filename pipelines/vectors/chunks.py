@@ -29,10 +29,10 @@ class Chunk:
 def chunks(messages: Sequence[Message]) -> list[Chunk]:
     """Cut the messages of one event into pieces of bounded length.
 
-    Of each message the first ``MAX_INDEXED_CHARACTERS`` are cut so; of these nothing is left out.
+    Only the first ``MAX_INDEXED_CHARACTERS`` of a message are cut; none of them is left out.
 
-    Messages are kept apart, since a long answer would drown the question that it stands beside; what is
-    said around a message counts when it is searched for.
+    Messages are kept apart, because a long answer would drown the question beside it; a search takes
+    neighbouring messages into account.
     """
     return [
         Chunk(_seq(message), _seq(message), number, text)

@@ -1,7 +1,7 @@
-"""Sharing: copies of what a session flushed, for the shared scope that the session has opted in to.
+"""Sharing: copies of a session's flushed messages, for the shared scope that the session has opted in to.
 
-The copies lie under a key of the scope's own, so they are written in a transaction of their own, before the
-one that writes receipts.  Their keys follow from the messages: written twice, nothing changes.
+The copies lie under the scope's own key, so a separate transaction writes them, before the one that writes
+receipts.  Their keys follow from the messages: written twice, nothing changes.
 """
 
 from __future__ import annotations

@@ -59,14 +59,14 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What a block shows: the text of its section, escaped, and content parts (images) to stand beside it."""
+    """The output of a block: the text of its section, escaped, and content parts (images) to go with it."""
 
     text: str
     parts: tuple[Mapping[str, Any], ...] = ()
 
 
 class _SameAsName:
-    """Marks that a block is fed by the pipeline of its own name."""
+    """Marks that a block is fed by the pipeline with the block's name."""
 
 
 _SAME_AS_NAME = _SameAsName()

@@ -50,11 +50,11 @@ def quoted(text: str) -> str:
 
 
 def fact_line(text: str) -> str:
-    """One fact as it stands in a section."""
+    """One fact as it appears in a section."""
     return f"<fact>{escaped(text)}</fact>"
 
 
 def message_line(message: Message) -> str:
-    """One message as it stands in a section: who spoke, and its text without other content parts."""
+    """One message as it appears in a section: who spoke, and its text without other content parts."""
     name = f" name='{quoted(speaker_name(message.name, message.role))}'" if message.name else ""
     return f"<message role='{quoted(message.role)}'{name}>{escaped(message.text)}</message>"

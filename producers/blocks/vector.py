@@ -46,7 +46,7 @@ class VectorMemoryBlock(BaseMemoryBlock):
             that ``Memory(shared_scope=…)`` names.
         kinds: ``"message"``, ``"fact"`` or both; messages alone by default, since facts have a block of their
             own.  A fact that a facts block of the same read was given is not found once more.
-        exclude_current: leave this session out, and facts that come from it alone.
+        exclude_current: leave out this session, and facts that come only from it.
         postprocessors: functions, called one after the other with the query and the hits that the one before
             left, at first up to 20; what the last returns is shown, in its order, up to
             ``similarity_top_k``.  A ``Hit`` has ``messages``, or a ``fact``.  They run where ``get`` is
@@ -113,7 +113,7 @@ class VectorMemoryBlock(BaseMemoryBlock):
 
     @property
     def steps(self) -> tuple[tuple[str, Reranker], ...]:
-        """What the hits go through in order, each with the keyword that it was given by."""
+        """The functions applied to the hits, in order, each with the keyword that named it."""
         last = () if self.rerank is None else (("rerank", self.rerank),)
         return (*(("postprocessors", step) for step in self.postprocessors), *last)
 

@@ -1,7 +1,7 @@
 """The doorbell: tells workers, through the broker, that lanes have work.
 
-It never slows or fails whoever rings: hints go through a bounded queue to a thread that publishes them, and
-are dropped when the broker is away.  The event rows are the outbox; the sweep rings for what nobody heard.
+It never delays or fails its caller: hints go through a bounded queue to a thread that publishes them, and are
+dropped while the broker is away. The event rows are the outbox; the sweep rings again for lost hints.
 """
 
 from __future__ import annotations

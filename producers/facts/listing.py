@@ -191,7 +191,7 @@ def list_facts(
 
 
 def get_fact(owner: Owner, fact_id: UUID | str) -> Operation[Fact | None]:
-    """One fact of this owner, ended ones too; None if there is none of this id."""
+    """One fact of this owner, even if it ended; None if no fact has this id."""
     wanted = as_fact_id(fact_id)
     if wanted is None:
         return None

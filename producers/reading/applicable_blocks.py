@@ -1,4 +1,4 @@
-"""What a read does without: blocks that cannot be shown here, and messages that a caller has no room for."""
+"""The omissions of a read: blocks that cannot be shown here, and messages that the caller has no room for."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
 
 
 def _last_turn(window: Sequence[Message]) -> int:
-    """Where the last turn begins: at the last user message, or at the beginning where there is none."""
+    """Where the last turn begins: at the last user message, or, if there is none, at the beginning."""
     places = (place for place in range(len(window) - 1, -1, -1) if window[place].role == "user")
     return next(places, 0)
 

@@ -36,7 +36,7 @@ MESSAGES_BESIDE = 1
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What a search looks at: the derivations that serve, and the shared scope, if there is one."""
+    """The sources of a search: the derivations that serve, and the shared scope, if there is one."""
 
     vectors: Vectors
     facts_generation_id: int | None
@@ -45,7 +45,9 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the read shows anyway: facts, and of this session ``seqs`` and all from ``visible_from``."""
+    """The facts and messages that the read shows anyway: of this session ``seqs``, and all from
+    ``visible_from``.
+    """
 
     identity: SessionIdentity
     visible_from: int
@@ -71,7 +73,7 @@ def query_text(
 def sources_of(
     block: VectorMemoryBlock, snapshot: Snapshot, identity: SessionIdentity, shared_key: UUID | None
 ) -> Operation[Sources | None]:
-    """What the block's search looks at; None where nothing was derived yet."""
+    """The sources of the block's search; None if nothing has been derived yet."""
     if block.scope == "shared" and shared_key is not None:
         vectors = yield from serving_vectors(shared_key)
         return None if vectors is None else Sources(vectors, None, shared_key)

@@ -71,7 +71,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What a read shows beside the pinned head and the window; ``tokens`` counts all of it."""
+    """The parts of a read besides pinned head and window; ``tokens`` counts all of them."""
 
     memory: str
     parts: tuple[Mapping[str, Any], ...]
@@ -83,7 +83,9 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How the memory is rendered and counted; ``part_tokens``: of content parts that are no text, by type."""
+    """How the memory is rendered and counted; ``part_tokens``: of content parts that are not text, by
+    type.
+    """
 
     count_text: CountText
     render: Renderer

@@ -1,4 +1,4 @@
-"""What a read gives: the messages for the model, and what can be said about them."""
+"""The result of a read: the messages for the model, and information about them."""
 
 from __future__ import annotations
 

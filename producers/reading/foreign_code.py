@@ -51,10 +51,10 @@ def is_foreign(block: BaseMemoryBlock) -> bool:
 def attempt(
     what: str, block: BaseMemoryBlock, call: Callable[[], object]
 ) -> tuple[str | Rendered | None, Omission | None]:
-    """Call a block's own code: what it shows, or None with what went wrong.
+    """Call a block's own code: its result, or None with the problem.
 
-    A block may be anybody's code, and one that fails must not fail the read.  So this is the one place
-    that catches everything; the error's message is not logged, since it may hold what was said.
+    A block may be foreign code, and one that fails must not fail the read. So this is the one place that
+    catches everything; the error's message is not logged, because it may contain content.
     """
     try:
         result = call_within(BLOCK_SECONDS, call) if is_foreign(block) else call()

@@ -24,9 +24,8 @@ def assembled(
 ) -> tuple[Message, ...]:
     """Pinned head, tail and window in order, with the memory in the message that ``method`` names.
 
-    ``SYSTEM``: behind the text of the first pinned system message, or as a system message of its own at
-    the front.  ``USER``: before the text of the window's latest user message; where there is none, as
-    for ``SYSTEM``.
+    ``SYSTEM``: behind the text of the first pinned system message, or as a separate system message at the
+    front. ``USER``: before the text of the window's latest user message; if there is none, as for ``SYSTEM``.
     """
     if not memory and not parts:
         return (*pinned, *tail, *window)

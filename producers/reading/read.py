@@ -64,18 +64,18 @@ class ReadRequest:
     """One read of one session.
 
     Attributes:
-        token_limit: what the result may hold, memory included.
+        token_limit: maximum tokens of the result, memory included.
         count_text: the session's tokenizer.
-        part_tokens: what content parts that are no text count, by type.
-        initial_token_count: what of the limit is taken already.
-        query: what vector blocks search for; else ``messages``; else the latest of the window.
-        wait_for: wait until this ``seq`` was put and the blocks cover it, as far as it was flushed.
-        timeout_seconds: how long to wait (default 10 s); then the read goes on with what there is.
+        part_tokens: tokens of content parts that are not text, by type.
+        initial_token_count: tokens of the limit that are already used.
+        query: the text that vector blocks search for; else ``messages``; else the latest of the window.
+        wait_for: wait until this ``seq`` has been put and, if it was flushed, the blocks cover it.
+        timeout_seconds: how long to wait (default 10 s); then the read continues without it.
         embed_query: a query's vector as pgvector reads it, given its text and the generation's config
-            (``embedder``, ``dimensions``); None if the vectors there are of another model.
+            (``embedder``, ``dimensions``); None if the stored vectors are from another model.
         render: sections to text.
-        shared_key: under which the rows of the shared scope lie, where the memory names one.
-        windows: those that the process has read before; None where what is read may be rolled back.
+        shared_key: the key of the shared scope's rows, if the memory names one.
+        windows: the cache of windows read before; None if the read may see uncommitted messages.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
             transaction.
     """

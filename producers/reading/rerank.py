@@ -46,7 +46,7 @@ def postprocessed(
 def _attempt(
     step: Reranker, query: str, hits: tuple[Hit, ...], seconds: float
 ) -> tuple[tuple[Hit, ...] | None, str]:
-    """What the function leaves, or None and why it is not used."""
+    """The hits that the function returns, or None and why they are not used."""
     try:
         chosen = tuple(call_within(max(0.0, seconds), partial(step, query, hits)))
     except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above

@@ -33,11 +33,11 @@ _SCALARS = (str, int, float, bool, type(None))
 
 @dataclass(frozen=True, slots=True)
 class KnownWindow:
-    """The messages of a window in order, as far as they were known at some read.
+    """The messages of a window in order, as of an earlier read.
 
     Attributes:
         seqs: their numbers.
-        entries: each as a value that can be given to anybody, or as the row to make it from.
+        entries: each as a value that is safe to share, or as the row to make it from.
         tokens: of all of them.
         seal: of the last one, as the statement ``read`` makes it.
         size: about how many bytes of memory they take.
@@ -51,7 +51,7 @@ class KnownWindow:
 
     @property
     def params(self) -> dict[str, Any]:
-        """What the statement ``read`` is told of it."""
+        """The parameters that tell the statement ``read`` about it."""
         first, last = (self.seqs[0], self.seqs[-1]) if self.seqs else (None, None)
         return {"known_from": first, "known_through": last, "known_seal": self.seal}
 
@@ -94,7 +94,7 @@ class WindowCache:
         self._windows: OrderedDict[SessionKey, KnownWindow] = OrderedDict()
 
     def known(self, session: SessionKey) -> KnownWindow:
-        """What is known of a session's window; nothing, mostly."""
+        """The cached window of a session; mostly None."""
         with self._lock:
             window = self._windows.get(session)
             if window is None:

@@ -31,16 +31,16 @@ class HitFact:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What a search found: consecutive messages of one session, or a fact.
+    """A hit of a search: consecutive messages of one session, or a fact.
 
     Attributes:
-        score: how well it fits, 0 to 1; to be compared within one search only.
+        score: how well it matches, 0 to 1; comparable only within one search.
         session_key: the messages' session; None for a fact, which may come from several.
-        messages: what was said; empty for a fact.
-        similarity: the cosine similarity of its best piece, or of the messages that a fact comes from; 0
-            where only words were compared.
-        fact: the fact, where it is one.
-        has_vector: false for a message that no vectors cover yet, so that its words decided alone.
+        messages: the matching messages; empty for a fact.
+        similarity: the cosine similarity of its best piece, or of the messages that a fact comes from; 0 if
+            only words were compared.
+        fact: the fact, or None for messages.
+        has_vector: false for a message that no vectors cover yet, so that only its words counted.
     """
 
     score: float

@@ -48,7 +48,7 @@ def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | Non
 
 
 def _reason(error: StrandlineError) -> str:
-    """What is wrong for every query alike says itself what to do; other calls may succeed again."""
+    """The reason to show; an error of the setup already says what to do, others may be transient."""
     if isinstance(error, (ProviderSetupError, ConfigurationError)):
         return str(error)
     return (

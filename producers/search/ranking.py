@@ -39,7 +39,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query as the search takes it; ``problem`` says why there is no vector, if there is none."""
+    """A query in the form of the search; ``problem`` says why there is no vector, if there is none."""
 
     text: str
     lexemes: list[str]

@@ -46,7 +46,7 @@ class SearchHit:
     Attributes:
         message: as it was put, with its ``seq``.
         session_id: the session that it was put to.
-        score: how well it fits, 0 to 1; to be compared within one search only.
+        score: how well it matches, 0 to 1; comparable only within one search.
         similarity: the cosine similarity to the query; None where only words were compared, since there is
             no embedding model for the query, it failed, or the message has no vector yet.
     """

@@ -30,7 +30,7 @@ MAX_SESSIONS = 20
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A message as words see it: how often each lexeme of the query stands in it, set against its length."""
+    """A message as a bag of words: how often each lexeme of the query occurs in it, and its length."""
 
     session_key: UUID | None
     message: Message
@@ -40,14 +40,14 @@ class _Place:
 def with_unsearched(
     hits: Sequence[Hit], query: Query, target: Target, generation_id: int | None, limit: int
 ) -> Operation[list[Hit]]:
-    """``hits`` of a search together with what fits among the messages that it could not find, best first.
+    """``hits`` of a search together with matches among the messages that it could not find, best first.
 
-    A message without a vector is judged by its words alone; the best words of all count as much as in any
-    search by words.  One that says just what is searched for is no answer, and is left out: mostly it is
-    the question, put a moment ago.
+    A message without a vector is ranked only by its words; the best words count as much as in any search by
+    words. A message that repeats the query is not an answer, and is left out: mostly it is the question, put
+    a moment ago.
 
     Args:
-        generation_id: of the vectors that were searched; None: there are none.
+        generation_id: of the vectors that were searched; None if there are none.
     """
     if target.scope == "shared" or "message" not in target.kinds or not query.lexemes:
         return list(hits)

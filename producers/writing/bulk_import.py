@@ -34,9 +34,9 @@ def import_messages(database: Database, request: Append) -> Imported:
     """Put the messages of ``request``, however many, in one transaction; then flush.
 
     Raises:
-        ConflictError: an id was used before with other content; nothing of this call was stored.
-        OwnerError: the session belongs to somebody else.
-        UnknownPipelineError: a memory block needs a pipeline that nobody has registered.
+        ConflictError: an id was already used with different content; nothing of this call was stored.
+        OwnerError: the session belongs to another owner.
+        UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
         DatabaseUnavailableError: Postgres cannot be reached; safe to repeat.
     """
     known = _known(database, request)

@@ -16,7 +16,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def random_id() -> str:
-    """An id that nobody has; for all threads."""
+    """A new random id; safe for all threads."""
     try:
         return _ready.popleft()
     except IndexError:

@@ -20,15 +20,15 @@ ATTEMPTS = 20
 
 
 def pop(identity: SessionIdentity) -> Operation[Message | None]:
-    """Remove the newest message and return it; None if there is none.
+    """Remove the newest message and return it, or None if the session is empty.
 
-    It is read first and taken only if it is still the newest, so that no two callers get the same one,
-    and an answer that is lost on the way costs nothing: the same attempt is repeated.
+    The message is read first and removed only if it is still the newest, so that no two callers get the same
+    one, and a lost answer does no harm: the same attempt is repeated.
 
     Raises:
         DeliveredError: the newest message was delivered to the pipelines; nothing was removed.
         OwnerError: the session belongs to another owner.
-        ConflictError: the session is so busy that another message was always newer.
+        ConflictError: other callers put so often that another message was always newer.
     """
     keys = {"shard_key": identity.shard_key, "session_key": identity.session_key}
     for _attempt in range(ATTEMPTS):

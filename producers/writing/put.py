@@ -148,11 +148,12 @@ def _put(request: Append, tokens: list[int]) -> Operation[tuple[list[int], str |
 
 
 def check_status(identity: SessionIdentity, row: Row) -> Operation[tuple[list[int], str | None]]:
-    """Of what ``put_v1`` said: the seqs, and what the flush is planned from if the mark was crossed.
+    """Check the result of ``put_v1``: return the seqs, and the window to plan a flush from if the mark was
+    crossed.
 
     Raises:
-        ConflictError: an id was used before with other content.
-        UnknownPipelineError: nobody has registered a pipeline that the session is to feed.
+        ConflictError: an id was already used with different content.
+        UnknownPipelineError: no worker has registered a pipeline that the session is to feed.
     """
     status, detail, seqs, window = row
     if status == "conflict":

@@ -13,10 +13,10 @@ from strandline.schemas.values.identity import SessionIdentity
 
 
 def reset(identity: SessionIdentity, *, derived: bool) -> Operation[None]:
-    """Begin the log anew; with ``derived``, forget what was derived from it as well.
+    """Start the log over; with ``derived``, also forget the memory derived from it.
 
-    What was shared goes first, under the scope's own key and so in a transaction of its own: should the rest
-    fail, nothing of the session is found by others any more, and the reset can be repeated.
+    Shared copies go first, under the scope's own key and so in a separate transaction: if the rest fails,
+    other sessions no longer find the session's messages, and the reset can be repeated.
 
     Raises:
         OwnerError: the session belongs to another owner.

@@ -1,7 +1,7 @@
 """One client for a channel to Redis.
 
-Kombu makes a client anew for each command outside of a transaction, which costs more than to send it: with
-its table of a hundred ways to read answers, a tenth of what a busy worker does.
+Kombu makes a new client for each command outside a transaction, which costs more than sending the command:
+with its table of a hundred ways to read answers, a tenth of a busy worker's time.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def bare_envelope(answer: Any, **_options: Any) -> tuple[bytes, bytes] | None:
 
 
 def _body(envelope: bytes) -> str:
-    """The body, as ASCII; empty where there is none that can be a hint."""
+    """The body, as ASCII; empty if it cannot be a hint."""
     if len(envelope) > MAX_ENVELOPE_BYTES:
         return ""
     try:

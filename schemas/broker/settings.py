@@ -80,17 +80,19 @@ def queue_arguments(broker_url: str) -> dict[str, Any]:
 
 
 def hint_properties(broker_url: str) -> dict[str, Any]:
-    """Message properties of a hint: RabbitMQ drops what nobody took in time, so that queues stay short.
+    """Message properties of a hint: RabbitMQ drops hints that no worker took in time, so that queues stay
+    short.
 
-    Workers drop old hints themselves as well, on every broker.
+    Workers also drop old hints themselves, on every broker.
     """
     return {"expiration": EXPIRY_SECONDS} if broker_kind(broker_url) == "rabbitmq" else {}
 
 
 def tls_options(broker_url: str) -> dict[str, Any] | None:
-    """What RabbitMQ's certificate is checked for besides its chain, which an ``amqps`` URL is enough for.
+    """TLS options that check the name in RabbitMQ's certificate; an ``amqps`` URL alone checks its chain.
 
-    The name, where the URL has one host.  For several the library cannot say which name belongs to which.
+    The name is checked if the URL has one host. With several, the library cannot tell which name belongs to
+    which.
     """
     if not broker_url.lower().startswith("amqps://") or ";" in broker_url:
         return None

@@ -27,7 +27,7 @@ _JOINERS = re.compile("[\u200c\u200d\ufe0e\ufe0f]{3,}|[\u200c\u200d]{2,}|[\ufe0e
 
 
 class _Brief(Repr):
-    """What is not text is written out only so far, and need not be able to write itself."""
+    """Shows other values than text shortened, even if they cannot show themselves."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -124,7 +124,7 @@ def _shown_to_query(rest: str) -> str:
 
 
 def _shown_for_certain(rest: str) -> str:
-    """Of what can be read in several ways, what is no part of a password or key in any of them."""
+    """The parts of an ambiguous URL that are not part of a password or key in any reading."""
     before, at, after = rest.rpartition("@")
     if not at:
         return HIDDEN

@@ -22,7 +22,7 @@ def driver_connection(connection: object, kind: type[C]) -> C:
     """The psycopg connection inside ``connection``: psycopg's own, SQLAlchemy's, or Django's.
 
     Raises:
-        ConfigurationError: there is none of the kind that this method (sync or async) needs.
+        ConfigurationError: it has no connection of the kind that this method (sync or async) needs.
     """
     found: object = connection
     for _step in range(_MAX_STEPS):

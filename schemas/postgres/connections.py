@@ -45,19 +45,19 @@ TCP = {
 class ConnectionOptions:
     """How to connect and how long to wait, in seconds; ``pool_size`` counts connections.
 
-    ``durable=False`` commits without waiting for the disk (Postgres's ``synchronous_commit = off``): what
-    is lost when the server dies is the last moment's commits, whole and in order.  For workers, whose
-    every write but a model's answer is made again from what is due.
+    ``durable=False`` commits without waiting for the disk (Postgres's ``synchronous_commit = off``): if the
+    server dies, the last moment's commits are lost, whole and in order. It is for workers, which make every
+    write but a model's answer again from due work.
 
-    ``planned_once=True`` keeps one plan for each statement, whatever it is given.  For producers, whose
-    statements are look-ups by keys.  Left to itself Postgres compares what it guesses the costs to be, and
-    some statistics make it plan each read anew: that takes four times as long as reading.
+    ``planned_once=True`` keeps one plan for each statement, whatever its parameters. It is for producers,
+    whose statements are look-ups by keys. By default Postgres compares estimated costs, and some statistics
+    make it plan each read again: that takes four times as long as reading.
 
-    ``find_url`` is asked for the URL before each new connection, and may block: for a server that may have to
-    be started again.  Default: it is always ``url``.
+    ``find_url`` returns the URL before each new connection, and may block: for a server that may have to be
+    started again. Default: always ``url``.
 
     ``pooled=True`` is for a pooler such as PgBouncer that gives each transaction another connection: nothing
-    is asked for at the start of a session, and no statement is prepared, since both would be another's.
+    is set at the start of a session, and no statement is prepared, because both would affect other clients.
     """
 
     url: str
@@ -116,7 +116,7 @@ class ConnectionOptions:
     def connect_arguments(self) -> dict[str, Any]:
         """Keyword arguments for psycopg: autocommit, since every statement stands alone.
 
-        psycopg prepares nothing: ``schemas.postgres.prepared`` does, and behind a pooler nobody may.
+        psycopg prepares nothing: ``schemas.postgres.prepared`` does, except behind a pooler.
         """
         arguments: dict[str, Any] = {
             "autocommit": True,
@@ -149,10 +149,10 @@ class ConnectionOptions:
 
 
 def psycopg_url(url: str) -> str:
-    """Turn ``postgresql+asyncpg://`` and the like into what psycopg takes.
+    """Turn ``postgresql+asyncpg://`` and the like into a URL for psycopg.
 
     Raises:
-        ConfigurationError: it is no Postgres URL.
+        ConfigurationError: it is not a Postgres URL.
     """
     try:
         check_database_url(url)
@@ -297,7 +297,7 @@ def ended_by_limit(error: Exception) -> bool:
 
 
 def is_ended_by_server(error: DatabaseUnavailableError) -> bool:
-    """Whether Postgres, which is there, ended a statement at a limit of its own: of time, or for a lock."""
+    """Whether a running Postgres ended a statement at one of its limits: of time, or for a lock."""
     return isinstance(error, ServerLimitError) or isinstance(error.__cause__, pg.LockNotAvailable)
 
 

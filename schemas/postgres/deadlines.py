@@ -50,7 +50,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         """As psycopg's, and within the deadline.
 
         Raises:
-            DeadlineExceeded: there was no answer; the connection is closed.
+            DeadlineExceeded: no answer came; the connection is closed.
         """
         try:
             return super().wait(_within(self.statement_seconds, gen), *arguments, **options)
@@ -95,7 +95,7 @@ class Attempts:
 
     @property
     def seconds_left(self) -> float:
-        """What is left of this attempt."""
+        """The seconds left of this attempt."""
         return max(0.0, self._attempt_ends_at - monotonic())
 
     @property

@@ -1,9 +1,9 @@
 """Group commit: puts of one message that wait at the same time are accepted by one statement and one commit.
 
-Nobody waits for a timer: a put that finds a turn free is sent at once; while statements are under way, what
-arrives gathers, and goes with the next one.  Each caller returns after the commit of its own
-message, and has its own result or error: what the common statement leaves out or could not do is put
-alone.  Puts of one session keep their order, since the later one waits for the earlier.
+No put waits for a timer: a put that finds a slot free is sent at once; while statements are under way, later
+puts gather and go with the next one. Each caller returns after the commit of its own message, and has its own
+result or error: a put that the common statement leaves out or cannot do is put alone. Puts of one session
+keep their order, because the later one waits for the earlier.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GroupedPuts:
     """The puts of one event loop on one database.
 
     Args:
-        send: runs a named statement (``put_one``, ``put_many``, ``put``) in a transaction of its own.
+        send: runs a named statement (``put_one``, ``put_many``, ``put``) in its own transaction.
     """
 
     def __init__(self, send: SendPut) -> None:
@@ -71,7 +71,7 @@ class GroupedPuts:
         return await waiting.done
 
     def _is_alone(self) -> bool:
-        """Whether no other put is about, nor was of late; then a task of its own would only take time."""
+        """Whether no other put is under way, nor was recently; then a separate task would only take time."""
         return self._last_size == 1 and not (self._statements or self._is_called_soon)
 
     async def _put_here(self, waiting: _Waiting) -> None:

@@ -1,8 +1,8 @@
-"""How transactions have to begin: at ``read committed``, which Postgres does unless somebody changed it.
+"""Requires that transactions begin at ``read committed``, the default of Postgres. Strandline's statements
+wait for a row that another transaction changes, and continue with its new version.
 
-Strandline's statements wait for a row that another transaction changes, and go on with what it has become.
-At a stricter level they would be refused instead, whenever two meet.  Connections of our own pools are set to
-it as they are opened; those of a pooler or of a caller's pool are looked at once each.
+At a stricter level they would be refused instead, whenever two meet. Connections of our own pools are set to
+this level as they are opened; those of a pooler or of a caller's pool are checked once each.
 """
 
 from __future__ import annotations

@@ -59,10 +59,10 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """Carry another operation out in one transaction, which is the caller's where there is one.
+    """Run another operation in one transaction:
 
-    ``make`` gives the operation, anew for each attempt: what Postgres rolls back for another transaction is
-    tried again, unless the transaction is the caller's.
+    the caller's, if there is one. ``make`` makes the operation, once for each attempt: if Postgres rolls it
+    back because of a conflict, it is tried again, unless the transaction is the caller's.
     """
 
     make: Callable[[], Generator[Any, Any, Any]]

@@ -1,11 +1,11 @@
-"""Named statements on connections of our own, by a shorter way than psycopg's cursors.
+"""Named statements on our own connections, by a shorter path than psycopg's cursors.
 
-A cursor runs any statement with parameters of any type, and looks at both anew each time.  After the wait
-for a commit, when nothing of that is in the processor's caches any more, this takes a tenth of what accepting
-a message takes; and a worker runs ten statements for each call of a model.  The statements here are fixed and
-their parameters of few types: a connection prepares a statement when it comes for the second time, and sends
-parameters as text.  What is rarer goes the cursor's way, which must not prepare it: with what it has prepared
-itself, psycopg at times takes back all that a connection has.
+A cursor runs any statement with parameters of any type, and examines both each time. After the wait for a
+commit, when the processor's caches are cold, this takes a tenth of the time of accepting a message; and a
+worker runs ten statements for each call of a model.  The statements here are fixed and their parameters of
+few types: a connection prepares a statement at its second use, and sends parameters as text. Rarer statements
+go through a cursor, which must not prepare them: together with its own prepared statements, psycopg at times
+deallocates all that a connection has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tables share: one metadata, names for every constraint, and three kinds of column."""
+"""Shared parts of the tables: one metadata, names for every constraint, and three kinds of column."""
 
 from __future__ import annotations
 

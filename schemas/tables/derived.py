@@ -1,4 +1,4 @@
-"""What is derived: candidates, facts and their revisions, states, chunks."""
+"""The tables of derived memory: candidates, facts and their revisions, states, chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a namespace may use, and what workers have taken of it."""
+"""The tables of a namespace's limits, and of what workers have used."""
 
 from __future__ import annotations
 

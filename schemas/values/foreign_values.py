@@ -45,7 +45,7 @@ def plain_list(value: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 
 def is_empty(value: object) -> bool:
-    """Whether it is None or an empty list, dict or text; values of other kinds are not asked for a length."""
+    """Whether it is None or an empty list, dict or text; the length of other values is not computed."""
     kind = next((kind for kind in _SIZED if isinstance(value, kind)), None)
     return value is None if kind is None else kind.__len__(value) == 0
 

@@ -1,8 +1,8 @@
 """Pipelines, stages, lanes and queues: the names by which work is addressed.
 
-A pipeline is what serves a memory block (facts, summary, vectors, a custom one).  It runs in stages,
-each with a queue of its own; only facts have two.  A lane is where one stage's work of one generation
-is done in order for one scope, and what a doorbell message names.
+A pipeline feeds a memory block (facts, summary, vectors, a custom one). It runs in stages, each with its own
+queue; only facts have two. In a lane one stage's work of one generation is done in order for one scope; a
+hint names a lane.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Ring = Callable[[Iterable[Lane]], None]
 
 
 def pipeline_of(stage: str) -> str:
-    """The pipeline that a stage belongs to; a custom pipeline has one stage of its own name."""
+    """The pipeline that a stage belongs to; a custom pipeline has one stage with its name."""
     return next((name for name, stages in PIPELINE_STAGES.items() if stage in stages), stage)
 
 

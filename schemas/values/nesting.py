@@ -1,7 +1,7 @@
 """Nesting: how deep the JSON of a message may go.
 
-Each reader of JSON gives up at a depth of its own (Python's recursion limit, pydantic's, an SDK's), and what
-is accepted must be readable by all of them later.
+Each reader of JSON gives up at a different depth (Python's recursion limit, pydantic's, an SDK's), and all of
+them must be able to read an accepted message later.
 """
 
 from __future__ import annotations

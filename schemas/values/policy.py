@@ -31,19 +31,19 @@ MAX_INTEGER = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a session is created with; token counts are those of its tokenizer.
+    """The limits and pipelines of a session; its tokenizer counts the tokens.
 
     Attributes:
-        token_limit: what a read may fill, long-term memory included.
+        token_limit: maximum tokens of a read, long-term memory included.
         flush_at_tokens: the mark; a put that lifts the short-term tokens above it flushes.
-        token_flush_size: how much leaves, at least, in one flush event.
-        idle_seconds: a session without puts for so long is delivered; None: never.
+        token_flush_size: minimum tokens of one flush event.
+        idle_seconds: a session without puts for this long is flushed; None: never.
         tokenizer: its name, for other processes to see.
         pipelines: the pipelines that its flush events feed; empty: messages are only archived.
-        shared_scope: with which scope of its namespace its flushed messages are shared; None: with none.
-        max_window_messages: the second mark; a put that lifts the window above so many messages flushes.
+        shared_scope: the scope of its namespace that its flushed messages are shared with; None: not shared.
+        max_window_messages: the second mark; a put that lifts the window above this many messages flushes.
         max_window_bytes: the third mark, in bytes as stored.
-        max_facts: with more live facts of the owner than this, workers condense them; None: it has no say.
+        max_facts: with more live facts of the owner than this, workers condense them; None: no influence.
     """
 
     token_limit: int
@@ -74,11 +74,11 @@ def make_policy(
     """Check the limits and derive the mark.
 
     A flush size above the token limit is set to 0.7 of the limit, as LlamaIndex does; that is logged, unless
-    it is the default that does not fit, which is nobody's mistake.
+    the default does not fit, which is not a mistake.
 
     Raises:
         ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
-        InvalidMessageError: ``shared_scope`` cannot name anything.
+        InvalidMessageError: ``shared_scope`` is not a valid name.
     """
     token_limit = _positive("token_limit", token_limit)
     token_flush_size = _positive("token_flush_size", token_flush_size)
@@ -113,11 +113,11 @@ class Unchanged(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
-    """What is to change about a policy; None (of ``idle_seconds``, ``UNCHANGED``): it stays as it is.
+    """A change of a policy; None (for ``idle_seconds``, ``UNCHANGED``) leaves a value as it is.
 
     Attributes:
-        chat_history_token_ratio: the mark's share of the limit; with a new limit alone it stays what it was.
-        pipelines: those that flushes feed from then on, with the ``max_facts`` of their blocks.
+        chat_history_token_ratio: the mark as a share of the limit; a new limit alone does not change it.
+        pipelines: the ones that later flushes feed, with the ``max_facts`` of their blocks.
     """
 
     token_limit: int | None = None

@@ -1,7 +1,7 @@
-"""What a library's message says beyond a ``Message``: kept beside it, so that it comes back as it was.
+"""Keeps the fields of a library's message that a ``Message`` lacks, so that it comes back as it was. They go
+into the message's metadata, which no model receives.
 
-It goes into the message's metadata, which no model is sent.  What is too large for that goes into a content
-part of its own, which costs no tokens and holds no text.
+Fields too large for that go into a separate content part, which costs no tokens and holds no text.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Whose:
 
     @property
     def fields(self) -> tuple[str, str]:
-        """What says whose a line is, and so is no part of its message."""
+        """The fields that name a line's session and user, which are not part of its message."""
         return self.session_field, self.user_field
 
     def session_of(self, line: Mapping[str, Any], where: str) -> str:
@@ -119,8 +119,8 @@ class ChatImport:
         """Import everything.
 
         Raises:
-            ConfigurationError: the file cannot be read, or a line is no message; the sentence names it.  What
-                stands before it may have been imported.
+            ConfigurationError: the file cannot be read, or a line is not a message; the error names it.
+                Earlier lines may have been imported.
             StrandlineError: as for a put.
         """
         self._progress = Progress(bytes_in_all=self._size())
@@ -242,7 +242,7 @@ def _at(line: Mapping[str, Any], path: str) -> object:
 
 
 def _name(value: object, field: str, where: str) -> str | None:
-    """What a line names: text, or a whole number, as databases number users."""
+    """The name in a field of a line: text, or a whole number, as databases number users."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

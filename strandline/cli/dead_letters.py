@@ -68,7 +68,7 @@ class DeadLettersReport(Report):
 
 
 class ActionReport(Report):
-    """What was done to one dead letter; ``refolded`` counts the other events that are done again with it.
+    """The action on one dead letter; ``refolded`` counts the other events that are folded again with it.
 
     ``rung`` says that a worker was notified through a broker; otherwise a sweep finds the lane.
     """
@@ -226,7 +226,7 @@ def _database(given: dict[str, Any]) -> Iterator[tuple[Database, str | None]]:
 
 
 def _filters(database: Database, given: dict[str, Any]) -> dict[str, Any]:
-    """What is asked for, once it is sure to exist; a session without a namespace is meant in ``default``."""
+    """The filters, checked to exist; a session without a namespace is in ``default``."""
     namespace = given["namespace"]
     if namespace is None and given["session"] is not None:
         namespace = DEFAULT_NAMESPACE

@@ -1,4 +1,4 @@
-"""Recall on questions of one's own: how many find, in one generation, what they are expected to find."""
+"""Recall on custom questions: how many find their expected text in one generation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_QUESTIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, of whom, and a text that one of the hits must hold."""
+    """A question, its user or session, and a text that one of the hits must contain."""
 
     question: str
     expect: str
@@ -41,7 +41,7 @@ def read_questions(path: Path) -> list[Question]:
     """Questions from a file with a JSON object a line.
 
     Raises:
-        ConfigurationError: naming the line that is none.
+        ConfigurationError: a line is not a question; the error names it.
     """
     questions = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -8,7 +8,7 @@ from strandline.cli.reports import ReplayReport, Report
 
 
 class EstimateReport(Report):
-    """A dry run of one pipeline; fields that are null are not to be told from what there is to go by."""
+    """A dry run of one pipeline; fields that are null cannot be estimated."""
 
     pipeline: str
     generation: int

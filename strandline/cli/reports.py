@@ -1,4 +1,4 @@
-"""What commands print under ``--json``: typed, and with a JSON Schema of their own."""
+"""The output of commands under ``--json``: typed, each with a JSON Schema."""
 
 from __future__ import annotations
 
@@ -103,11 +103,11 @@ class ReplayReport(Report):
 
 
 class NamespaceLimitsReport(Report):
-    """What a namespace may use (null: as much as there is), and what it used today (by UTC).
+    """The limits of a namespace (null: unlimited), and its use today (UTC).
 
-    Workers write what they used about once a minute.  ``lanes_at_work`` are those of all workers; ``due``
-    are events that are due, each counted in every stage that it is due in; ``waits_until`` says until when
-    they wait for a budget that is used up or held by workers, ``waits_for`` which.
+    Workers write their use about once a minute. ``lanes_at_work`` are those of all workers; ``due`` counts
+    due events, each in every stage that it is due in; ``waits_until`` says until when they wait for a budget
+    that is used up or held by workers, ``waits_for`` which.
     """
 
     namespace: str
@@ -132,7 +132,7 @@ class LimitsReport(Report):
 
 
 class StatusReport(Report):
-    """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that nobody runs.
+    """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that no worker runs.
 
     ``replays`` are those that are not finished; ``limits`` those of each namespace that has some.
     """
@@ -252,10 +252,10 @@ class GivenMessage(Report):
 
 
 class AnswerReport(Report):
-    """What memory gave for a question.
+    """The memory returned for a question.
 
-    ``facts`` are those closest to the question, ``facts_given`` counts all; ``evidence_given`` are the ids
-    of the question's evidence that stand in the prompt: in a fact, found by the search, or in the window.
+    ``facts`` are those closest to the question, ``facts_given`` counts all; ``evidence_given`` are the ids of
+    the question's evidence that the prompt contains: in a fact, found by the search, or in the window.
     """
 
     question: str

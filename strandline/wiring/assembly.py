@@ -43,12 +43,12 @@ def prepare_stages(
 ) -> GenerationStages:
     """The stages named (default: all), as the generations in this database are made.
 
-    Pipelines that nobody has registered yet are registered with what the settings say.  Where they say
-    something else than a generation that serves was made with, that one goes on as it is: one line of the
-    log names the difference, and the command that derives with the new settings.
+    Pipelines that are not registered yet are registered with the current settings. If the settings differ
+    from those of a serving generation, it continues as it is: one line of the log names the difference, and
+    the command that derives with the new settings.
 
     Raises:
-        ConfigurationError: a name is no stage, or what the settings say cannot be built here.
+        ConfigurationError: a name is not a stage, or a stage cannot be built with these settings.
     """
     known = stage_names(settings)
     names = known if names is None else names
@@ -93,7 +93,7 @@ def background_runner(database: Database, settings: Settings) -> BackgroundRunne
 
 
 def stop_points() -> Any:
-    """What a test asked for by ``STRANDLINE_STOP_AT``; normally a function that does nothing."""
+    """The stop point that a test sets by ``STRANDLINE_STOP_AT``; normally a function that does nothing."""
     return stop_at(os.environ.get(STOP_AT_VARIABLE))
 
 

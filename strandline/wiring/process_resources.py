@@ -36,11 +36,11 @@ EXIT_SECONDS = 5.0
 
 
 class ProcessResources:
-    """What a ``Runtime`` has in one process; safe to share between its threads and event loops.
+    """The resources of a ``Runtime`` in one process; safe to share between its threads and event loops.
 
     Args:
         settings: those of the memories that share this.
-        pool: the caller's own, or None for pools of Strandline's.
+        pool: the caller's pool, or None for Strandline's own pools.
         consume: whether threads of this process consume events.
         forget: called when this is closed.
     """

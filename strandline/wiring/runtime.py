@@ -1,7 +1,7 @@
-"""The runtimes of this process: what memories that name the same database share, found by their settings.
+"""The runtimes of this process: the resources shared by memories of the same database, by settings.
 
-A ``Memory`` may be made and used before a fork, and used after it: it keeps a ``Runtime``, which has
-resources of its own in each process.  A child never touches its parent's.
+A ``Memory`` may be made and used before a fork, and used after it: it keeps a ``Runtime``, which has separate
+resources in each process. A child never touches its parent's.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _registry = _Registry()
 
 
 def runtime_for(settings: Settings, *, pool: Pool | None = None, consume: Consume | None = None) -> Runtime:
-    """The runtime of this process for these settings; made, without any I/O, when there is none.
+    """The runtime of this process for these settings; made, without any I/O, if it does not exist.
 
     Raises:
-        ConfigurationError: ``consume`` or ``pool`` is none of what they may be.
+        ConfigurationError: ``consume`` or ``pool`` is not valid.
     """
     _check(pool, consume)
     key = (settings, id(pool), consume)

@@ -401,7 +401,7 @@ def test_a_block_shortens_what_it_shows_itself(make_memory: MakeMemory, drain: D
         ("tests.support.sample_blocks:POISON", r"has no method initial\(\)"),
         ("tests.pipelines.test_custom_blocks:NotMade", "class of a memory block without arguments"),
         ("tests.pipelines.test_custom_blocks:NoVersion", "NoVersion.version is None"),
-        ("tests.pipelines.test_custom_blocks:Taken", "'summary', which is a name of Strandline's own"),
+        ("tests.pipelines.test_custom_blocks:Taken", "'summary', a name that Strandline reserves"),
         ("tests.pipelines.test_custom_blocks:NoTag", "cannot name a memory block"),
         ("tests.pipelines.test_custom_blocks:NoScope", "scope is 'everyone'"),
         (

@@ -1,7 +1,7 @@
-"""The Celery application: one task per stage, each on a queue of its own.
+"""The Celery application: one task per stage, each on its own queue.
 
-A task is a hint to look at a lane; what has to be done stands in Postgres.  Losing a task, or running one
-twice, changes nothing but the time at which the work is done.
+A task is a hint to look at a lane; the work itself is recorded in Postgres. Losing a task, or running one
+twice, changes only when the work is done.
 """
 
 from __future__ import annotations

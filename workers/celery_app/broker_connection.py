@@ -12,10 +12,10 @@ from strandline.schemas.broker.redis_channel import WorkerChannel
 
 
 class BrokerConnection(Connection):
-    """What a worker's Celery application connects with; another transport than the two stays as it is."""
+    """The connection of a worker's Celery application; transports other than the two stay as they are."""
 
     def create_transport(self) -> Any:
-        """Made anew for each host that is tried, so this is where it is changed."""
+        """Kombu makes a new transport for each host that it tries, so the change is applied here."""
         transport: Any = super().create_transport()  # type: ignore[no-untyped-call]
         if type(transport) is redis.Transport:
             transport.Channel = WorkerChannel

@@ -1,4 +1,4 @@
-"""The words by which the extractive stand-in tells a fact about somebody from small talk."""
+"""The words by which the extractive stand-in tells a fact about a person from small talk."""
 
 from __future__ import annotations
 

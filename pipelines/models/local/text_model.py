@@ -1,7 +1,7 @@
 """Stand-ins for a text model that need no key: they select sentences, they write none.
 
-Deterministic, in-process, and honest about it: the model's name is ``local-extractive`` and it stands in
-the provenance of everything derived with it.
+Deterministic and in-process; the model's name, ``local-extractive``, is in the provenance of everything
+derived with it.
 """
 
 from __future__ import annotations

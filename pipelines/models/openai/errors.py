@@ -1,9 +1,9 @@
-"""What a model server's HTTP status means for the work at hand: try again later, or give this input up.
+"""Translates a model server's HTTP status into a decision: try again later, or give this input up.
 
-The line runs between what is wrong for everyone and what is wrong with one input.  A wrong key, a
+The decision separates faults of the setup from faults of one input.  A wrong key, a
 model that does not exist or a wrong address fails every call alike: that is an outage, and no event
-may become a dead letter for it.  Sentences name settings and statuses, never keys or content, and
-nothing of the server's own message, which may quote both.
+may become a dead letter for it.  Error messages name settings and statuses; they never contain keys, content
+or the server's own message, which may quote both.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def after_answers(*, some: bool) -> Iterator[None]:
 
 
 def _setup_problem(rejection: Rejection, model_setting: str) -> str | None:
-    """What is wrong for every call alike, and the setting to look at; None where it may be the input."""
+    """The fault that affects every call, with the setting to check; None if the input may be at fault."""
     status = rejection.status
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         return f"it redirects to {_target(rejection.headers)}, which is not followed; check OPENAI_BASE_URL"

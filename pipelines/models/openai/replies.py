@@ -40,7 +40,7 @@ _UsageBeside = Annotated["Usage | None", BeforeValidator(_object)]
 
 
 class Reply(BaseModel):
-    """What a choice says; ``refusal`` is set instead of ``content`` when the model declines."""
+    """The message of a choice; ``refusal`` is set instead of ``content`` when the model declines."""
 
     content: str | None = None
     refusal: _TextBeside = None

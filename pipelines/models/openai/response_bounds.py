@@ -1,10 +1,10 @@
 """Bounds a whole HTTP response in time and in size.
 
-httpx's read time-out starts anew with each chunk, so that a server which sends a byte now and then
-can hold a thread for hours; and it takes whatever comes, decompressed, into memory.  Two event hooks add what
-is missing: one notes when a request started, and has each read of its connection end in time, of headers and
-trailers too (their size is bounded already, at 100 kB); the other watches the body.  (Hooks, not a
-transport: a transport of one's own would switch proxies off.)
+httpx restarts its read time-out with each chunk, so that a server which sends a byte now and then can hold a
+thread for hours; and it reads any response, decompressed, into memory. Two event hooks add the missing
+bounds: one notes when a request started, and makes each read of its connection end in time, headers and
+trailers included (their size is bounded already, at 100 kB); the other watches the body. (Hooks, not a
+transport: a custom transport would switch proxies off.)
 """
 
 from __future__ import annotations

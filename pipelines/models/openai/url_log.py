@@ -1,4 +1,4 @@
-"""What the HTTP client logs of a base URL that carries a key, as ``?api-key=…`` does: all but the key."""
+"""Keeps a key in the base URL, as in ``?api-key=…``, out of the HTTP client's log."""
 
 from __future__ import annotations
 

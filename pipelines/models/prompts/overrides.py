@@ -1,4 +1,4 @@
-"""Prompts of one's own: a directory whose files stand in for those that ship, one by one."""
+"""Custom prompts: a directory whose files replace the shipped ones, one by one."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def connect_problem(error: Exception, url: str) -> str:
 
 
 def _reason(error: Exception, url: str) -> str:
-    """Without the place, which stands beside it."""
+    """The reason, without the server, which the message already names."""
     if isinstance(error, psycopg.errors.ConnectionTimeout):
         return f"it did not answer in time; {_CHECK}"
     said = " ".join(str(error).split())

@@ -83,7 +83,7 @@ class EnginePool:
                     held.invalidate()
 
     def renew(self, lost: psycopg.Connection[Any]) -> None:
-        """A connection broke, so the others are likely to be dead as well: the pool begins anew."""
+        """Replace the pool: a connection broke, so the others are likely to be dead as well."""
         self._engine.dispose()
 
     def open(self) -> None:

@@ -38,14 +38,14 @@ _WILL_TAKE_MORE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who wants a connection; ``failures`` counts those before he came."""
+    """A caller that wants a connection; ``failures`` counts those before it came."""
 
     since: float
     failures: int
 
 
 class Reach:
-    """What is known of the way to one server; safe to share between threads.
+    """The reachability of one server; safe to share between threads.
 
     Args:
         url: of the server, for sentences, in which no secret of it appears.
@@ -77,13 +77,13 @@ class Reach:
         return self._problem
 
     def came(self) -> Caller:
-        """Somebody wants a connection, who says when he has ``left``."""
+        """Register a caller that wants a connection; it calls ``left`` when it is done."""
         with self._lock:
             self.callers += 1
             return Caller(time.monotonic(), self._failures)
 
     def left(self) -> None:
-        """Somebody waits no more."""
+        """Unregister a caller that no longer waits."""
         with self._lock:
             self.callers -= 1
 

@@ -2,7 +2,7 @@
 
 Left to itself, psycopg's pool waits twice as long after each try to connect that failed, up to minutes, and
 tries with one connection at a time: puts would fail for as long again as the outage lasted.  So a pool gives
-up soon, and begins anew while somebody waits for a connection.
+up soon, and tries again while a caller waits for a connection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Awaited(Protocol):
 
 
 def reconnect(pool: ConnectionPool[Any], reach: Awaited) -> None:
-    """Try again if somebody waits; a pool calls this when it has given up."""
+    """Try again if a caller waits; a pool calls this when it has given up."""
     if reach.callers or pool.get_stats().get("requests_waiting"):
         pool.check()  # which lets an empty pool grow
 

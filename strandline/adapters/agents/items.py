@@ -94,7 +94,7 @@ def _result(item: Mapping[str, Any]) -> Message | None:
 
 
 def _reasoning(item: Mapping[str, Any]) -> Message | None:
-    """Its texts are parts of their own, since they cost tokens; the rest is one part, which does not."""
+    """Its texts are separate parts, because they cost tokens; the rest is one part, which costs none."""
     if item.get("type") != "reasoning":
         return None
     parts: list[Mapping[str, Any]] = []

@@ -51,7 +51,7 @@ class ItemSession:
         await self.memory.aput_messages([message_of(cast(Item, item)) for item in items])
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Remove the newest item and return it; None if there is none.
+        """Remove the newest item and return it, or None if the session is empty.
 
         Raises:
             DeliveredError: it was delivered to the pipelines (an idle or manual flush); nothing was removed.
@@ -65,7 +65,7 @@ class ItemSession:
         return _typed([newest])[0]
 
     async def clear_session(self) -> None:
-        """Begin the session anew; facts of its user stay (``memory.areset(derived=True)`` ends them)."""
+        """Start the session over; facts of its user stay (``memory.areset(derived=True)`` deletes them)."""
         await self.memory.areset()
 
 

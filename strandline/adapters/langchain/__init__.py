@@ -1,4 +1,4 @@
-"""LangChain: ``StrandlineHistory``, for ``RunnableWithMessageHistory`` and chains of one's own.
+"""LangChain: ``StrandlineHistory``, for ``RunnableWithMessageHistory`` and custom chains.
 
 pip install 'strandline[langchain]'
 """

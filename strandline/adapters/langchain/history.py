@@ -51,7 +51,7 @@ class MemoryHistory(BaseChatMessageHistory):
         await self.memory.aput_messages([message_of(message) for message in messages])
 
     def clear(self) -> None:
-        """Begin the session anew; facts of its user stay (``memory.reset(derived=True)`` ends them)."""
+        """Start the session over; facts of its user stay (``memory.reset(derived=True)`` deletes them)."""
         self._read = None
         self.memory.reset()
 

@@ -70,10 +70,10 @@ _IN_MESSAGE = frozenset({"content", "type", "name", "tool_calls", "tool_call_id"
 
 
 def message_of(given: BaseMessage) -> Message:
-    """The message that one of LangChain's is stored as; a chunk as the message it is a part of.
+    """The stored message for one of LangChain's; a chunk counts as the message it is a part of.
 
     Raises:
-        InvalidMessageError: it is no message of a conversation, or holds what JSON cannot.
+        InvalidMessageError: it is not a conversation message, or holds a value that JSON cannot.
     """
     source = message_chunk_to_message(given)
     if _KINDS.get(source.type) is not type(source):
@@ -140,7 +140,7 @@ def _leftovers(source: BaseMessage, message: Message) -> dict[str, Any]:
 
 
 def _fields(source: BaseMessage) -> dict[str, Any]:
-    """What it holds beyond a ``Message``, as far as that is not as usual."""
+    """Its fields beyond a ``Message``, except those with default values."""
     try:
         fields = source.model_dump(mode="json", exclude=set(_IN_MESSAGE), exclude_defaults=True)
     except (TypeError, ValueError) as error:

@@ -1,8 +1,8 @@
 """LlamaIndex's content blocks and our content parts, mapped both ways without loss.
 
-A block takes the form of OpenAI's chat API where that says all of it, so that the log reads the same for
-everybody; otherwise a form of its own, with the block's fields.  What lies in a file is stored with the
-message, since its path means nothing on another machine, and no path is ever read from the log.
+A block takes the form of OpenAI's chat API if that form holds all of it, so that the log reads the same for
+all clients; otherwise a separate form, with the block's fields. The content of a file is stored with the
+message, because its path means nothing on another machine, and no path is ever read from the log.
 """
 
 from __future__ import annotations

@@ -42,10 +42,10 @@ _JSON = (str, int, float, bool, type(None))
 
 
 def own_block(block: object) -> Any:
-    """One of LlamaIndex's blocks as the block of ours that shows the same; anything else as it is.
+    """The Strandline block that corresponds to one of LlamaIndex's; anything else is returned as it is.
 
     Raises:
-        ConfigurationError: it runs code of its own, which a worker would have to run here.
+        ConfigurationError: it runs its own code, which a worker would have to run here.
     """
     if not isinstance(block, TheirBlock):
         return block

@@ -51,9 +51,9 @@ class ChatMemory(BaseMemory):
         """The messages for the next model call, memory inserted, within the token limit.
 
         Args:
-            input: what memory is searched for; default: the latest messages.
+            input: the text to search memory for; default: the latest messages.
             kwargs: ``messages`` (the same as a list), ``initial_token_count``, ``wait_for`` and ``timeout``
-                as in ``Memory.get``.  Others, which engines pass to memories of their own, are ignored.
+                as in ``Memory.get``.  Others, which engines pass to their own memories, are ignored.
         """
         return self._shown(self.session_memory.get(_query(input), **_reading(kwargs)))
 
@@ -88,7 +88,7 @@ class ChatMemory(BaseMemory):
         await self.session_memory.aset(self._as_said(given, originals))
 
     def reset(self) -> None:
-        """Begin the history anew; facts stay (``session_memory.reset(derived=True)`` ends them)."""
+        """Start the history over; facts stay (``session_memory.reset(derived=True)`` deletes them)."""
         self.session_memory.reset()
 
     async def areset(self) -> None:
@@ -120,7 +120,7 @@ class ChatMemory(BaseMemory):
 
 
 def _places_of_memory(context: Sequence[Message]) -> list[int]:
-    """Where memory can be: a message of its own, the first of the head, or the latest of a user."""
+    """The places for memory: a separate message, the first of the head, or the latest of a user."""
     own = [place for place, message in enumerate(context) if message.seq is None]
     head = [place for place, message in enumerate(context) if message.role in HEAD_ROLES and message.seq]
     users = [place for place, message in enumerate(context) if message.role == "user"]

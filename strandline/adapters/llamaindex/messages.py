@@ -1,9 +1,9 @@
 """LlamaIndex's ``ChatMessage`` and our ``Message``, mapped both ways without loss.
 
-Tool calls become tool calls, whether they stand in ``ToolCallBlock`` or in ``additional_kwargs``, so that a
+Tool calls become tool calls, whether they are in ``ToolCallBlock`` or in ``additional_kwargs``, so that a
 flush keeps a call and its result together.  Further ``additional_kwargs`` are further fields of the message.
-What has no place in a ``Message`` is kept beside it; it may change the form in which a message comes back,
-never what it says or who says it.
+Fields without a place in a ``Message`` are kept beside it; they may change the form in which a message comes
+back, but never its text or its speaker.
 """
 
 from __future__ import annotations

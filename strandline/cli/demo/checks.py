@@ -1,4 +1,4 @@
-"""What the demo holds itself to, and its figures, from what was put, read back and observed."""
+"""The demo's checks and figures, from the messages put, read back and observed."""
 
 from __future__ import annotations
 

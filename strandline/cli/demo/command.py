@@ -47,7 +47,7 @@ LOCAL_PATIENCE_SECONDS, SERVED_PATIENCE_SECONDS, ALONE_PATIENCE_SECONDS = 30.0, 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     token_limit: int
     flush_size: int

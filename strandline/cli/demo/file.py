@@ -29,7 +29,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What is played, checked beforehand: a put of any of these messages can be accepted."""
+    """The conversation to play, checked beforehand: each of its messages can be put."""
 
     path: Path
     messages: tuple[Message, ...]
@@ -40,7 +40,7 @@ def read_conversation(path: Path | None, questions: Path | None, settings: Setti
     """Read ``path`` (default: the sample that ships) and its questions (default: ``X.qa.json`` beside it).
 
     Raises:
-        ConfigurationError: a file cannot be read; a line is no message, and the sentence names it.
+        ConfigurationError: a file cannot be read, or a line is not a message; the error names it.
     """
     path = path or _sample_path()
     beside = path.with_suffix(".qa.json")

@@ -18,7 +18,7 @@ _PAUSE_SECONDS = 0.05
 
 @dataclass
 class Samples:
-    """What was measured: milliseconds per put and per get, and the size of each read in tokens.
+    """The measurements: milliseconds per put and per get, and the size of each read in tokens.
 
     ``over_budget`` counts reads that said so, ``unexplained`` those above the limit that did not.
     """

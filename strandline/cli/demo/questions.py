@@ -25,7 +25,7 @@ def ask(
     facts: Sequence[Fact],
     samples: Samples,
 ) -> AnswerReport:
-    """Read memory with the question, and say what stands in the prompt then, and where it came from."""
+    """Read memory with the question, and report what the prompt contains and where it came from."""
     context = timed_get(memory, question.text, samples)
     memory_text = _memory_text(context)
     given = [fact for fact in facts if fact_line(fact.text) in memory_text]
@@ -49,7 +49,7 @@ def ask(
 
 
 def _memory_text(context: MemoryContext) -> str:
-    """What the blocks contributed: it stands in a message that memory made or added to."""
+    """The text that the blocks contributed, in the message that memory made or added to."""
     return "\n".join(message.text for message in context if "<memory>" in message.text)
 
 

@@ -30,10 +30,10 @@ _ATTACHED_END_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the play runs on.
+    """The servers and processes that the demo runs on.
 
     Attributes:
-        settings: of this process: they name the demo's own servers.
+        settings: those of this process; they name the demo's own servers.
         attach: the command that starts another worker from a second terminal.
     """
 

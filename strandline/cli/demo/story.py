@@ -1,4 +1,4 @@
-"""What the demo prints around its play: what runs, what was remembered, answers, checks and figures."""
+"""Prints the demo's results: servers, memory, answers, checks and figures."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Story:
         self._console.print(Padding(table, (0, indent)))
 
     def _attach(self, words: str, command: str) -> None:
-        """A command stands on a line of its own that is never broken, so that it can be copied."""
+        """A command is on a separate line that is never broken, so that it can be copied."""
         self._console.print(styled(f"            {words}", style="dim"))
         self._console.print(styled(f"            {command}"), soft_wrap=True)
 

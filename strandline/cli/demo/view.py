@@ -24,7 +24,7 @@ PLAIN_STEPS = 5
 
 
 class View(Protocol):
-    """What the play tells as it goes; called from several threads."""
+    """Shows the progress of the demo; called from several threads."""
 
     def start(self) -> None: ...
 
@@ -85,7 +85,7 @@ class PlainView:
 
 
 class LiveView:
-    """A picture of the session that is drawn anew a few times a second, and stays when the play is over."""
+    """A view of the session that is redrawn a few times a second, and stays when the demo is over."""
 
     def __init__(self, console: Console, *, total: int, pipelines: Sequence[str]) -> None:
         self._total = total

@@ -1,4 +1,4 @@
-"""The demo's worker: a process of its own, started again when it dies, unless told not to."""
+"""The demo's worker: a separate process, restarted when it dies, unless told not to."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _no_broker(where: str, error: BaseException) -> CheckReport:
 
 
 def _names(error: BaseException | None) -> Iterator[str]:
-    """What was raised, and what that goes back to: a client wraps the reason into errors of its own."""
+    """The raised error and its causes: a client wraps the reason into its own errors."""
     while error is not None:
         yield type(error).__name__
         error = error.__cause__ or error.__context__
