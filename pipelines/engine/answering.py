@@ -56,10 +56,9 @@ def _made(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
 
 
 def _may_be_answered(engine: Engine, batch: Batch) -> bool:
-    """Whether another worker may have stored an answer; hardly for a batch made a moment ago. If one has
-    after all, this call is wasted and its answer is refused.
+    """Whether another worker may have stored an answer; hardly for a batch made a moment ago.
 
-
+    If one has after all, this call is wasted and its answer is refused.
     """
     return time.monotonic() - batch.made_at > engine.terms.dead_after_seconds / 4
 

@@ -109,7 +109,7 @@ class _Share:
             raise
 
     def begin_day(self, day: date) -> None:
-        """Note that the reported use is written; on a new day, later use counts for that day."""
+        """Begin ``day``, if it is another one: use that is not reported yet counts for it."""
         with self._lock:
             if day != self._used.day:
                 self._used, self._told = self._used.since(self._told, day), _Count(day)

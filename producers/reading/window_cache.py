@@ -94,7 +94,7 @@ class WindowCache:
         self._windows: OrderedDict[SessionKey, KnownWindow] = OrderedDict()
 
     def known(self, session: SessionKey) -> KnownWindow:
-        """The cached window of a session; mostly None."""
+        """The cached window of a session, or ``NOTHING_KNOWN``."""
         with self._lock:
             window = self._windows.get(session)
             if window is None:

@@ -53,6 +53,5 @@ def _reason(error: StrandlineError) -> str:
         return str(error)
     return (
         "the embedding model did not answer in time, or is unavailable"
-        " (STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS"
-        " bounds the wait)."
+        " (STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS bounds the wait)."
     )

@@ -222,7 +222,7 @@ def test_what_cannot_change_is_said(make_memory: MakeMemory) -> None:
     for wrong in wrongs:
         with pytest.raises(ConfigurationError):
             memory.set_policy(**wrong)
-    with pytest.raises(UnknownPipelineError, match="nothing was changed"):
+    with pytest.raises(UnknownPipelineError, match="Nothing was changed"):
         memory.set_policy(memory_blocks=["nobody_registered_this"])
     with pytest.raises(OwnerError):
         make_memory("s", user_id="bo").set_policy(token_limit=10)
