@@ -35,7 +35,7 @@ MIN_MESSAGE_TOKENS = 4
 # Of JSON that is longer the rest is reckoned by its length: what is counted so is seldom read as text.
 COUNTED_JSON_CHARACTERS = 20_000
 
-# What a part that is not text costs where the provider's own count is unknown (LlamaIndex's figures).
+# Tokens of a part that is not text, where the provider's own count is unknown (LlamaIndex's figures).
 KIND_TOKENS: Mapping[str, int] = {"image": 256, "audio": 256, "video": 256, "document": 2048}
 
 _KINDS: Mapping[str, str] = {
@@ -209,7 +209,7 @@ def _texts(message: Message) -> Iterator[str]:
             yield arguments if isinstance(arguments, str) else _to_json(arguments)
         elif call:
             yield _to_json(call)
-    # What a provider adds (reasoning, a refusal) is given back to it, so it counts as well.
+    # A provider's own fields (reasoning, a refusal) are sent back to it, so they count as well.
     yield from (text for text in message.extra.values() if isinstance(text, str))
 
 

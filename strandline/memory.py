@@ -48,7 +48,7 @@ _ELSEWHERE = {
     "embed_model": "models run in the workers; set STRANDLINE_EMBEDDING_MODEL there",
     "vector_store": "vectors live in the same Postgres; leave it out",
 }
-# What a session keeps from its first put on, and why.
+# Values that a session keeps from its first put on, and why.
 _FIXED = {
     "tokenizer_fn": "its messages are counted with the tokenizer of the first put",
     "part_tokens": "its messages are counted as they were put",

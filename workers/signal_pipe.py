@@ -35,7 +35,7 @@ class SignalPipe:
         os.set_blocking(self._writer, False)
         self._writer_before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._before = {number: signal.signal(number, _is_in_the_pipe) for number in numbers}
-        # What a block's own code forks ends at its own signals, and must not write into this pipe.
+        # A process forked by a block's code handles its own signals, and must not write into this pipe.
         os.register_at_fork(after_in_child=self._leave_the_child)
 
     def wait(self, seconds: float | None = None, *, until_woken: bool = True) -> int | None:

@@ -27,7 +27,7 @@ AFTER_FAILURE_SECONDS = 60.0
 # must not wait for the end of a backlog.
 BUSY_RING_SECONDS = 8.0
 
-# An idle delivery that loses the race looks again; each loss means that somebody else flushed.
+# An idle delivery that loses the race looks again; each loss means that another caller flushed.
 IDLE_ATTEMPTS = 10
 
 

@@ -38,13 +38,14 @@ from strandline.workers.sweep import Sweep
 
 logger = logging.getLogger("strandline.workers")
 
-# A worker is busy when so much of its threads is at work: of those that end a task some are always free.
+# A worker is busy when this share of its threads is at work: some are always free between tasks.
 BUSY_SHARE = 0.75
 
-# A worker that has lost more than so much of its threads to code of custom blocks is to be started anew.
+# A worker that has lost more than this share of its threads to code of custom blocks is to be restarted.
 LOST_SHARE = 0.25
 
-# What a worker that leaves waits for its claims, its beat and its looks for replays, each some statements.
+# Seconds that a leaving worker waits for its claims, its heartbeat and its replay look-ups, each some
+# statements.
 CLAIM_SECONDS = 1.0
 
 
@@ -74,7 +75,7 @@ class Consumer:
         self._left_out: list[int] = []
         self.condition = Condition()
         self._concurrency = settings.worker_concurrency
-        # Called about once a second while it is so; a process that can be started anew sets it.
+        # Called about once a second while it is so; a process that can be restarted sets it.
         self.on_threads_lost: Callable[[int], None] = lambda _count: None
         self._told = self.condition.as_json({}, 0)
         self._dead_after_seconds = settings.worker_dead_after_seconds

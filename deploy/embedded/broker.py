@@ -199,7 +199,7 @@ class EmbeddedBroker:
     def _run_keeper(self, url: str) -> RunningBroker:
         paths = [self._use.users_path, self._log_path, self._server, self._config_path]
         argv = [sys.executable, "-I", "-S", broker_keeper.__file__, *map(str, paths)]
-        # A session of its own from the first moment: Ctrl-C must not reach a keeper that just starts.
+        # Its own session from the first moment: Ctrl-C must not reach a keeper that just starts.
         finished = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, check=False
         )

@@ -55,6 +55,6 @@ def keep(users_file: str, log_file: str, server: str, config: str) -> None:
 
 
 if __name__ == "__main__":
-    if os.fork():  # the caller's child ends here, so that nobody has to collect the keeper
+    if os.fork():  # the caller's child ends here, so that no process has to reap the keeper
         os._exit(0)
     keep(*sys.argv[1:])

@@ -166,7 +166,7 @@ class EmbeddedPostgres:
     def _readiness(self) -> Readiness:
         argv = [str(self._programs / "pg_isready"), "--quiet", "--timeout=3"]
         argv += [f"--host={self._socket_dir()}", f"--port={PORT}"]
-        # A session of its own: interrupted by Ctrl-C it would report a running server as silent.
+        # Its own session: interrupted by Ctrl-C it would report a running server as silent.
         asked = subprocess.run(
             argv, env=server_environment(self.data_dir), start_new_session=True, check=False
         )

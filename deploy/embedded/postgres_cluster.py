@@ -134,6 +134,6 @@ def _make_socket_directory(path: Path, *, account: ServerAccount) -> None:
 
 
 def _quoted_directory(path: Path) -> str:
-    # A list of directories inside a string: each layer has a quote of its own.
+    # A list of directories inside a string: each layer has its own quotes.
     inner = '"' + str(path).replace('"', '""') + '"'
     return "'" + inner.replace("\\", "\\\\").replace("'", "''") + "'"

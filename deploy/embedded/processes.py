@@ -70,7 +70,7 @@ def _wait_on_handle(pid: int, timeout_seconds: float) -> None:
 
 def _is_zombie(pid: int) -> bool:
     if _PROC.exists():
-        # The name stands in brackets and may hold spaces; the state follows the last bracket.
+        # The name is in brackets and may contain spaces; the state follows the last bracket.
         state = (_read(Path(f"/proc/{pid}/stat")) or "").rpartition(")")[2].split()
         return bool(state) and state[0] == "Z"
     listing = subprocess.run(

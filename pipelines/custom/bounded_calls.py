@@ -94,7 +94,7 @@ class BoundedCalls:
 
     def _run(self, one: _Call[T], places: threading.BoundedSemaphore) -> None:
         one.run()
-        # In one step: a call that ends just as it is given up would count as late for ever.
+        # In one step: a call that ends just as it is given up would otherwise count as late for good.
         with self._lock:
             one.ended = True
             self._late.discard(one)

@@ -26,7 +26,7 @@ from strandline.schemas.values.stored_text import check_texts_within
 
 logger = logging.getLogger("strandline.blocks")
 
-# No more threads can be lost than these: then the blocks' work waits until the process is started anew.
+# No more threads can be lost than these: then the blocks' work waits until the process is restarted.
 block_calls = BoundedCalls(1_000)
 
 
@@ -107,7 +107,7 @@ class CustomStage:
                 " (STRANDLINE_BLOCK_TIMEOUT_SECONDS)"
             ) from None
         except Exception as error:
-            # What it says may quote a message: only its kind and its place are kept.
+            # Its text may quote a message, so only its kind and its place are kept.
             raise BlockCodeError(f"{what} raised {type(error).__name__} at {place_in(error)}") from error
         return encode_state(what, state, self.max_state_bytes)
 

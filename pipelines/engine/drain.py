@@ -207,7 +207,8 @@ def _drain_held(
         logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
         return "lost"
     except ServerLimitError as error:
-        # The server is there: what takes too long once does so again, and must not be tried for ever.
+        # The server is there: a statement that takes too long once does so again, and must not be retried for
+        # good.
         return _postpone(engine, lease, error)
     except DatabaseUnavailableError as error:
         # Not even the release can be written now; the sweep hands the lane back when Postgres is there.
@@ -226,8 +227,8 @@ def _drain_held(
     except TransientModelError as error:
         return _postpone(engine, lease, error)
     except Exception as error:  # noqa: BLE001
-        # The outermost edge: a defect in a stage must not stop the worker, nor be retried for ever.
-        # Its sentence, and the driver's behind it, may quote what users wrote: neither is logged.
+        # The outermost edge: a defect in a stage must neither stop the worker nor be retried without end.
+        # Its message, and the driver's message behind it, may quote users' text: neither is logged.
         logger.error(
             "stage failed",
             extra={"action": "stage_failed", "error": type(error).__name__, "at": raised_at(error)}
@@ -288,7 +289,7 @@ def _apply(
     """Effect, receipts and the batch's end, in one transaction; a batch that a reset touched is void."""
     with engine.database.transaction() as tx:
         if hold_batch(tx, lease, batch) < len(batch.events):
-            # The answer speaks of messages that are no more; what remains is due and batched anew.
+            # The answer refers to deleted messages; the remaining events are due and batched again.
             close(tx, batch, "void")
             return _BatchEnd(has_more=True)
         next_lanes = stage.write(tx, batch, work, effect)

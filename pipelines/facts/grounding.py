@@ -14,8 +14,8 @@ from strandline.pipelines.models.answers import ExtractedFact
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.pipelines.text.spoken_dates import spoken_date
 
-# Whose words can be a fact.  What a tool fetched, and what instructs the assistant, is nobody's; it becomes
-# a fact when somebody in the conversation says it.
+# Roles whose words can be a fact. The output of tools and instructions to the assistant belong to no speaker;
+# they become a fact when a speaker in the conversation says them.
 SPEAKERS = frozenset({"user", "assistant"})
 
 EARLIEST = date(1800, 1, 1)

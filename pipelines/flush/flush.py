@@ -18,7 +18,7 @@ from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
 from strandline.schemas.values.lanes import Lane
 
-# A manual flush that loses the race plans again; each loss means that somebody else flushed.
+# A manual flush that loses the race plans again; each loss means that another caller flushed.
 MANUAL_ATTEMPTS = 10
 
 

@@ -131,7 +131,7 @@ def plan_manual(
     if everything:
         stop = max(window.all_before(len(entries) + 1), default=0)
     else:
-        # The last turn's beginning is no cut if a result that came late lies behind it.
+        # The last turn's beginning is not a cut if a late result lies behind it.
         stop = max(window.whole_turns(0), default=0)
     ends = window.fill(0, stop, flush_size)
     return _plan(window, ends, flushed_through, _bound(event_bound, flush_size)) if ends else None

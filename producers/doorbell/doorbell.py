@@ -32,10 +32,10 @@ GATHER_SECONDS = 0.01
 # lane taken: beside a session that flushed 200 times a second, a third of what the worker did.
 REPEAT_SECONDS = 0.1
 
-# After so long without a hint the next one goes out at once: one is in nobody's way.
+# After this long without a hint the next one goes out at once: a single hint disturbs no worker.
 QUIET_SECONDS = 0.1
 
-# After a failed publish nothing is tried for so long: each try may block for the connect time-out.
+# After a failed publish nothing is tried for this long: each try may block for the connect time-out.
 BACKOFF_SECONDS = 2.0
 
 # A connection that has not been used for so long is closed.  It would need heartbeats otherwise, and the

@@ -33,7 +33,7 @@ _NOT_RENDERED = "The memory template does not show its text."
 _ANY_CHARACTER = re.compile(r"[^\s<>&;]")
 _OTHER_CHARACTER = "\u2588"
 
-# What the memory is set apart by from the message that it is inserted into.
+# Separates the memory from the message that it is inserted into.
 SEPARATOR = "\n\n"
 
 # A block that is still too long after so many attempts to shorten it is left out.

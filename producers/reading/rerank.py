@@ -14,7 +14,7 @@ from strandline.producers.search.hits import Hit, Reranker
 
 logger = logging.getLogger("strandline.producers")
 
-# What the functions are given to choose from, and how long they may take together.
+# The number of hits that the functions choose from, and the seconds that they may take together.
 CANDIDATES = 20
 SECONDS = 1.0
 

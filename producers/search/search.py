@@ -122,7 +122,7 @@ def search(asked: Search) -> Operation[list[SearchHit | FoundFact]]:
     target = asked.target((yield from facts_generation(asked.kinds, shard_key)))
     hits = yield from _ranked(asked, query, vectors, target)
     if not hits:
-        yield from history_page(asked.identity, 0, 1)  # tells whether the session is somebody else's
+        yield from history_page(asked.identity, 0, 1)  # raises if the session belongs to another owner
     names = yield from _session_names(target, hits)
     facts = yield from facts_of(asked.identity.owner, hits)
     return [one for hit in hits for one in _as_found(hit, names, facts, query.vector is not None)]

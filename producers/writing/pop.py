@@ -15,7 +15,7 @@ from strandline.schemas.postgres.operations import Fetch, Operation, Row
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
 
-# Each lost race means that somebody else put or popped in between.
+# Each lost race means that another caller put or popped in between.
 ATTEMPTS = 20
 
 
@@ -34,7 +34,7 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
     for _attempt in range(ATTEMPTS):
         rows: list[Row] = yield Fetch("newest_message", keys)
         if not rows:
-            yield from history_page(identity, 0, 1)  # no such session, or somebody else's
+            yield from history_page(identity, 0, 1)  # no such session, or another owner's
             return None
         (message,) = read_rows(rows)
         taken: list[Row] = yield Fetch("pop", {**keys, "seq": message.seq, "pop_id": uuid4()})

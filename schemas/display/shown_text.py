@@ -17,7 +17,7 @@ QUOTED_CHARACTERS = 200
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Nothing is drawn for these either, though Unicode calls them letters or marks.
 _UNDRAWN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2065\u3164\uffa0")
-# Tags and variation selectors: a whole text can be written in them that nobody sees.
+# Tags and variation selectors: a whole text can be hidden in them.
 _INVISIBLE_PLANE = range(0xE0000, 0xE1000)
 _SELECTORS = range(0xFE00, 0xFE10)
 

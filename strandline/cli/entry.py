@@ -159,7 +159,7 @@ def main() -> None:
     open_closed_streams()
     code = run(sys.argv[1:])
     try:
-        sys.stdout.flush()  # of a line that failed; Python would make of it an exit code of its own
+        sys.stdout.flush()  # of a line that failed; Python would otherwise exit with another code
     except OSError:
         drop_output()
     sys.exit(code)
@@ -180,7 +180,7 @@ def run(arguments: list[str]) -> int:
         _show(error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as interrupt:
-        # Click raises an error of its own from the interrupt.
+        # Click raises its own error from the interrupt.
         ended = interrupt.__cause__ or interrupt
         return ended.exit_code if isinstance(ended, Terminated) else INTERRUPTED_EXIT
     except StrandlineError as error:

@@ -67,7 +67,7 @@ def prepare_stages(
 def _compare(generation: Generation, wanted: Recipe, settings: Settings) -> None:
     differing = list(differences(generation.recipe, wanted))
     if not differing:
-        # What is asked for must be to be had; what others were made with may be left to others.
+        # The requested stages must be available; other generations may be left to other workers.
         build(generation, settings)
         return
     logger.warning(

@@ -27,7 +27,7 @@ from strandline.schemas.values.lanes import queue_name
 logger = logging.getLogger("strandline.workers")
 
 # Between two tries to reach a broker that is away.  Celery's own waits grow to 30 s, and it gives up after
-# a hundred: work would lie for as long after the broker's return, or until somebody restarts the workers.
+# a hundred: work would lie for as long after the broker's return, or until the workers are restarted.
 FIRST_WAIT_SECONDS = 1
 LONGEST_WAIT_SECONDS = 4
 

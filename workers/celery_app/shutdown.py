@@ -103,5 +103,5 @@ class Shutdown:
             logger.exception("worker could not hand back its lanes; others take them when its lease runs out")
         finally:
             # Nothing gentler ends threads that wait for a model, and the interpreter would wait for them.
-            # What they hold is due again; what they write from now on would name a lease that is gone.
+            # Their work becomes due again; their later writes would name a lost lease.
             os._exit(exit_code)

@@ -101,7 +101,7 @@ def topic_words(sentence: str) -> Iterator[str]:
 
 
 def _picks(line: TranscriptLine) -> Iterator[Pick]:
-    # An assistant without a name is a program: what it says of itself is no fact about anyone.
+    # An assistant without a name is a program: its statements about itself are not facts about a person.
     if line.role != "user" and (line.role != "assistant" or not line.name):
         return
     for sentence in sentences(line.text):

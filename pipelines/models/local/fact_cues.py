@@ -23,7 +23,7 @@ LIFE = word_set(
     """
 )
 
-# Who and what belongs to a person: counts after "my" or "our", with up to two words between.
+# People and things that belong to a person: they count after "my" or "our", with up to two words between.
 BELONGING = word_set(
     """
     wife husband partner girlfriend boyfriend fiancé fiancée mom mum mother dad father parents

@@ -62,7 +62,7 @@ class WordLlamaEmbedder:
         Sums of half-precision numbers are exact in double precision: they depend neither on the order nor
         on the machine.
         """
-        # One text at a time: for a batch the library runs threads of its own, which a fork would break.
+        # One text at a time: for a batch the library starts its own threads, which a fork would break.
         tokens = self._tokenizer.encode(text, add_special_tokens=False).ids
         total = np.zeros(EMBEDDER_DIMENSIONS)
         for start in range(0, len(tokens), TOKENS_AT_ONCE):
@@ -72,5 +72,5 @@ class WordLlamaEmbedder:
 
 @cache
 def _model() -> tuple[TokenVectors, Tokenizer]:
-    # Each generation of vectors has an embedder of its own, and so has a process that also searches.
+    # Each generation of vectors has its own embedder, and so has a process that also searches.
     return load_model(find_files(), EMBEDDER_DIMENSIONS)

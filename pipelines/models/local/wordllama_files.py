@@ -77,7 +77,7 @@ def _map_vectors(file: Path) -> TokenVectors:
         raise ValueError(f"the vectors are {tensor['dtype']}, not F16")
     begin = _LENGTH_BYTES + header_bytes + tensor["data_offsets"][0]
     mapped = np.memmap(file, dtype="<f2", mode="r", offset=begin, shape=tuple(tensor["shape"]))
-    # As a plain array: a memmap makes one of its own kind of whatever is taken from it.
+    # As a plain array: slices of a memmap are memmaps.
     return mapped.view(np.ndarray)
 
 

@@ -23,7 +23,7 @@ from strandline.schemas.forking import ProcessKey, this_process
 from strandline.schemas.settings import Settings
 
 OPENAI_URL = "https://api.openai.com/v1"
-# Servers of one's own rarely check a key, but the SDK insists on one.
+# Self-hosted servers rarely check a key, but the SDK insists on one.
 PLACEHOLDER_KEY = "no-key-configured"
 MAX_MESSAGE_CHARACTERS = 4_000
 # Four times the longest answer that a model gives (some 128,000 tokens, as JSON).

@@ -34,7 +34,7 @@ def _first(given: Any) -> Any:
 
 
 _Tokens = Annotated[int, BeforeValidator(_tokens)]
-# What stands beside an answer never makes it a bad one.
+# Fields beside an answer never make it unusable.
 _TextBeside = Annotated[str | None, BeforeValidator(_text)]
 _UsageBeside = Annotated["Usage | None", BeforeValidator(_object)]
 

@@ -53,7 +53,10 @@ class AsyncPool(Protocol):
 
 
 class EnginePool:
-    """A SQLAlchemy ``Engine`` on psycopg 3 as a pool; its owner disposes of it."""
+    """A caller's SQLAlchemy ``Engine`` on psycopg 3 as a pool.
+
+    ``close`` leaves the engine to its caller; ``renew`` drops its idle connections.
+    """
 
     closed = False
 
@@ -63,12 +66,14 @@ class EnginePool:
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[psycopg.Connection[Any]]:
-        """One connection; commits when the block ends.  When it raises, the engine rolls back as it takes
-        the connection back.  How long it is waited for is the engine's matter, whatever ``timeout`` says.
+        """One connection; commits when the block ends.
+
+        When the block raises, the engine rolls back as it takes the connection back.  The engine decides how
+        long to wait for a connection; ``timeout`` is ignored.
 
         Raises:
-            ConfigurationError: the engine's driver is not psycopg 3, or its transactions begin otherwise than
-                they have to.
+            ConfigurationError: the engine's driver is not psycopg 3, or its transactions do not begin at
+                ``read committed``, or are read-only.
         """
         with self._engine.connect() as held:
             driver = driver_connection(held.connection.driver_connection, psycopg.Connection)
@@ -83,18 +88,18 @@ class EnginePool:
                     held.invalidate()
 
     def renew(self, lost: psycopg.Connection[Any]) -> None:
-        """Replace the pool: a connection broke, so the others are likely to be dead as well."""
+        """Dispose of the idle connections: one broke, so the others are likely to be dead as well."""
         self._engine.dispose()
 
     def open(self) -> None:
         """An engine opens its connections as they are needed."""
 
     def close(self, timeout: float) -> None:
-        """Nothing: the engine is its owner's."""
+        """Do nothing: the caller disposes of the engine."""
 
 
 class AsyncEnginePool:
-    """A SQLAlchemy ``AsyncEngine`` on psycopg 3 as a pool; its owner disposes of it."""
+    """Async twin of ``EnginePool``, on an ``AsyncEngine``."""
 
     closed = False
 

@@ -28,7 +28,7 @@ from strandline.schemas.values.nesting import check_nesting
 
 LIBRARY = "llama_index"
 
-# What a call or its result goes by where the model gives no id.
+# Identifies a call and its result if the model gives no id.
 NO_ID = "no-id"
 
 _ROLES: Mapping[MessageRole, Role] = {

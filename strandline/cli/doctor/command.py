@@ -33,7 +33,7 @@ def command(
     as_json: bool, no_model_call: bool, database_url: str | None, broker_url: str | None, schema: str | None
 ) -> int:
     """Check versions, servers, rights, tables, workers and models; exits with 1 if there is a problem."""
-    # What a model client logs stands in the report.
+    # The report contains what model clients would log.
     logging.getLogger("strandline").addHandler(logging.NullHandler())
     settings = settings_from(database_url, broker_url, schema)
     found = [
