@@ -53,7 +53,7 @@ class SessionMemory(Searching):
         tokenizer: counts tokens; default: ``o200k_base``.
         part_tokens: tokens of images and other parts that are not text, by kind; default: 256 for ``image``,
             ``audio`` and ``video``, 2048 for ``document``.
-        render: lays the blocks' sections out; default: the built-in template.
+        render: turns the blocks' sections into text; default: the built-in template.
         shared_key: key of the scope that ``scope="shared"`` searches; default: none.
     """
 
@@ -220,7 +220,7 @@ class SessionMemory(Searching):
         )
 
     def get_all(self, *, connection: object | None = None) -> list[Message]:
-        """The whole history in order, what was flushed included."""
+        """The whole history in order, flushed messages included."""
         return self._carrier.run(whole_history(self._identity), connection)
 
     async def aget_all(self, *, connection: object | None = None) -> list[Message]:
@@ -258,7 +258,7 @@ class SessionMemory(Searching):
         return await self._carrier.arun(pop(self._identity), connection)
 
     def set(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
-        """Replace the history by ``messages``, atomically; what was derived before stays."""
+        """Replace the history by ``messages``, atomically; memory derived earlier stays."""
         appended = self._carrier.run(self._replacing(messages), connection)
         return self._announce(appended, joined=connection is not None)
 
@@ -306,7 +306,9 @@ class SessionMemory(Searching):
         return done.policy
 
     def close(self) -> None:
-        """End what this process shares: pools, threads, the embedded servers; all memories of it are done."""
+        """Close what this process shares: pools, threads, the embedded servers; its memories cannot be used
+        after that.
+        """
         self._resources.close()
 
     async def aclose(self) -> None:

@@ -55,7 +55,9 @@ class NamespaceFacts:
         self._namespace = check_name("namespace", namespace)
 
     def close(self) -> None:
-        """End what this process shares: pools, threads, the embedded servers; all memories of it are done."""
+        """Close what this process shares: pools, threads, the embedded servers; its memories cannot be used
+        after that.
+        """
         self._resources.close()
 
     async def aclose(self) -> None:
@@ -67,7 +69,7 @@ class NamespaceFacts:
         return self._namespace
 
     def to_clear(self) -> Clearing:
-        """What ``clear`` would do now; changes nothing."""
+        """Count what ``clear`` would delete now; changes nothing."""
         total = Clearing()
         after: UUID | None = _BEFORE_ALL
         while after is not None:
@@ -85,9 +87,9 @@ class NamespaceFacts:
         return total
 
     def clear(self, *, actor: str | None = None) -> Clearing:
-        """Take all facts of all owners away, for good; what was said before does not come back as a fact.
+        """Delete all facts of all owners for good; earlier messages do not bring them back.
 
-        ``actor`` is a name for who did it, kept with the events.
+        ``actor`` names the person, and is kept with the events.
         """
         return sum(self.clear_each(actor=actor), Clearing())
 
@@ -99,7 +101,7 @@ class NamespaceFacts:
         return total
 
     def clear_each(self, *, actor: str | None = None) -> Iterator[Clearing]:
-        """``clear`` one owner after the other; gives what was cleared of each, once it is committed."""
+        """``clear`` one owner after the other; yields the extent for each, once it is committed."""
         after: UUID | None = _BEFORE_ALL
         while after is not None:
             page = self._carrier.run(_page(self._namespace, after))

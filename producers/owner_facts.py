@@ -1,4 +1,4 @@
-"""The facts of an owner: seen, searched and corrected, each operation offered sync and async."""
+"""The facts of an owner: listed, searched and edited, each operation offered sync and async."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ class OwnerFacts:
         """A page of the live facts, with how many there are in ``.total``.
 
         Args:
-            limit: at most so many, up to 1,000; 0 gives none, and the total.
-            offset: leave out so many.
+            limit: maximum number of facts, up to 1,000; 0 returns only the total.
+            offset: number of facts to skip.
             sort: ``"newest"`` (said last) first, ``"oldest"`` first, or the last ``"updated"`` first.
-            contains: only those with this in their text, whatever its case; 10,000 facts are looked at.
-            topics: only those of any of these topics.
-            agent_id, team_id: only those that were added for this agent or team.
-            with_invalidated: also those that ended, or were condensed into another.
+            contains: only facts whose text contains this, ignoring case, among the first 10,000.
+            topics: only facts with one of these topics.
+            agent_id, team_id: only facts that were added for this agent or team.
+            with_invalidated: include facts that ended, or were condensed into another.
         """
         return self._carrier.run(
             self._listing(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
@@ -125,10 +125,10 @@ class OwnerFacts:
         agent_id: str | None = None,
         team_id: str | None = None,
     ) -> Sequence[FoundFact]:
-        """The live facts that fit ``query`` best, best first, by their words and by what they come from.
+        """The live facts that match ``query`` best, best first, by their words and their sources.
 
-        Where vectors serve and the query can be embedded, the meaning of the conversation that a fact was
-        taken from counts as much as its words; otherwise the words alone decide.
+        If vectors serve and the query can be embedded, the meaning of the conversation that a fact came from
+        counts as much as its words; otherwise only the words count.
         """
         return self._carrier.run(self._searching(query, limit, topics, agent_id, team_id))
 
@@ -155,10 +155,10 @@ class OwnerFacts:
         team_id: str | None = None,
         actor: str | None = None,
     ) -> Fact:
-        """Add a fact by hand and return it; one that says the same words is returned instead.
+        """Add a fact by hand and return it; if a live fact has the same words, return that one.
 
-        ``input`` is what it was taken from, up to 8,000 characters; ``text`` has at most 1,000.  It is not
-        derived from any session, and stays when one is reset.
+        ``input`` is its source, up to 8,000 characters; ``text`` has at most 1,000.  The fact is not derived
+        from any session, and stays when one is reset.
         """
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
@@ -193,8 +193,9 @@ class OwnerFacts:
     ) -> Fact | None:
         """Give a live fact other words and return it; None if this owner has no such live fact.
 
-        Its history stays, and so do topics and day where none are given.  Where another fact says the new
-        words already, that one is returned, and this one goes.  The old words, said before, do not come back.
+        Its history stays, and so do topics and day if none are given. If another fact already has the new
+        words, that one is returned, and this one is removed. The old words do not come back from earlier
+        messages.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
         return self._carrier.run(self._edit(partial(self._replacing, fact_id, wording, actor)))
@@ -213,7 +214,7 @@ class OwnerFacts:
         return await self._carrier.arun(self._edit(partial(self._replacing, fact_id, wording, actor)))
 
     def delete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
-        """Take a fact and its history away, for good; False if this owner has no such fact.
+        """Delete a fact and its history for good; False if this owner has no such fact.
 
         The messages it came from stay in their log.
         """
@@ -224,9 +225,9 @@ class OwnerFacts:
         return await self._carrier.arun(self._edit(partial(self._deleting, fact_id, actor)))
 
     def clear(self, *, actor: str | None = None) -> int:
-        """Take all facts of this owner away, for good; returns how many were live.
+        """Delete all facts of this owner for good; return how many were live.
 
-        Nothing said before comes back as a fact, also not what workers have still to read.
+        Nothing said earlier comes back as a fact, not even messages that workers have not read yet.
         """
         return self._carrier.run(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
 
@@ -235,7 +236,7 @@ class OwnerFacts:
         return await self._carrier.arun(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
 
     def feedback(self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None) -> Fact | None:
-        """Note what people think of a fact (None takes that back); None if this owner has no such fact."""
+        """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
         return self._carrier.run(self._edit(partial(self._judging, fact_id, judged, actor)))
 

@@ -11,7 +11,7 @@ from strandline.wiring.runtime import Pool, runtime_for
 
 
 class Facts(OwnerFacts):
-    """The facts of one owner; see ``OwnerFacts`` for what it can do."""
+    """The facts of one owner; see ``OwnerFacts`` for its methods."""
 
     @classmethod
     def for_owner(
@@ -24,16 +24,16 @@ class Facts(OwnerFacts):
         pool: Pool | None = None,
         schema: str | None = None,
     ) -> Facts:
-        """The facts of a user, or of a session that has none; no I/O.
+        """The facts of a user, or of a session without a user; no I/O.
 
         Args:
-            user_id: whose facts; or ``session_id``, of a session that was begun without a user.
+            user_id: the owner; or ``session_id``, for a session that was begun without a user.
             namespace: the tenant; nothing is shared between namespaces.
             database_url, pool, schema: as for ``Memory.from_defaults``.
 
         Raises:
             ConfigurationError: not exactly one of the two is given, or a setting cannot be used.
-            InvalidMessageError: one of the names cannot name anything.
+            InvalidMessageError: one of the names is not valid.
         """
         if user_id is not None and session_id is None:
             owner = identify_user(namespace, user_id)
@@ -63,13 +63,15 @@ class Facts(OwnerFacts):
 
         Raises:
             ConfigurationError: a setting cannot be used.
-            InvalidMessageError: ``namespace`` cannot name anything.
+            InvalidMessageError: ``namespace`` is not a valid name.
         """
         settings = settings_with(database_url=database_url, database_schema=schema)
         return NamespaceFacts(runtime_for(settings, pool=pool, consume=None), namespace)
 
     def close(self) -> None:
-        """End what this process shares: pools, threads, the embedded servers; all memories of it are done."""
+        """Close what this process shares: pools, threads, the embedded servers; its memories cannot be used
+        after that.
+        """
         self._resources.close()
 
     async def aclose(self) -> None:

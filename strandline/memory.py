@@ -60,7 +60,7 @@ _FIXED = {
 
 
 class Memory(SessionMemory):
-    """The memory of one chat session, made by ``from_defaults``; see ``SessionMemory`` for what it can do."""
+    """The memory of one chat session, made by ``from_defaults``; see ``SessionMemory`` for its methods."""
 
     def __init__(self, *parts: Any, **more: Any) -> None:
         if not parts or not isinstance(parts[0], Runtime):
@@ -97,21 +97,22 @@ class Memory(SessionMemory):
 
         Args:
             session_id: the conversation; default: a new random one.
-            user_id: whom facts belong to, across sessions; default: the session itself.
+            user_id: the owner of facts, across sessions; default: the session itself.
             namespace: the tenant; nothing is shared between namespaces.
-            token_limit: tokens that a read may fill, long-term memory included.
+            token_limit: maximum tokens of a read, long-term memory included.
             chat_history_token_ratio: share of them for the short-term window; above it a put flushes.
-            token_flush_size: tokens that leave, at least, in one flush event.
-            max_window_messages, max_window_bytes: what the window may hold; a put above it flushes.
+            token_flush_size: minimum tokens of one flush event.
+            max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             memory_blocks: memory blocks, custom blocks, or names of either; None: facts, summary and vectors;
                 an empty list: none, flushed messages are only archived.
             insert_method: ``"system"`` or ``"user"``: into which message memory is inserted.
             tokenizer_fn: from text to a list of tokens or their number; default: ``o200k_base``.
-            part_tokens: what an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048) counts.
+            part_tokens: tokens of an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048).
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
-            shared_scope: a name in the namespace; searches with ``scope="shared"`` find what sessions of
-                any user flush whose first put names it.  Default: none, and nothing is shared.
-            idle_seconds: after so long without a put the window is delivered, and stays; None: never.
+            shared_scope: a name in the namespace; sessions of any user whose first put names it share what
+                they flush, and searches with ``scope="shared"`` find it. Default: none, and nothing is
+                shared.
+            idle_seconds: after this long without a put the window is delivered, and stays; None: never.
             database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
             pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
             schema: the Postgres schema of the tables; default ``strandline``.
@@ -119,8 +120,8 @@ class Memory(SessionMemory):
             consume: ``"background"`` lets threads of this process consume events as well.
 
         Raises:
-            ConfigurationError: an argument or setting cannot be used; the sentence names it.
-            InvalidMessageError: ``session_id``, ``user_id`` or ``namespace`` cannot name anything.
+            ConfigurationError: an argument or setting cannot be used; the error names it.
+            InvalidMessageError: ``session_id``, ``user_id`` or ``namespace`` is not a valid name.
         """
         _refuse(elsewhere)
         settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)
@@ -163,26 +164,26 @@ class Memory(SessionMemory):
         connection: object | None = None,
         **fixed: Any,
     ) -> Policy:
-        """Change what is stored with the session, from the next put and flush on; return its policy then.
+        """Change the stored policy of the session, from the next put and flush on; return the new one.
 
-        The change is recorded, with ``actor`` and the time.  Pipelines that are added get what is flushed
-        from then on; `strandline replay` derives what was flushed before.  This memory reads with the new
-        limit and blocks at once; others with those that they were made with.  If the window is above the
-        new mark, it is flushed: at once, or by the sweep if that fails.
+        The change is recorded, with ``actor`` and the time.  Added pipelines receive later flushes;
+        `strandline replay` derives from earlier ones. This memory reads with the new limit and blocks at
+        once; others keep those that they were made with.  If the window is above the new mark, it is flushed:
+        at once, or by the sweep if that fails.
 
         Args:
             token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes: as for
                 ``from_defaults``; None: as it is.
-            chat_history_token_ratio: the same; by default the mark keeps its share of the limit.
-            idle_seconds: the same, None included, which is never; by default it stays.
-            actor: a name for who does it.
+            chat_history_token_ratio: as for ``from_defaults``; None: the mark keeps its share of the limit.
+            idle_seconds: as for ``from_defaults`` (None: never); by default it stays as it is.
+            actor: the name of the person who changes it, kept with the record.
 
         Raises:
             ConfigurationError: a value cannot be used, or cannot be changed (tokenizer, user, shared scope).
-            NotFoundError: nothing was put to the session yet.
+            NotFoundError: the session has no messages yet.
             UnknownPipelineError: no worker has registered a pipeline that is added; nothing was changed.
             OwnerError: the session belongs to another owner.
-            ConflictError: others changed it again and again; nothing was changed.
+            ConflictError: other callers kept changing it; nothing was changed.
         """
         blocks = self._declared(memory_blocks, fixed)
         change = replace(

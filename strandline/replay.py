@@ -44,7 +44,7 @@ __all__ = [
 
 
 def connect(settings: Settings | None = None) -> Database:
-    """A small pool on the configured database, for these functions; close it in the end.
+    """A small pool on the configured database, for these functions; close it at the end.
 
     Raises:
         ConfigurationError: STRANDLINE_DATABASE_URL is not set.

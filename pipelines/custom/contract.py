@@ -50,7 +50,8 @@ class CustomBlock(Protocol):
     def fold(self, state: Any, messages: Sequence[Message]) -> Any:
         """The state after the messages of one flush, all of one session, in order.
 
-        Runs in a worker, once per flush.  What it raises makes the flush a dead letter of this block.
+        Runs in a worker, once per flush.  An error that it raises makes the flush a dead letter of this
+        block.
         """
         ...
 
@@ -61,7 +62,7 @@ class CustomBlock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BlockDefinition:
-    """A custom block that was checked: its code, and what it says of itself."""
+    """A checked custom block: its code and its attributes."""
 
     name: str
     version: str
@@ -103,7 +104,7 @@ def check_block_name(name: object) -> str:
 
 
 def place_in(error: BaseException) -> str:
-    """The line of code that raised, without what it said."""
+    """The line of code that raised, without the error's message."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(frame.filename).name}:{frame.lineno}"
 

@@ -1,1 +1,1 @@
-"""Memory blocks: what each contributes to the prompt, and how it looks there."""
+"""Memory blocks: their contributions to the prompt, and the form of these."""

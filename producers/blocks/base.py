@@ -1,8 +1,8 @@
-"""Memory blocks: what a session's long-term memory contributes to the prompt, as declarations.
+"""Memory blocks declare how a session's long-term memory contributes to the prompt.
 
-A block holds no model, no connection and no state: it names the pipeline whose work it shows, and knows
-how to render that and how to shorten it.  So it can be pickled, and one block may be shared by any number
-of sessions without anything leaking between them.
+A block holds no model, no connection and no state: it names the pipeline whose memory it shows, and knows
+how to render and to shorten it.  So it can be pickled, and one block may be shared by any number of sessions
+without anything leaking between them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Material:
     Attributes:
         facts: the owner's facts, oldest first.
         states: by pipeline, the JSON state of those that fold one (the summary, custom ones).
-        hits: by block name, what its search found, best first.
+        hits: by block name, the hits of its search, best first.
     """
 
     facts: Sequence[str] = ()
@@ -74,12 +74,12 @@ _SAME_AS_NAME = _SameAsName()
 
 @dataclass(frozen=True, init=False)
 class BaseMemoryBlock:
-    """A block that shows what the pipeline of its name keeps as its state; the base of all others.
+    """A block that shows the state of the pipeline with its name; the base of all others.
 
     Attributes:
         name: the section's tag in the prompt; unique within a ``Memory``.
         priority: 0 is always kept; of the others, the larger number is shortened or left out first.
-        pipeline: the registered pipeline that feeds it (default: the one of its name), or None.
+        pipeline: the registered pipeline that feeds it (default: the one with its name), or None.
 
     Raises:
         ConfigurationError: the name cannot be a tag, the priority is below 0, or a keyword is unknown.
@@ -108,13 +108,13 @@ class BaseMemoryBlock:
         self._set(name=name, priority=priority, pipeline=fed_by)
 
     def render(self, material: Material) -> str | Rendered | None:
-        """The text inside the block's section, escaped; None when there is nothing to show."""
+        """The text inside the block's section, escaped; None if there is nothing to show."""
         state = None if self.pipeline is None else material.states.get(self.pipeline)
         text = _state_text(state)
         return escaped(text) if text else None
 
     def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
-        """``content`` made at least ``tokens_to_cut`` tokens shorter; None leaves the block out whole."""
+        """``content`` made at least ``tokens_to_cut`` tokens shorter; None leaves the whole block out."""
         return None
 
     def _set(self, **values: object) -> None:
@@ -165,9 +165,9 @@ class FactExtractionMemoryBlock(BaseMemoryBlock):
     """The newest ``max_facts`` facts of the session's owner, oldest of them first.
 
     Attributes:
-        max_facts: how many are shown.  With more live ones than this workers condense the owner's facts, when
-            a session that was begun with this block has been read; of several sessions with different values
-            that are read together, the least counts, and never more than ``STRANDLINE_MAX_FACTS``.
+        max_facts: how many are shown. If an owner has more live facts than this, workers condense them while
+            they merge facts of a session that was begun with this block. If one batch covers sessions with
+            different values, the smallest applies, and never more than ``STRANDLINE_MAX_FACTS``.
     """
 
     max_facts: int
@@ -202,7 +202,7 @@ class SummaryMemoryBlock(BaseMemoryBlock):
 
 
 def split_content(content: object, what: str) -> str | Rendered | None:
-    """Text or content parts as a block shows them: texts joined and escaped, other parts beside.
+    """Text or content parts as a block shows them: texts joined and escaped, other parts separate.
 
     Raises:
         ConfigurationError: it is neither; ``what`` names it.
@@ -267,7 +267,9 @@ def _is_part(part: object) -> bool:
 
 
 def checked_count(what: str, value: object, *, least: int) -> int:
-    """``value``, a whole number from ``least`` on; if not, raises ConfigurationError that names ``what``."""
+    """Return ``value`` if it is a whole number from ``least`` on; else raise ConfigurationError that names
+    ``what``.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or plain_int(value) < least:
         raise ConfigurationError(f"{what} is {quote(value)}; it must be a whole number, {least} or above.")
     return plain_int(value)

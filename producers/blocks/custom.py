@@ -30,7 +30,7 @@ class CustomMemoryBlock(BaseMemoryBlock):
         return None if shown is None else split_content(shown, f"render() of block {self.name!r}")
 
     def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
-        """``content`` as the block's own ``truncate`` shortens it, which is given it unescaped."""
+        """``content`` shortened by the block's own ``truncate``, which receives it unescaped."""
         shorten = getattr(self.definition.code, "truncate", None)
         shorter = None if shorten is None else shorten(html.unescape(content), tokens_to_cut)
         return escaped(shorter) if shorter else None

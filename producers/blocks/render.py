@@ -1,9 +1,8 @@
 """How long-term memory looks in a prompt: escaped text in named sections inside ``<memory>``.
 
-The form that ships is three lines of Python, so it costs no import; a template of the caller's own is
-compiled by ``producers.blocks.template``, which is imported only where one is given (Jinja takes 60 ms).
-Whatever stands inside a section was escaped when its block rendered it, so that nothing that was once
-said in a conversation can close a section or open another.
+The default form is three lines of Python, so it costs no import; ``producers.blocks.template`` compiles a
+caller's template, and is imported only if one is given (Jinja takes 60 ms). A block escapes the text of its
+section when it renders it, so that no message of a conversation can close a section or open another.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def render_memory(sections: Sequence[Section]) -> str:
 
 
 def escaped(text: str) -> str:
-    """``text`` with ``&``, ``<`` and ``>`` as entities, and what a person would not see made visible.
+    """``text`` with ``&``, ``<`` and ``>`` as entities, and invisible characters made visible.
 
     So it can neither close a tag nor open one.  Quotes stay as they are: as entities they cost a seventh of
     the tokens of real conversations.

@@ -1,4 +1,4 @@
-"""Which blocks a memory has: what a caller names, turned into memory blocks."""
+"""Resolves the blocks of a memory: names and objects given by a caller, turned into memory blocks."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def declare_blocks(sources: Sequence[BlockSource] | None, known: Known = dict) -
 
     Args:
         sources: memory blocks, custom blocks, or names of either.
-        known: gives the custom blocks that this process can load; asked only for a name that is no
-            pipeline of Strandline's own.
+        known: returns the custom blocks that this process can load; called only for a name that is not one of
+            Strandline's own pipelines.
 
     Raises:
-        ConfigurationError: something else stands among them, or two have one name.
+        ConfigurationError: an element is something else, or two blocks have the same name.
     """
     if sources is None:
         return default_blocks()

@@ -1,4 +1,4 @@
-"""A memory template of the caller's own, in Jinja; imported only where one is given.
+"""A caller's memory template, in Jinja; imported only if one is given.
 
 The template sees ``sections``, each with ``name`` and ``text``.  A section's text was escaped when its
 block rendered it and is passed as markup; everything else is escaped here.
@@ -32,7 +32,7 @@ def compile_memory_template(source: str) -> Renderer:
     Stored text holds no ``<``, so tags hold it in; a layout by lines does not, since it may hold newlines.
 
     Compiled once per source, since a backend makes a ``Memory`` per request, and tried at once on a
-    sample, so that a mistake shows where the template is given and not at the first read.
+    sample, so that a mistake shows when the template is given and not at the first read.
 
     Raises:
         ConfigurationError: the template cannot be parsed, uses what is not there, or never uses ``sections``.

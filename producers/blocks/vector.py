@@ -1,4 +1,4 @@
-"""The vector block: pieces of flushed conversation, and facts, that fit what is being asked."""
+"""The vector block: pieces of flushed conversation, and facts, that match the query."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ _BETWEEN_HITS = re.compile(r"\n\n(?=<(?:message |fact>))")
 
 @dataclass(frozen=True, init=False)
 class VectorMemoryBlock(BaseMemoryBlock):
-    """Pieces of flushed conversation that fit what is being asked, best first; facts as well, if wanted.
+    """Pieces of flushed conversation that match the query, best first; facts as well, if asked for.
 
     Attributes:
         similarity_top_k: how many hits.
         retrieval_context_window: how many of the latest messages form the query: of the window, or of the
-            ``messages`` that a read is given.  What it is given as ``input`` is searched for alone.
-        similarity_cutoff: the least cosine similarity, 0 to 1; not applied where only text is compared.
-        scope: search this ``session``, all sessions of its ``owner``, or what is ``shared`` with the scope
-            that ``Memory(shared_scope=…)`` names.
-        kinds: ``"message"``, ``"fact"`` or both; messages alone by default, since facts have a block of their
-            own.  A fact that a facts block of the same read was given is not found once more.
+            ``messages`` given to a read. If ``input`` is given, only ``input`` is searched for.
+        similarity_cutoff: the least cosine similarity, 0 to 1; not applied if only words are compared.
+        scope: search this ``session``, all sessions of its ``owner``, or the messages ``shared`` with the
+            scope that ``Memory(shared_scope=…)`` names.
+        kinds: ``"message"``, ``"fact"`` or both; by default only messages, because facts have their own
+            block. A fact that a facts block of the same read shows is not repeated.
         exclude_current: leave out this session, and facts that come only from it.
-        postprocessors: functions, called one after the other with the query and the hits that the one before
-            left, at first up to 20; what the last returns is shown, in its order, up to
-            ``similarity_top_k``.  A ``Hit`` has ``messages``, or a ``fact``.  They run where ``get`` is
-            called, for a second at most together; if one fails, the hits stay as they were, and ``.omitted``
-            says so.  They may be called in several threads.
+        postprocessors: functions, called in order with the query and the hits that the previous one returned,
+            at first up to 20; the result of the last is shown, in its order, up to ``similarity_top_k``.  A
+            ``Hit`` has ``messages``, or a ``fact``.  They run in the process that calls ``get``, for at most
+            a second together; if one fails, the hits stay as they were, and ``.omitted`` says so.  They may
+            be called in several threads.
         rerank: one more of these, the last.
     """
 

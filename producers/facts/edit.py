@@ -55,7 +55,7 @@ class Wording:
         agent_id: str | None = None,
         team_id: str | None = None,
     ) -> Wording:
-        """Check what a caller gives.
+        """Check the arguments of a caller.
 
         Raises:
             InvalidMessageError: naming the argument that cannot be stored, and why.

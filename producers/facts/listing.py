@@ -1,4 +1,4 @@
-"""Facts as people see them: one, or a page of them, with where each came from."""
+"""Facts for people: one, or a page of them, each with its provenance."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ MAX_SCANNED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FactRevision:
-    """One thing that was done to a fact, and its provenance.
+    """One change of a fact, and its provenance.
 
     ``operation`` is ``add``, ``update``, ``invalidate``, ``duplicate`` (said again), ``replace`` (corrected
-    by a person) or ``condense``.  What was derived names its messages (``message_ids``, ``seqs``), the flush
-    that delivered them (``event_id``), model and prompt; what a person did, the person's event
-    (``fact_event``) and the ``actor``, if one was given.
+    by a person) or ``condense``.  A derived change names its messages (``message_ids``, ``seqs``), the flush
+    that delivered them (``event_id``), model and prompt; a person's change, its event (``fact_event``) and
+    the ``actor``, if one was given.
     """
 
     operation: str
@@ -50,18 +50,18 @@ class FactRevision:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something known of an owner.
+    """One fact about an owner.
 
     Attributes:
         said_by: who said it: a name, or a role.
-        about_date: the day it speaks of, where that is one day.
+        about_date: the day that the fact is about, if it is one day.
         said_at: when it was last said; ``valid_from`` when first.
-        valid_until: when something was said that ended it; ``invalidated_by`` is that fact, and
-            ``invalidated_at`` the moment at which this was found out.
-        condensed_into: the fact that says this and more since then.
-        input, agent_id, team_id: as given by who added it.
-        feedback: what people think of it.
-        created_at: when it was written first; an edit changes ``updated_at`` alone.
+        valid_until: when a statement ended it; ``invalidated_by`` is the fact of that statement, and
+            ``invalidated_at`` when a worker found it.
+        condensed_into: the fact that replaced this one and says more.
+        input, agent_id, team_id: as given by the person who added it.
+        feedback: people's opinion of it.
+        created_at: when it was first written; an edit changes only ``updated_at``.
     """
 
     fact_id: UUID
@@ -91,12 +91,12 @@ class Fact:
 
     @property
     def message_ids(self) -> tuple[str, ...]:
-        """All messages that this fact comes from, in the order in which they were taken in."""
+        """All messages that this fact comes from, in the order in which they were processed."""
         return tuple(dict.fromkeys(i for revision in self.revisions for i in revision.message_ids))
 
 
 class FactPage(list[Fact]):
-    """Some facts in order, and in ``total`` how many there are in all."""
+    """A page of facts in order; ``total`` counts all of them."""
 
     def __init__(self, facts: Sequence[Fact], total: int) -> None:
         super().__init__(facts)
@@ -105,7 +105,7 @@ class FactPage(list[Fact]):
 
 @dataclass(frozen=True, slots=True)
 class FactFilter:
-    """Which facts are meant: live ones of any of these topics, and of this agent and team."""
+    """A filter of facts: live ones with one of these topics, and of this agent and team."""
 
     topics: tuple[str, ...] | None = None
     agent_id: str | None = None
@@ -120,7 +120,7 @@ class FactFilter:
         team_id: str | None,
         with_invalidated: bool = False,
     ) -> FactFilter:
-        """Check what a caller gives.
+        """Check the arguments of a caller.
 
         Raises:
             InvalidMessageError: naming the argument.
@@ -144,7 +144,7 @@ class FactFilter:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """Which part of the facts: by number, in an order, and with a substring."""
+    """A page of the facts: limit and offset, order, and a substring."""
 
     limit: int
     offset: int = 0
@@ -155,7 +155,7 @@ class PageRequest:
     def check(
         cls, limit: int, offset: int = 0, sort: Sort = "newest", contains: str | None = None
     ) -> PageRequest:
-        """Check what a caller gives.
+        """Check the arguments of a caller.
 
         Raises:
             InvalidMessageError: naming the argument.
@@ -172,7 +172,7 @@ class PageRequest:
 def list_facts(
     owner: Owner, page: PageRequest, wanted: FactFilter, fact_ids: Sequence[UUID] | None = None
 ) -> Operation[FactPage]:
-    """A page of the facts that are meant, and how many there are in all."""
+    """A page of the matching facts, and their total number."""
     if page.contains:
         fact_ids = yield from _containing(owner, page.contains, wanted)
         page = replace(page, contains=None)
@@ -200,7 +200,7 @@ def get_fact(owner: Owner, fact_id: UUID | str) -> Operation[Fact | None]:
 
 
 def as_fact_id(fact_id: UUID | str) -> UUID | None:
-    """An id as a UUID; None for what can be none."""
+    """An id as a UUID; None if it cannot be one."""
     if isinstance(fact_id, UUID):
         return fact_id
     if not isinstance(fact_id, str):
@@ -212,7 +212,7 @@ def as_fact_id(fact_id: UUID | str) -> UUID | None:
 
 
 def checked_limit(limit: int) -> int:
-    """How many to give at most.
+    """Check the maximum number of results.
 
     Raises:
         InvalidMessageError: it is below 0 or above 1,000.
@@ -221,7 +221,7 @@ def checked_limit(limit: int) -> int:
 
 
 def _containing(owner: Owner, contains: str, wanted: FactFilter) -> Operation[list[UUID]]:
-    """Looked for here and not by SQL, which does not read content."""
+    """Filtered here and not in SQL, which does not read content."""
     rows: list[Row] = yield Fetch(
         "fact_texts",
         {"shard_key": owner.shard_key, "with_invalidated": wanted.with_invalidated, "limit": MAX_SCANNED},

@@ -32,10 +32,10 @@ class Omission:
         kind: ``tail`` (delivered messages that no block covers yet, left out), ``window`` (messages of the
             window that the caller's ``initial_token_count`` left no room for), ``block_dropped``,
             ``block_truncated``, ``block_failed``, ``not_rendered`` (the memory template does not show the
-            block's text), ``search_text_only`` (no vector for the query: words
-            alone decided), ``search_failed``, ``rerank_failed`` (the hits are in the order of the search),
-            ``not_fed`` (nothing derives what the block shows), ``not_shared`` (what the session flushes does
-            not go to the scope that the block searches).
+            block's text), ``search_text_only`` (no vector for the query: only words counted),
+            ``search_failed``, ``rerank_failed`` (the hits are in the order of the search), ``not_fed`` (no
+            pipeline derives the block's memory), ``not_shared`` (the session's flushed messages do not go to
+            the scope that the block searches).
         name: the block's name, or ``tail``, or ``window``.
         reason: a sentence.
         from_seq: for ``tail`` and ``window``, the first message left out.
@@ -55,13 +55,13 @@ class MemoryContext(Sequence[Message]):
 
     Attributes:
         messages: all of them, in order.
-        covered_through: per pipeline of the blocks, the last ``seq`` up to which everything that was
-            flushed is in what the block shows.
-        caught_up: nothing flushed is still on its way to a block (with ``wait_for``: it was put, and nothing
-            up to it is).
-        omitted: what was left out, and why; empty when everything fits and works.
+        covered_through: per pipeline of the blocks, the last ``seq`` up to which the block covers all flushed
+            messages.
+        caught_up: no flushed message is still on its way to a block (with ``wait_for``: it was put, and no
+            message up to it is).
+        omitted: the omissions and their reasons; empty when everything fits and works.
         tokens: the stored tokens of the messages, and those of the inserted memory.
-        over_budget: ``tokens`` is above the limit, since the pinned head, the window and blocks of
+        over_budget: ``tokens`` is above the limit, because the pinned head, the window and blocks of
             priority 0 are never cut.
     """
 

@@ -1,4 +1,4 @@
-"""Hits: where a search looks, for what, and what it finds."""
+"""Hits: the scope and kinds of a search, and its results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS: tuple[HitKind, ...] = get_args(HitKind)
 
 @dataclass(frozen=True, slots=True)
 class HitFact:
-    """A fact that a search found: its id, for ``memory.facts.get``, and what it says."""
+    """A fact that a search found: its id, for ``memory.facts.get``, and its text."""
 
     fact_id: UUID
     text: str
@@ -60,7 +60,7 @@ Reranker = Callable[[str, Sequence[Hit]], Sequence[Hit]]
 
 
 def checked_kinds(kinds: object) -> tuple[HitKind, ...]:
-    """The kinds of hits that a caller wants, each once; raises ConfigurationError where they are none."""
+    """The kinds of hits that a caller wants, each once; raises ConfigurationError if they are not valid."""
     wanted: list[object] = []
     if isinstance(kinds, Sequence) and not isinstance(kinds, str):
         try:

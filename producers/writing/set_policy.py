@@ -43,7 +43,7 @@ def set_policy(
     caller's transaction it does fail it, since Postgres has ended that transaction.
 
     Raises:
-        NotFoundError: nothing was put to the session yet.
+        NotFoundError: the session has no messages yet.
         OwnerError: it belongs to another owner.
         ConfigurationError: the limits that would come of it cannot be used.
         UnknownPipelineError: no worker has registered a pipeline that is added.

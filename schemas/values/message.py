@@ -33,7 +33,7 @@ OWN_KEYS = frozenset(
 
 
 def speaker_name(name: str, role: str) -> str:
-    """The name of who spoke, as a prompt shows it: with the role behind it if it reads as another role."""
+    """The name of the speaker, as a prompt shows it: with the role behind it if it reads as another role."""
     letters = "".join(filter(str.isalnum, folded(name)))
     return f"{name} ({role})" if letters in _ROLE_NAMES - {role} else name
 
@@ -45,12 +45,12 @@ class Message:
     Attributes:
         role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
         content: text, or OpenAI content parts (mappings with a ``type``); None beside tool calls.
-        id: unique in its session; made by the library where absent.  Makes a put repeatable.
+        id: unique in its session; the library makes one if it is absent. Makes a put repeatable.
         name: who speaks, beyond the role.
         tool_calls: an assistant's calls, as OpenAI spells them.
         tool_call_id: for ``tool`` messages, the call that this answers.
         metadata: any JSON object; never sent to a model.
-        created_at: when it was said, with a time zone; default: when it is accepted.
+        created_at: time of the message, with a time zone; default: when it is accepted.
         seq: its number in the session, set once stored (1, 2, …; never used twice).
         tokens: its size as stored, in tokens of the session's tokenizer.
         extra: further OpenAI fields (``refusal``, ``reasoning_content``, …), kept and given back.
@@ -98,7 +98,7 @@ class Message:
         ``id``, ``metadata`` and ``created_at`` (aware datetime or ISO 8601) are read where present.
 
         Raises:
-            InvalidMessageError: not such a thing, or ``created_at`` cannot be read.
+            InvalidMessageError: it is neither, or ``created_at`` cannot be read.
         """
         if isinstance(source, cls):
             return source

@@ -1,1 +1,1 @@
-"""Adapters for other libraries: each module needs that library, and the extra of its name brings it."""
+"""Adapters for other libraries: each module needs that library, which the extra of the same name installs."""

@@ -1,7 +1,7 @@
-"""Keeps the fields of a library's message that a ``Message`` lacks, so that it comes back as it was. They go
-into the message's metadata, which no model receives.
+"""Keeps the fields of a library's message that a ``Message`` lacks, so that it comes back as it was.
 
-Fields too large for that go into a separate content part, which costs no tokens and holds no text.
+They go into the message's metadata, which no model receives.  Fields too large for that go into a separate
+content part, which costs no tokens and holds no text.
 """
 
 from __future__ import annotations

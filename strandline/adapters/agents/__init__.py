@@ -20,13 +20,13 @@ class StrandlineSession(ItemSession):
 
     Args:
         session_id: the conversation; default: a new random one.
-        user_id: whom facts belong to, across sessions.
+        user_id: the owner of facts, across sessions.
         session_settings: the SDK's own settings.
         options: as ``strandline.Memory.from_defaults`` takes them (``token_limit``, ``memory_blocks``,
             ``database_url``, …).
 
     Attributes:
-        memory: the session's memory itself, for what the SDK has no method for (``flush``, ``facts``, …).
+        memory: the session's memory itself, for operations that the SDK lacks (``flush``, ``facts``, …).
 
     Raises: as ``strandline.Memory.from_defaults``.
     """

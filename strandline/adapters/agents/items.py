@@ -1,9 +1,9 @@
 """Items of OpenAI's Agents SDK (those of the Responses API) and our messages, mapped both ways without loss.
 
 One item is one message, so that the newest one can be popped.  Calls of every kind become tool calls and
-their outputs tool results, so that a flush keeps them together.  What has no place in a ``Message`` (ids,
-status, annotations) is kept beside it; it may change the form in which an item comes back, never what it
-says or who says it.
+their outputs tool results, so that a flush keeps them together.  Fields without a place in a ``Message``
+(ids, status, annotations) are kept beside it; they may change the form in which an item comes back, but never
+its text or its speaker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def message_of(item: Mapping[str, Any]) -> Message:
 
 
 def items_of(message: Message) -> list[Item]:
-    """The item that a message was stored from; of another origin, those that say the same."""
+    """The item that a message was stored from; for other messages, equivalent items."""
     try:
         item = _item(message)
         if item is not None and message_of(item) == replace(as_said(message), name=None, extra={}):
@@ -161,7 +161,7 @@ def _opaque(content: Content) -> Item | None:
 
 
 def _foreign(message: Message) -> list[Item]:
-    """A message that something else put, as items."""
+    """A message that was not put as an item, as items."""
     if message.role == "tool":
         output = message.content if isinstance(message.content, str) else message.text
         return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": output}]

@@ -16,7 +16,7 @@ class ItemSession:
     """A session's memory as a ``Session`` of the Agents SDK.
 
     Args:
-        memory: what is read and written.
+        memory: the memory to read and write.
         bare: the same session without memory blocks, for reading its items alone.
         session_settings: the SDK's own settings; a ``limit`` there is passed to ``get_items``.
     """
@@ -36,8 +36,8 @@ class ItemSession:
         """The items for the next model call: memory as a system item, what it does not cover yet, the window.
 
         Args:
-            limit: the latest so many items alone, without memory.  To bound a run's input leave it out:
-                the memory's ``token_limit`` does that.
+            limit: return only this many of the latest items, without memory. To bound a run's input leave it
+                out: the memory's ``token_limit`` does that.
         """
         if limit is None:
             context = await self.memory.aget()

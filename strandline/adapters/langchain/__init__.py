@@ -18,12 +18,12 @@ class StrandlineHistory(MemoryHistory):
 
     Args:
         session_id: the conversation; default: a new random one.
-        user_id: whom facts belong to, across sessions.
+        user_id: the owner of facts, across sessions.
         options: as ``strandline.Memory.from_defaults`` takes them (``token_limit``, ``memory_blocks``,
             ``database_url``, …).
 
     Attributes:
-        memory: the session's memory itself, for what LangChain has no method for (``flush``, ``facts``, …).
+        memory: the session's memory itself, for operations that LangChain lacks (``flush``, ``facts``, …).
 
     Raises: as ``strandline.Memory.from_defaults``.
     """

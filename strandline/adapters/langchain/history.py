@@ -16,10 +16,10 @@ class MemoryHistory(BaseChatMessageHistory):
 
     The messages are read once a turn, and again after the next write: ``RunnableWithMessageHistory`` reads
     them before a call and after it, and takes from the difference in length which messages are new; what
-    workers derive meanwhile must not change it.  To look at a session as it is now, ask ``memory``.
+    workers derive meanwhile must not change it.  To see the current state of a session, use ``memory``.
 
     Args:
-        memory: what is read and written.
+        memory: the memory to read and write.
     """
 
     def __init__(self, memory: SessionMemory) -> None:

@@ -1,8 +1,8 @@
 """LangChain's messages and ours, mapped both ways without loss.
 
 Text, content parts, tool calls and results take their places in a ``Message``.  The rest (ids, usage,
-response metadata, artifacts, …) is kept beside it; it may change the form in which a message comes back,
-never what it says or who says it.
+response metadata, artifacts, …) is kept beside it; it may change the form in which a message comes back, but
+never its text or its speaker.
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ __all__ = ["StrandlineMemory"]
 class StrandlineMemory(ChatMemory):
     """LlamaIndex's memory interface over a session's memory; make one with ``from_defaults``.
 
-    A context that holds one carries a reference: names and limits, never messages, URLs or code.  What it
-    cannot carry is named in ``not_carried``; a memory restored without it says so when it is first used.
+    A context that holds one carries a reference: names and limits, never messages, URLs or code.
+    ``not_carried`` names options that it cannot carry; a memory restored without them raises an error when it
+    is first used.
     """
 
     session_id: str
@@ -87,14 +88,15 @@ class StrandlineMemory(ChatMemory):
     ) -> StrandlineMemory:
         """Make a memory; no I/O unless ``chat_history`` is given.
 
-        Takes what LlamaIndex's ``Memory.from_defaults`` takes, and what ``strandline.Memory.from_defaults``
-        takes beyond it (``database_url``, ``pool``, ``broker_url``, ``consume``, ``tokenizer_fn``, …).
+        Takes the arguments of LlamaIndex's ``Memory.from_defaults``, and those of
+        ``strandline.Memory.from_defaults`` (``database_url``, ``pool``, ``broker_url``, ``consume``,
+        ``tokenizer_fn``, …).
 
         Args:
-            chat_history: replaces what the session holds, if it is not empty.
+            chat_history: replaces the session's history, if it is not empty.
             llm: only its context window counts, and only where no ``token_limit`` is given.
-            memory_blocks: blocks of ours, or LlamaIndex's own static, fact and vector blocks, whose models
-                and stores are left aside; None, as in LlamaIndex: none, flushed messages are only archived.
+            memory_blocks: Strandline's blocks, or LlamaIndex's static, fact and vector blocks, whose models
+                and stores are ignored; None, as in LlamaIndex: none, flushed messages are only archived.
             async_database_uri: LlamaIndex's name for ``database_url``.
             async_engine: its name for ``pool``: an async SQLAlchemy engine on psycopg 3 serves the async
                 methods.
@@ -136,10 +138,10 @@ class StrandlineMemory(ChatMemory):
 
     @property
     def session_memory(self) -> Memory:
-        """The memory itself, for what LlamaIndex has no method for: ``flush``, ``facts``, ``pop``, …
+        """The memory itself, for operations that LlamaIndex lacks: ``flush``, ``facts``, ``pop``, …
 
         Raises:
-            ConfigurationError: restored from a context that does not carry what it was made with.
+            ConfigurationError: it was restored from a context that does not carry all its options.
         """
         if self._memory is None:
             if self.not_carried:

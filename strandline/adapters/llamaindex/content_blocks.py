@@ -68,7 +68,7 @@ def part_of(block: BaseContentBlock) -> dict[str, Any]:
 
 
 def block_of(part: Part) -> BaseContentBlock:
-    """The block that a stored part stands for, whoever stored it; text that names it where none fits."""
+    """The block for a stored part, from any source; text that names the part if none fits."""
     kind: Any = part.get("type")
     try:
         if kind in _READERS:

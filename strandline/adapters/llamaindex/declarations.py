@@ -1,7 +1,7 @@
 """Memory blocks as LlamaIndex code declares them, as ours; and ours as a context may carry them.
 
-LlamaIndex's blocks hold live objects (a model, a vector store).  Here models run in the workers, so those
-are not taken over; what a block shows, how much of it and with which priority, is.
+LlamaIndex's blocks hold live objects (a model, a vector store).  Here models run in the workers, so those are
+ignored; the content, size and priority of a block are kept.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def restored_blocks(carried: Sequence[Mapping[str, Any]]) -> list[BaseMemoryBloc
     """The blocks that ``carried_blocks`` declared.
 
     Raises:
-        ConfigurationError: a declaration names no block of ours, or does not fit it.
+        ConfigurationError: a declaration does not name one of Strandline's blocks, or does not fit it.
     """
     blocks = []
     for one in carried:

@@ -29,7 +29,7 @@ class ChatMemory(BaseMemory):
     @property
     @abstractmethod
     def session_memory(self) -> SessionMemory:
-        """The memory itself, for what LlamaIndex has no method for: ``flush``, ``facts``, ``pop``, …"""
+        """The memory itself, for operations that LlamaIndex lacks: ``flush``, ``facts``, ``pop``, …"""
 
     def put(self, message: ChatMessage) -> None:
         """Accept one message: one round trip to Postgres, and no model call."""
@@ -62,7 +62,7 @@ class ChatMemory(BaseMemory):
         return self._shown(await self.session_memory.aget(_query(input), **_reading(kwargs)))
 
     def get_all(self) -> list[ChatMessage]:
-        """The whole history, what has left the window included."""
+        """The whole history, including messages that have left the window."""
         return [chat_message_of(message) for message in self.session_memory.get_all()]
 
     async def aget_all(self) -> list[ChatMessage]:
@@ -70,7 +70,7 @@ class ChatMemory(BaseMemory):
         return [chat_message_of(message) for message in await self.session_memory.aget_all()]
 
     def set(self, messages: list[ChatMessage]) -> None:
-        """Replace the history; what the last ``get`` inserted into these messages is not stored with them."""
+        """Replace the history; text that the last ``get`` inserted into these messages is not stored."""
         given = [message_of(message) for message in messages]
         originals = [
             next(self.session_memory.iterate(after_seq=seq - 1, page_size=1), None)

@@ -21,7 +21,7 @@ def test_a_generation_that_is_not_there_is_told_with_where_they_are_listed(
     assert run(["generations", *command, "--database-url", database_url]) == 1
     said = capfd.readouterr().err
     assert "There is no generation 99" in said
-    assert "; `strandline generations list` lists those that are kept." in said
+    assert "; `strandline generations list` lists them." in said
 
 
 def test_a_session_of_two_users_in_a_file_is_told_with_the_option(
@@ -32,7 +32,7 @@ def test_a_session_of_two_users_in_a_file_is_told_with_the_option(
     file.write_text("\n".join(map(json.dumps, lines)))
     assert run(["import", str(file), "--database-url", database_url]) == 1
     said = capfd.readouterr().err
-    assert "line 2 is of another user" in said
+    assert "line 2 belongs to another user" in said
     assert "Name the field that has the user with --user-field" in said
 
 
@@ -43,7 +43,7 @@ def test_a_prompt_that_cannot_be_read_is_told_in_words(tmp_path: Path) -> None:
         prompt_texts(tmp_path)
     prompt.unlink()
     prompt.mkdir()
-    with pytest.raises(ConfigurationError, match="Is a directory; check whose it is"):
+    with pytest.raises(ConfigurationError, match="Is a directory; check its owner"):
         prompt_texts(tmp_path)
     with pytest.raises(ConfigurationError, match="not a directory; make it, or unset the variable"):
         prompt_texts(tmp_path / "nowhere")

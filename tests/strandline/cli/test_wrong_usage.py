@@ -46,7 +46,7 @@ def test_set_policy_tells_it_as_well(make_memory: MakeMemory, database_url: str,
     assert run(command) == 1
     said = capfd.readouterr().err
     assert "did you mean 'facts'?" in said
-    assert "nothing was changed" in said
+    assert "Nothing was changed" in said
 
 
 def test_a_flush_size_that_does_not_fit_a_new_limit_is_said(
