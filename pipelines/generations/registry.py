@@ -65,7 +65,8 @@ def find_kept(database: Fetcher, generation_id: int) -> Generation:
     found = find(database, generation_id)
     if found is None or found.state == "retired":
         raise ReplayError(
-            f"There is no generation {generation_id}, or it was pruned; `strandline generations list` lists them."
+            f"There is no generation {generation_id}, or it was pruned;"
+            " `strandline generations list` lists them."
         )
     return found
 

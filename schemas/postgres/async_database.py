@@ -58,7 +58,7 @@ class AsyncRunner(AsyncFetcher, Protocol):
 
 
 class AsyncTransaction:
-    """Statements on one connection inside one transaction, which somebody else begins and ends."""
+    """Statements on one connection inside one transaction, which its owner begins and ends."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], schema: str) -> None:
         self._connection = connection
@@ -106,7 +106,7 @@ class AsyncDatabase:
 
     @classmethod
     def connect(cls, options: ConnectionOptions) -> Self:
-        """A database with a pool of its own; connections are opened when first needed."""
+        """A database with its own pool; connections are opened when first needed."""
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.noting(options.find_url))
         kind = AsyncBoundedConnection if options.pooled else AsyncDirectConnection
@@ -204,7 +204,7 @@ class AsyncDatabase:
                     raise
 
     def run(self, operation: Operation[T]) -> Awaitable[T]:
-        """Carry an operation out, each of its statements in a transaction of its own."""
+        """Run an operation, each of its statements in its own transaction."""
         return drive(operation, self)
 
     async def run_atomically(self, make: Callable[[], Operation[T]]) -> T:

@@ -119,7 +119,7 @@ class Database:
 
     @classmethod
     def connect(cls, options: ConnectionOptions) -> Self:
-        """A database with a pool of its own; connections are opened when first needed."""
+        """A database with its own pool; connections are opened when first needed."""
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.noting(options.find_url))
         kind = BoundedConnection if options.pooled else DirectConnection
@@ -250,8 +250,8 @@ class Database:
         """One transaction: commits when the block ends, rolls back when it raises.
 
         Args:
-            within_seconds: for the answer to each statement, on a connection of our own; default: what the
-                options say.
+            within_seconds: time limit of each statement, on our own connections; default: that of the
+                options.
 
         Raises:
             OutcomeUnknownError: there was no answer to the commit.
@@ -275,7 +275,7 @@ class Database:
                     raise
 
     def run(self, operation: Operation[T]) -> T:
-        """Carry an operation out, each of its statements in a transaction of its own."""
+        """Run an operation, each of its statements in its own transaction."""
         return drive(operation, self)
 
     def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
