@@ -1,8 +1,8 @@
 """Following: a thread that has drained a lane goes on with the lanes that this gave work to.
 
-What extract found is merged by the same thread, if its process serves both: no hint has to travel by way of
-the broker, which would cost both sides about a millisecond and come some later.  Another thread that holds
-such a lane sees the work before it lets go of it, so nothing is missed.
+The thread that ran extract also merges its result, if its process serves both stages: no hint has to go
+through the broker, which would cost both sides about a millisecond and arrive later.  Another thread that
+holds such a lane sees the work before it releases the lane, so nothing is missed.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Turn:
 def drain_next(engine: Engine, hint: Lane) -> Turn:
     """Drain the lane whose turn it is in the hint's stage, until another owner waits for one.
 
-    Where nobody waits, that is the lane that the hint names.  All else is as for ``drain``.
+    If no lane waits, that is the lane that the hint names.  All else is as for ``drain``.
 
     Raises:
         StrandlineError: not even the claim could be made; nothing has changed.
@@ -147,9 +147,9 @@ def _left_out(engine: Engine, stage: str) -> list[int]:
 
 
 def _return_untouched(engine: Engine, lease: Lease, wait_seconds: float = 0.0) -> bool:
-    """Give back a lane with what befell it before, since nothing was tried.
+    """Give back a lane with its earlier failure counts, since nothing was tried.
 
-    False if that did not get through; the worker's upkeep hands the lane back then.
+    Returns False if the database could not be reached; the worker's upkeep then hands the lane back.
     """
     try:
         give_back_untouched(engine.database, lease, wait_seconds)
@@ -316,9 +316,9 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchE
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     """Give the lane back for a while.
 
-    A provider that is away is nobody's fault, however long it is away: only what fails while others are
-    served, or for another reason, counts towards the limit.  What the database keeps of the error is
-    never content.
+    An outage of the provider is not the lane's fault, however long it lasts: only a call that fails while
+    others succeed, or for another reason, counts towards the limit. The database never keeps content with the
+    error.
     """
     is_ours = isinstance(error, (TransientModelError, ServerLimitError))
     counts = error.counts if isinstance(error, TransientModelError) else True
