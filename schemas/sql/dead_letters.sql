@@ -1,7 +1,7 @@
--- Dead letters: looked at, tried again, or given up.  No session row is locked here.
+-- Dead letters: list, retry and drop. No session row is locked here.
 
 -- name: list_dead_letters
--- Dead letters with their names, oldest first; those that were dropped only where they are asked for.
+-- Dead letters with their names, oldest first; dropped ones only if asked for.
 -- params: namespace text?, session_id text?, pipeline text?, stage text?, event_id uuid?, dropped boolean
 -- row: event_id uuid, stage text, generation_id integer, pipeline text, namespace text, session_id text, user_id
 --     text?, shard_key uuid, session_key uuid, scope_key uuid, from_seq bigint, through_seq bigint, message_count
@@ -25,8 +25,8 @@ WHERE (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
 ORDER BY d.created_at, d.session_key, d.from_seq, d.generation_id, d.stage
 
 -- name: reopen_lane
--- What befell the lane is forgotten, and it may be tried at once.  The row stays locked until the end.
--- An ordered lane is also taken from its holder, who would go on from a state that is about to go.
+-- The lane's failure counts are cleared, and it may be tried at once.  The row stays locked until the end.
+-- An ordered lane is also taken from its holder, which would continue from a state that is about to be deleted.
 -- params: seize boolean, shard_key uuid, scope_key uuid, generation_id integer, stage text
 -- row: lease_epoch bigint
 UPDATE strandline.lane SET postponements = 0, failures = 0, crashes = 0, last_error = NULL,
@@ -39,9 +39,9 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
 RETURNING lease_epoch
 
 -- name: revive_event
--- The dead letter and its receipt go, and the event is due again; after a reset it is void instead.
--- What merge has to do is sized by its candidates, as when extract passed it on.  Where the derivation does not
--- serve the owner, it is left to the threads for replays (ring_at: infinity).
+-- Delete the dead letter and its receipt, and make the event due again; after a reset it is void instead. Merge work
+-- is sized by its candidates, as when extract passed it on.  Where the derivation does not serve the owner, it is
+-- left to the replay slots (ring_at: infinity).
 -- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid
 -- row: current boolean
 WITH letter AS (
@@ -87,7 +87,7 @@ SELECT current FROM placed
 SELECT strandline.refold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(event_id)s) AS event_id
 
 -- name: drop_letter
--- Give up for good: receipt and batch stay dead, and the letter stays as the record of what was given up.
+-- Give up for good: receipt and batch stay dead, and the letter stays as the record of the drop.
 -- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid
 -- row: batch_id uuid
 UPDATE strandline.dead_letter SET dropped_at = statement_timestamp()

@@ -1,8 +1,8 @@
--- An owner's facts as people see and correct them, and what people did, which outlives every derivation.
--- Edits hold the owner's merge lanes first, as a merge that writes does, and rows of facts after them.
+-- An owner's facts as people see and edit them, and people's events, which outlive every derivation. Edits lock the
+-- owner's merge lanes first, as a merge that writes does, and rows of facts after them.
 
 -- name: open_fact_lanes
--- Make the rows of the owner's merge lanes, of every derivation that is kept, so that they can be held.
+-- Insert the rows of the owner's merge lanes, for every derivation that is kept, so that they can be locked.
 -- params: shard_key uuid, stage text
 -- repeatable
 INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
@@ -41,7 +41,7 @@ WHERE g.pipeline = 'facts' AND g.state <> 'retired'
 ORDER BY g.generation_id
 
 -- name: record_fact_event
--- What a person did, as the owner's next event.
+-- Record a person's change as the owner's next event.
 -- params: shard_key uuid, kind text, fact_id uuid?, payload json?, traces jsonb?, actor text?
 -- row: number bigint, created_at timestamptz
 INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id, payload, traces, actor)
@@ -51,7 +51,7 @@ FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s
 RETURNING number, created_at
 
 -- name: name_fact_owner
--- In which namespace an owner is whom people give facts; there may be no session that says it.
+-- Record the namespace of an owner whom people give facts; there may be no session that names it.
 -- params: shard_key uuid, namespace text
 -- repeatable
 INSERT INTO strandline.fact_owner (shard_key, namespace) VALUES (%(shard_key)s, %(namespace)s)
@@ -89,7 +89,7 @@ FROM owner w CROSS JOIN LATERAL (
 ORDER BY w.shard_key
 
 -- name: fact_events
--- All that people did to an owner's facts, in order.
+-- All events of people on an owner's facts, in order.
 -- params: shard_key uuid
 -- row: number bigint, kind text, fact_id uuid?, payload text?, traces text?, created_at timestamptz
 -- repeatable
@@ -97,7 +97,7 @@ SELECT e.number, e.kind, e.fact_id, e.payload::text, e.traces::text, e.created_a
 FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s ORDER BY e.number
 
 -- name: deciding_fact_events
--- The deletions, corrections and clearings that may speak of some candidates: by words or by session.
+-- The deletions, corrections and clearings that may concern some candidates: by words or by session.
 -- params: shard_key uuid, fact_ids uuid[], fingerprints text[], session_keys uuid[]
 -- row: number bigint, kind text, fact_id uuid?, traces text?, created_at timestamptz
 -- repeatable
@@ -111,7 +111,7 @@ WHERE e.shard_key = %(shard_key)s AND e.kind IN ('delete', 'replace', 'clear')
 ORDER BY e.number
 
 -- name: blank_fact_events
--- Take the text out of earlier events of facts that were deleted (NULL: of all): by their ids, or by the
+-- Remove the text from earlier events of deleted facts (NULL: of all): by their ids, or by the
 -- numbers of the events that worded them.
 -- params: fact_ids uuid[]?, shard_key uuid, number bigint, numbers bigint[]
 -- repeatable
@@ -122,7 +122,7 @@ WHERE e.shard_key = %(shard_key)s AND e.number < %(number)s
         OR e.number = ANY (%(numbers)s::bigint[]))
 
 -- name: fact_traces
--- By what facts can be recognised: each wording with its messages, those of facts condensed into them too.
+-- The traces of facts: each wording with its messages, including those of facts condensed into them.
 -- params: fact_ids uuid[], shard_key uuid, generation_id integer
 -- row: root uuid, traces text
 -- repeatable
@@ -143,8 +143,8 @@ JOIN strandline.fact_revision r ON r.shard_key = f.shard_key AND r.generation_id
 GROUP BY p.root
 
 -- name: own_fact_traces
--- By what facts can be recognised: each wording with its messages; a condensed one by its words, since its
--- messages are those of its parts.
+-- The traces of facts: each wording with its messages; a condensed one by its words, because its messages are those
+-- of its parts.
 -- params: shard_key uuid, generation_id integer, fact_ids uuid[]
 -- row: fact_id uuid, traces text
 -- repeatable
@@ -161,7 +161,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
 GROUP BY f.fact_id
 
 -- name: uncondense
--- Take apart the condensed facts that hold these: which facts are live again by that, or stand alone.
+-- Take apart the condensed facts that hold these; return the facts that are live again, or separate now.
 -- params: shard_key uuid, generation_id integer, fact_ids uuid[]
 -- row: fact_id uuid
 -- repeatable
@@ -183,8 +183,8 @@ WITH RECURSIVE held AS (
 SELECT h.fact_id FROM held h WHERE h.condensed_into IS NULL
 
 -- name: facts_of_traces
--- Facts of one derivation that were once worded so, or come from these sessions, also where they were
--- condensed; not those that were said again, or worded by a person, since then.
+-- Facts of one derivation that once had these words, or come from these sessions, even if they were condensed; except
+-- those that were said again, or worded by a person, since then.
 -- params: shard_key uuid, generation_id integer, fingerprints text[], session_keys uuid[], number bigint, at
 --     timestamptz
 -- row: fact_id uuid, text text, live boolean
@@ -237,7 +237,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND (f.created_at <= %(until)s::timestamptz OR f.said_at <= %(until)s::timestamptz)
 
 -- name: write_fact
--- A fact as a person worded it; no row if it is there already, or these words went to another fact.
+-- Insert a fact as a person worded it; no row if it exists already, or if another fact has these words.
 -- params: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea, lexemes text[], topics
 --     text[], about_date date?, at timestamptz, valid_from timestamptz, created_at timestamptz, input text?, agent_id
 --     text?, team_id text?, number bigint
@@ -255,8 +255,8 @@ ON CONFLICT (shard_key, generation_id, fact_id) DO NOTHING
 RETURNING fact_id
 
 -- name: reword_fact
--- A fact in a person's words; since when it holds, and when it was made, stay.  Where it had ended in this
--- derivation it holds again: the person says so.
+-- Give a fact a person's words; valid_from and created_at stay. If it had ended in this derivation, it is live again:
+-- the person says so.
 -- params: text text, fingerprint bytea, lexemes text[], topics text[], about_date date?, at timestamptz, shard_key
 --     uuid, generation_id integer, fact_id uuid
 -- row: fact_id uuid
@@ -269,7 +269,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 RETURNING f.fact_id
 
 -- name: repeat_fact
--- A person says what is known already: it gets what else the person gave.
+-- A person adds a fact that is known already: it gets the person's other values.
 -- params: at timestamptz, topics text[], about_date date?, input text?, agent_id text?, team_id text?, shard_key uuid,
 --     generation_id integer, fact_id uuid
 -- repeatable
@@ -292,7 +292,7 @@ FROM strandline.fact_revision r
 WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
 
 -- name: set_feedback
--- What people think of a fact.
+-- Record people's opinion of a fact.
 -- params: feedback text?, shard_key uuid, generation_id integer, fact_ids uuid[]
 -- repeatable
 UPDATE strandline.fact f SET feedback = %(feedback)s, updated_at = statement_timestamp()
@@ -300,8 +300,8 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND f.fact_id = ANY (%(fact_ids)s::uuid[])
 
 -- name: remove_facts
--- Facts go, each with what was condensed into it: which, whether they were live, and by which events people
--- had worded them.
+-- Delete facts, each with those condensed into it; return which, whether they were live, and the events by which
+-- people had worded them.
 -- params: shard_key uuid, generation_id integer, fact_ids uuid[], number bigint
 -- row: fact_id uuid, live boolean, worded_by bigint[]?
 -- repeatable

@@ -1,7 +1,7 @@
 -- Facts as extract, merge and condensing derive them.
 
 -- name: insert_candidates
--- What extract found.
+-- Insert the candidates that extract found.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, model text, prompt_hash text, candidates json
 INSERT INTO strandline.fact_candidate (shard_key, generation_id, event_id, ordinal, session_key, batch_id,
     text, seqs, topics, said_by, about_date, said_at, model, prompt_hash)
@@ -12,7 +12,7 @@ FROM json_to_recordset(%(candidates)s::json) AS c (
     said_by text, about_date date, said_at timestamptz)
 
 -- name: pending_candidates
--- What merge has to fold in, in the order of its batch.
+-- The candidates that a merge has to apply, in the order of its batch.
 -- params: event_ids uuid[], shard_key uuid, generation_id integer
 -- row: event_id uuid, ordinal integer, session_key uuid, batch_id uuid, text text, seqs bigint[], topics text[],
 --     said_by text?, about_date date?, said_at timestamptz, model text, prompt_hash text, flushed_at timestamptz?
@@ -28,7 +28,7 @@ JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s
 ORDER BY wanted.place, c.ordinal
 
 -- name: drop_candidate
--- A person's event speaks against what extract found.
+-- Drop a candidate because of a person's event.
 -- params: number bigint, shard_key uuid, generation_id integer, event_id uuid, ordinal integer
 UPDATE strandline.fact_candidate SET dropped_by = %(number)s
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_id = %(event_id)s
@@ -60,8 +60,8 @@ FROM nearest n LEFT JOIN LATERAL (
 ORDER BY n.place
 
 -- name: add_fact
--- A new fact with its first revision.  One with the same words that is live already is kept instead, and has
--- the candidate as another source.
+-- Insert a new fact with its first revision. If a live fact has the same words, that one is kept instead, with the
+-- candidate as another source.
 -- params: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea, lexemes text[], topics
 --     text[], said_by text?, about_date date?, said_at timestamptz, own_text text?, own_fingerprint bytea?,
 --     own_lexemes text[]?, event_id uuid, session_key uuid, seqs bigint[], extract_batch_id uuid, merge_batch_id uuid,
@@ -92,8 +92,7 @@ FROM kept k
 RETURNING fact_id
 
 -- name: update_fact
--- The fact as it is now known, if it still says what the merge was planned with; what it was stays in its
--- revisions.
+-- Update a fact, if it still has the words that the merge was planned with; its earlier words stay in its revisions.
 -- params: text text, fingerprint bytea, lexemes text[], topics text[], about_date date?, said_at timestamptz,
 --     shard_key uuid, generation_id integer, fact_id uuid, expected bytea?
 -- row: fact_id uuid
@@ -109,7 +108,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 RETURNING f.fact_id
 
 -- name: confirm_fact
--- Said again: only when it was first and last said changes.
+-- Said again: change only when it was first and last said.
 -- params: said_at timestamptz, shard_key uuid, generation_id integer, fact_id uuid
 -- row: fact_id uuid
 UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(said_at)s),
@@ -118,7 +117,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 RETURNING f.fact_id
 
 -- name: invalidate_fact
--- It was true and no longer is, since something else was said; it stays, with what took its place.
+-- End a fact that is no longer true, because of a later statement; it stays, with the fact that replaced it.
 -- params: by_fact_id uuid, said_at timestamptz, shard_key uuid, generation_id integer, fact_id uuid, expected bytea
 -- row: fact_id uuid
 UPDATE strandline.fact f SET live = false, invalidated_at = statement_timestamp(), invalidated_by = %(by_fact_id)s,
@@ -128,8 +127,8 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 RETURNING f.fact_id
 
 -- name: insert_revision
--- Provenance: what was done to a fact, from which event and messages, by which prompt and model; and the
--- candidate's own words, where the fact is worded otherwise.
+-- Provenance: the operation on a fact, with its event, messages, prompt and model; and the candidate's own words, if
+-- the fact is worded differently.
 -- params: shard_key uuid, generation_id integer, fact_id uuid, operation text, text text, fingerprint bytea, lexemes
 --     text[], own_text text?, own_fingerprint bytea?, own_lexemes text[]?, event_id uuid, session_key uuid, seqs
 --     bigint[], extract_batch_id uuid, merge_batch_id uuid, model text, prompt_hash text
@@ -144,8 +143,8 @@ FROM strandline.fact_revision r
 WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
 
 -- name: condensing
--- How many live facts an owner has, how many the last attempt to condense them left, and the least that one
--- of some sessions wants to have at most.
+-- How many live facts an owner has, how many the last attempt to condense them left, and the smallest max_facts of
+-- some sessions.
 -- params: shard_key uuid, generation_id integer, session_keys uuid[]
 -- row: live bigint, left_by_last integer, wanted integer?
 SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
@@ -156,7 +155,7 @@ SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
         AND s.session_key = ANY (%(session_keys)s::uuid[])) AS wanted
 
 -- name: condensable_facts
--- The live facts that nobody has worded or judged by hand, longest known first.
+-- The live facts that no person has worded or judged, longest known first.
 -- params: shard_key uuid, generation_id integer, limit bigint
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, lexemes text[]
 SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes FROM strandline.fact f
@@ -167,7 +166,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 ORDER BY f.said_at, f.fact_id LIMIT %(limit)s
 
 -- name: end_condensed
--- Facts that one sentence says from now on: they stay, and name it.
+-- End the facts that one sentence condenses: they stay, and name it.
 -- params: fact_id uuid, shard_key uuid, generation_id integer, parts uuid[]
 -- row: fact_id uuid
 UPDATE strandline.fact f SET live = false, condensed_into = %(fact_id)s, updated_at = statement_timestamp()
@@ -207,7 +206,7 @@ SELECT %(shard_key)s, %(generation_id)s, %(fact_id)s, row_number() OVER (ORDER B
 FROM source s
 
 -- name: record_condensation
--- What came of an attempt to condense.
+-- Record the outcome of an attempt to condense.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, outcome text, facts_before integer, facts_after
 --     integer, reason text?
 INSERT INTO strandline.condensation (shard_key, generation_id, batch_id, outcome, facts_before, facts_after,

@@ -1,7 +1,7 @@
--- Flushing: what leaves the window, and watching the sessions in which it is not decided by a put.
+-- Flushing: moving messages out of the window, and watching the sessions in which no put decides it.
 
 -- name: plan_window
--- What a flush plan is made from: marks, policy and the window's entries, in one snapshot.
+-- The input of a flush plan: marks, policy and the window's entries, in one snapshot.
 -- params: shard_key uuid, session_key uuid
 -- row: to_flush text?
 -- repeatable
@@ -38,14 +38,14 @@ SELECT w.shard_key, w.session_key, w.watch_id, w.cause FROM strandline.watch w
 WHERE w.check_at <= statement_timestamp() ORDER BY w.check_at LIMIT %(limit)s
 
 -- name: end_watch
--- Looked at.
+-- Delete a watch that was looked at.
 -- params: shard_key uuid, session_key uuid, watch_id uuid
 -- repeatable
 DELETE FROM strandline.watch
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND watch_id = %(watch_id)s
 
 -- name: watch_again
--- The session was used since: replace this watch by one for when it will have been idle for its time.
+-- The session was used since: replace this watch by one for the end of its new idle period.
 -- params: shard_key uuid, session_key uuid, watch_id uuid, wait_seconds float8
 -- repeatable
 WITH ended AS (

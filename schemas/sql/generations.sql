@@ -19,7 +19,7 @@ WHERE NOT EXISTS (
 ON CONFLICT (pipeline) WHERE state = 'serving' DO NOTHING
 
 -- name: serving_generations
--- Which derivation of each pipeline serves everybody who has none of their own.
+-- The default serving derivation of each pipeline; an owner may have another one.
 -- row: generation_id integer, pipeline text, version text, state text, entry_scope text, config text, prompts text
 -- repeatable
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
@@ -58,8 +58,8 @@ VALUES (%(pipeline)s, %(version)s, 'preparing', %(entry_stage)s, %(entry_scope)s
 RETURNING generation_id
 
 -- name: transactions_begun
--- A number above those of all transactions that have written so far.  (The upper end of a snapshot is none: it
--- is the number after the last one that has ended, and higher ones may be under way.)
+-- A number above those of all transactions that have written so far.  (The upper end of a snapshot will not do: it is
+-- the number after the last transaction that has ended, and higher ones may be under way.)
 -- row: number bigint
 SELECT pg_current_xact_id()::text::bigint AS number
 
@@ -69,13 +69,13 @@ SELECT pg_current_xact_id()::text::bigint AS number
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS number
 
 -- name: feed_generation
--- No flush passes it by any more.
+-- Mark that every flush feeds it from now on.
 -- params: generation_id integer
 UPDATE strandline.generation SET state = 'feeding', fed_since = statement_timestamp()
 WHERE generation_id = %(generation_id)s AND state = 'preparing'
 
 -- name: owners_after
--- Owners of whom there is anything to derive from, in order.
+-- Owners that have events to derive from, in order.
 -- params: after uuid, limit bigint
 -- row: shard_key uuid
 SELECT DISTINCT o.shard_key FROM (
@@ -98,9 +98,9 @@ WHERE (m.is_known OR NOT m.was_void) AND @fits(m, m)
 GROUP BY m.scope_key ORDER BY m.scope_key
 
 -- name: backfill_owner
--- Make due what a derivation has not seen of an owner's events that fit, in one lane or in all: a page of it, or
--- nothing when all is there.  Of the time before a reset only what the serving derivation still knows is derived
--- again; the rest is void.
+-- Make due the matching events of an owner that a derivation has not seen, in one lane or in all: a page of them, or
+-- none if it has seen all. From before a reset, only events that the serving derivation still knows are derived
+-- again; the others are void.
 -- params: shard_key uuid, generation_id integer, last_stage text, scope_key uuid?, namespace text?, session_id text?,
 --     user_id text?, since timestamptz?, until timestamptz?, limit bigint
 -- row: events integer, tokens bigint
@@ -109,8 +109,8 @@ WITH missing AS MATERIALIZED (
     WHERE (m.is_known OR NOT m.was_void) AND @fits(m, m)
         AND (%(scope_key)s::uuid IS NULL OR m.scope_key = %(scope_key)s)
 ), taken AS MATERIALIZED (
-    -- The rows of the events are held: a reset that forgets waits, and then sees what is written here; an event
-    -- that it has taken away is left out.
+    -- The rows of the events are locked: a reset that forgets waits, and then sees the rows written here; an event
+    -- that it has deleted is left out.
     SELECT m.* FROM missing m
     JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.session_key = m.session_key
         AND e.from_seq = m.from_seq AND e.event_id = m.event_id
@@ -152,7 +152,7 @@ UPDATE strandline.generation SET backfilled_through = %(through)s
 WHERE generation_id = %(generation_id)s AND backfilled_through < %(through)s
 
 -- name: end_backfill
--- Everything that was flushed so far is due or done in it.
+-- Mark that everything flushed so far is due or done in it.
 -- params: generation_id integer
 UPDATE strandline.generation SET backfilled_through = NULL, fed_since = '-infinity'
 WHERE generation_id = %(generation_id)s AND backfilled_through IS NOT NULL
@@ -190,8 +190,8 @@ CROSS JOIN LATERAL (
 ORDER BY o.shard_key
 
 -- name: switch_owner
--- From now on this derivation serves the owner, if it covers what the one before covers: check and switch are
--- one statement.
+-- Let this derivation serve the owner, if it covers all that the earlier one covers: check and switch are one
+-- statement.
 -- params: shard_key uuid, generation_id integer, last_stage text
 -- row: shard_key uuid
 INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id)
@@ -206,7 +206,7 @@ WHERE s.generation_id <> excluded.generation_id
 RETURNING shard_key
 
 -- name: hold_owner
--- For some seconds, what serves the owner takes up nothing more, so that the other one can catch up with it.
+-- For some seconds, the serving derivation takes up no more work of the owner, so that the other one can catch up.
 -- params: shard_key uuid, seconds float8, pipeline text
 INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id, held_until)
 SELECT %(shard_key)s, v.pipeline, v.generation_id,
@@ -217,13 +217,13 @@ ON CONFLICT (shard_key, pipeline) DO UPDATE SET held_until = excluded.held_until
 WHERE s.generation_id = excluded.generation_id AND (s.held_until IS NULL OR s.held_until < excluded.switched_at)
 
 -- name: ring_owner
--- What is due for this owner in a derivation that serves it now is rung for like any live work.
+-- Ring for due work of this owner in the derivation that serves it now, as for any live work.
 -- params: shard_key uuid, generation_id integer
 UPDATE strandline.due SET ring_at = statement_timestamp()
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND ring_at = 'infinity'
 
 -- name: end_serving
--- The derivation that served everybody goes on being fed, so that one can go back to it.
+-- The derivation that served by default is still fed, so that it can be rolled back to.
 -- params: pipeline text, generation_id integer
 -- row: generation_id integer
 UPDATE strandline.generation SET state = 'feeding', served_until = statement_timestamp()
@@ -231,7 +231,7 @@ WHERE pipeline = %(pipeline)s AND state = 'serving' AND generation_id <> %(gener
 RETURNING generation_id
 
 -- name: begin_serving
--- This derivation serves everybody.
+-- Let this derivation serve all owners.
 -- params: generation_id integer
 -- row: generation_id integer
 UPDATE strandline.generation SET state = 'serving', served_until = NULL
@@ -239,14 +239,14 @@ WHERE generation_id = %(generation_id)s AND state = 'feeding'
 RETURNING generation_id
 
 -- name: forget_owners_generations
--- All owners of a pipeline are served alike again.
+-- Remove the exceptions: all owners of a pipeline are served by the same derivation again.
 -- params: pipeline text
 -- row: generation_id integer
 DELETE FROM strandline.scope_generation WHERE pipeline = %(pipeline)s
 RETURNING generation_id
 
 -- name: ring_generation
--- What is due in a derivation that serves everybody now is rung for like any live work.
+-- Ring for due work in the derivation that serves all owners now, as for any live work.
 -- params: generation_id integer, stages text[]
 UPDATE strandline.due SET ring_at = statement_timestamp()
 WHERE generation_id = %(generation_id)s AND stage = ANY (%(stages)s::text[]) AND ring_at = 'infinity'
@@ -268,7 +268,7 @@ WHERE %(pipeline)s::text IS NULL OR g.pipeline = %(pipeline)s
 ORDER BY g.pipeline, g.generation_id
 
 -- name: retire_generation
--- It is fed no more, and nothing in it is worked on.
+-- Retire it: it is no longer fed, and no worker works on it.
 -- params: generation_id integer
 -- row: pipeline text
 UPDATE strandline.generation g SET state = 'retired'
@@ -293,8 +293,8 @@ SELECT DISTINCT o.shard_key FROM (
 ORDER BY o.shard_key LIMIT %(limit)s
 
 -- name: prune_lanes
--- Take the lanes of an owner's derivation away from whoever works in them, and hold them: a worker that is just
--- writing is waited for, and who comes later finds the lease gone.
+-- Take the lanes of an owner's derivation from their holders, and lock them: wait for a worker that is writing; a
+-- later one finds its lease gone.
 -- params: shard_key uuid, generation_id integer
 -- row: stage text
 SELECT l.stage FROM strandline.lane l
@@ -302,8 +302,7 @@ WHERE l.shard_key = %(shard_key)s AND l.generation_id = %(generation_id)s
 ORDER BY l.scope_key, l.stage FOR UPDATE
 
 -- name: prune_owner
--- Take away all rows that an owner has of a derivation, whose lanes are held; what its model calls cost stays in
--- the ledger.
+-- Delete all rows of an owner's derivation, whose lanes are locked; the cost of its model calls stays in the ledger.
 -- params: shard_key uuid, generation_id integer
 -- row: events integer
 WITH lanes AS (

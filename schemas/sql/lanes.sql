@@ -1,4 +1,4 @@
--- Lanes: taken, held and given back, their batches, and what is due in them.  Nothing here locks a row that a
+-- Lanes: claim, hold and give back, their batches, and their due work.  Nothing here locks a row that a
 -- producer writes.
 
 -- name: ring_due
@@ -9,7 +9,8 @@ SELECT DISTINCT shard_key, scope_key, generation_id, stage
 FROM strandline.ring_due_v1(%(stage)s, %(limit)s)
 
 -- name: bring_rings_forward
--- Ring now for what is to be rung for later than any wait is long, and for what has waited long enough for its budget.
+-- Ring now for what is to be rung for later than any wait is long, and for what has waited long enough for its
+-- budget.
 -- params: stages text[], limit bigint
 -- row: brought integer
 SELECT strandline.bring_rings_forward_v1(%(stages)s::text[], %(limit)s) AS brought
@@ -29,7 +30,7 @@ WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
 LIMIT %(limit)s
 
 -- name: claim_lane
--- Take this lane, if it has work and can be had (claim_lane_v1), and begin its first batch.
+-- Claim this lane, if it has work and can be claimed (claim_lane_v1), and begin its first batch.
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, worker_id uuid, dead_after_seconds
 --     float8, deadline_seconds float8, batch_id uuid, token_budget bigint, max_events integer
 -- row: lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text, has_lane_limit
@@ -46,7 +47,7 @@ LEFT JOIN LATERAL strandline.begin_batch_v1(
     %(max_events)s) AS b ON true
 
 -- name: take_turn
--- Take the lane of a stage whose turn it is (take_turn_v1), and begin its first batch.
+-- Claim the lane of a stage whose turn it is (take_turn_v1), and begin its first batch.
 -- params: stage text, precedences smallint[], after text, namespaces text[], owners uuid[], left_out integer[],
 --     shard_key uuid, scope_key uuid, generation_id integer, worker_id uuid, dead_after_seconds float8,
 --     deadline_seconds float8, batch_id uuid, token_budget bigint, max_events integer
@@ -81,7 +82,7 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
 RETURNING lease_epoch
 
 -- name: return_lane
--- Give the lane back as it was found, since nothing was tried; not to be taken again before its time.
+-- Give the lane back as it was found, since nothing was tried; it is not to be claimed again before its time.
 -- params: wait_seconds float8, shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint,
 --     worker_id uuid
 UPDATE strandline.lane SET holder = NULL, deadline_at = NULL,
@@ -91,7 +92,7 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 
 -- name: hold_lane
--- Lock the lease inside a transaction; no row means that it was taken away.
+-- Lock the lease inside a transaction; no row means that it was lost.
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid
 -- row: held integer
 SELECT 1 AS held FROM strandline.lane
@@ -100,7 +101,7 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
 FOR UPDATE
 
 -- name: keep_lane
--- The holder gets on within its batch: the lease has its whole deadline again; no row if it was taken away.
+-- The holder makes progress within its batch: renew the lease's deadline; no row if the lease was lost.
 -- params: deadline_seconds float8, shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch
 --     bigint, worker_id uuid
 -- row: lease_epoch bigint
@@ -126,8 +127,8 @@ FROM strandline.renew_lane_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %
     %(deadline_seconds)s, %(batch_id)s, %(token_budget)s, %(max_events)s) AS r
 
 -- name: hand_back_lanes
--- Lanes that this worker holds by the table but drains no more: their release did not get through.
--- One that somebody is just writing (a reset, say) is left for the next time, not waited for.
+-- Lanes that this worker holds in the table but no longer drains: their release did not get through.
+-- A lane that is being written (by a reset, say) is left for the next time, not waited for.
 -- params: worker_id uuid, older_than_seconds float8, shard_keys uuid[], scope_keys uuid[], generation_ids integer[],
 --     stages text[]
 -- row: stage text
@@ -165,8 +166,8 @@ WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
 LIMIT 1
 
 -- name: close_batch
--- The batch is over: applied, void, split or dead.  The answers of a void one speak of messages that are no
--- more, perhaps of some that somebody wanted forgotten.
+-- The batch is over: applied, void, split or dead. The answers of a void one refer to deleted messages, perhaps to
+-- some that a person wanted forgotten.
 -- params: shard_key uuid, batch_id uuid, state text
 -- row: batch_id uuid
 WITH gone AS (
@@ -303,8 +304,8 @@ ON CONFLICT DO NOTHING
 
 -- name: pass_on
 -- Make the events due in the pipeline's next stage, on the owner's lane.
--- What is no live work is not rung for (ring_at: infinity): that of a derivation which does not serve, which is merged
--- in the order of the flushes, and what a replay in place made due.
+-- Only live work is rung for; other work has ring_at infinity: that of a derivation which does not serve, which is
+-- merged in the order of the flushes, and the work that a replay in place made due.
 -- params: next_stage text, scope_key uuid, tokens bigint, generation_id integer, shard_key uuid, event_ids uuid[]
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
     scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)

@@ -1,7 +1,7 @@
--- What namespaces may use at once and per day.
+-- Limits of namespaces, at once and per day.
 
 -- name: set_limits
--- A namespace may use so much from now on; a limit that is not given (NULL) stays as it was.
+-- Set limits of a namespace; a limit that is not given (NULL) stays as it was.
 -- params: namespace text, max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day
 --     bigint?, usd_per_day float8?
 -- row: namespace text
@@ -18,7 +18,7 @@ ON CONFLICT (namespace) DO UPDATE SET max_lanes = coalesce(excluded.max_lanes, l
 RETURNING namespace
 
 -- name: clear_limits
--- A namespace is not limited any more in what is named.
+-- Remove the named limits of a namespace.
 -- params: cleared text[], namespace text
 -- row: namespace text
 UPDATE strandline.namespace_limit SET
@@ -33,13 +33,13 @@ WHERE namespace = %(namespace)s
 RETURNING namespace
 
 -- name: forget_cleared
--- A namespace that is limited in nothing any more needs no row.
+-- Delete the row of a namespace without any limit.
 -- params: namespace text
 DELETE FROM strandline.namespace_limit WHERE namespace = %(namespace)s
     AND num_nonnulls(max_lanes, max_lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day) = 0
 
 -- name: revoke_slices
--- Workers are to give back the slices that they hold of a namespace's budget, which were cut from the former one.
+-- Make workers give back the slices of a namespace's budget, which were cut from the earlier one.
 -- params: namespace text
 UPDATE strandline.budget_slice SET expires_at = '-infinity'
 WHERE namespace = %(namespace)s AND expires_at > statement_timestamp()
@@ -53,7 +53,7 @@ JOIN strandline.budget_slice b ON b.namespace = held.namespace AND b.day = held.
     AND b.worker_id = %(worker_id)s AND b.expires_at = '-infinity'
 
 -- name: ring_put_off
--- A page of what was put off for a namespace's budget is rung for now; by owner, and locked in this order.
+-- Ring now for a page of the work that waited for a namespace's budget; by owner, and locked in this order.
 -- params: namespace text, from_shard uuid, limit bigint
 -- row: shard_key uuid
 WITH page AS MATERIALIZED (
@@ -68,7 +68,7 @@ WHERE d.shard_key = p.shard_key AND d.session_key = p.session_key AND d.generati
 RETURNING d.shard_key
 
 -- name: list_limits
--- What namespaces may use, what they used today, and what of theirs is at work and waits.
+-- The limits of namespaces, their use today, and their work under way and waiting.
 -- params: dead_after_seconds numeric, namespace text?
 -- row: namespace text, max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day
 --     bigint?, usd_per_day float8?, calls bigint, tokens bigint, usd float8, lanes bigint, due bigint, until
@@ -101,7 +101,7 @@ SELECT * FROM strandline.take_slice_v1(%(namespace)s, %(worker_id)s, %(day)s, %(
     %(usd_used)s, %(tokens_wanted)s, %(slice_seconds)s)
 
 -- name: return_slice
--- What this worker used of a day's budget; it holds nothing of it any more.
+-- Record this worker's use of a day's budget; it no longer holds a slice of it.
 -- params: namespace text, day date, worker_id uuid, calls_used bigint, tokens_used bigint, usd_used float8
 INSERT INTO strandline.budget_slice AS b (namespace, day, worker_id, calls_used, calls_granted, tokens_used,
     tokens_granted, usd_used, usd_granted)

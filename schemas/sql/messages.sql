@@ -1,9 +1,9 @@
--- Messages: accepted by puts and imports, read back, taken back, and begun anew.
+-- Messages: put, import, read, pop and reset.
 
 -- name: put_one
--- Accept one message where that needs no thought: the session is there, the message is no part of its head,
--- crosses none of its marks, and no watch has to be planned.  No row: nothing was done, and put_v1 decides.  So
--- it does where the id was used before: the unique index refuses it then, which undoes all of this.
+-- Accept one message in the simple case: the session exists, the message is not part of its head, crosses none of its
+-- marks, and no watch has to be planned. No row: nothing was done, and put_v1 decides. It also decides if the id was
+-- used before: the unique index refuses it then, which undoes all of this.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
 --     json, metadata json?, calls json?, answers text?, created_at timestamptz?
 -- row: seq bigint
@@ -32,9 +32,9 @@ FROM moved n
 RETURNING seq
 
 -- name: put_many
--- The same for one message into each of several sessions, all different, in one commit; the sessions whose
--- message was taken come back.  Left out is one whose id was used before, and one whose session somebody holds
--- locked: so it keeps no other waiting, and two such statements never wait for each other.
+-- The same for one message into each of several sessions, all different, in one commit; returns the sessions whose
+-- message was stored. A message whose id was used before is left out, and one whose session is locked: so it keeps no
+-- other waiting, and two such statements never wait for each other.
 -- (JSON, since it is written in a third of the time that psycopg takes for arrays.  No CTE is joined to
 -- another: their sizes are unknown to the planner, which would compare all with all.)
 -- params: messages json
@@ -95,7 +95,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 ORDER BY m.seq LIMIT %(page_size)s
 
 -- name: newest_message
--- What a pop would take.
+-- The message that a pop would remove.
 -- params: shard_key uuid, session_key uuid
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 -- repeatable
@@ -107,14 +107,14 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 ORDER BY m.seq DESC LIMIT 1
 
 -- name: pop
--- Take it, if it is still the newest, and the pipelines do not have it.
+-- Remove it, if it is still the newest, and was not delivered.
 -- params: shard_key uuid, session_key uuid, seq bigint, pop_id uuid
 -- row: status text
 -- repeatable
 SELECT strandline.pop_v1(%(shard_key)s, %(session_key)s, %(seq)s, %(pop_id)s) AS status
 
 -- name: known_messages
--- How many of these ids stand in the session as it is now.
+-- How many of these ids exist in the session's current incarnation.
 -- params: ids text[], shard_key uuid, session_key uuid
 -- row: messages bigint
 -- repeatable
@@ -153,7 +153,7 @@ CROSS JOIN LATERAL strandline.put_v1(
     a.envelopes, a.metadata, a.created_at, a.calls, a.answers) AS p
 
 -- name: reset
--- Begin the log anew; with derived, forget what was derived.
+-- Start the log over; with derived, forget the derived memory.
 -- params: shard_key uuid, session_key uuid, derived boolean
 -- row: messages bigint, ended uuid[]?, touched uuid[]?
 -- repeatable

@@ -26,7 +26,7 @@ WITH s AS (
     SELECT DISTINCT p.from_seq, least(p.through_seq, s.window_from - 1) AS through_seq
     FROM pending p, s WHERE p.from_seq < s.window_from
 ), tail AS (
-    -- Per gap: as a plain join, a generic plan reads the whole log even where there is no gap.
+    -- Per gap: as a plain join, a generic plan reads the whole log even if there is no gap.
     SELECT * FROM (
         SELECT t.*, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes FROM gap CROSS JOIN LATERAL (
             SELECT m.* FROM strandline.message m
@@ -37,8 +37,8 @@ WITH s AS (
     WHERE t.taken_bytes <= %(tail_bytes)s
     ORDER BY t.seq DESC LIMIT %(tail_rows)s
 ), known AS (
-    -- What the process has read before, if it is still so (producers/reading/window_cache.py): the last message bears the
-    -- same seal, so it is the same row of the same table, and no other of these words.
+    -- The window that the process has cached, if it is still current (producers/reading/window_cache.py): the last
+    -- message has the same seal, so it is the same row of the same table, and not another one with the same words.
     SELECT %(known_through)s::bigint AS through_seq FROM s
     WHERE s.window_from >= %(known_from)s::bigint AND EXISTS (
         SELECT FROM strandline.message m
@@ -67,7 +67,7 @@ SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS token
             ORDER BY m.seq DESC LIMIT 1) AS l),
         'serving', (SELECT json_object_agg(g.pipeline, json_build_object(
             'generation_id', g.generation_id, 'version', g.version,
-            -- What only the search asks for.
+            -- Only for the search.
             'config', CASE WHEN g.pipeline = 'vectors' THEN g.config END)) FROM g),
         'pending', (SELECT json_agg(json_build_array(p.pipeline, p.from_seq, p.through_seq)) FROM pending p),
         'facts', (SELECT json_agg(f ORDER BY f.said_at, f.fact_id) FROM g CROSS JOIN LATERAL (
@@ -106,7 +106,7 @@ LEFT JOIN strandline.due d ON d.shard_key = %(shard_key)s AND d.session_key = %(
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: serving_generation
--- Which derivation of a pipeline serves an owner, and what it was made with.
+-- The derivation of a pipeline that serves an owner, and its recipe.
 -- params: shard_key uuid, pipeline text
 -- row: generation_id integer, config text
 -- repeatable

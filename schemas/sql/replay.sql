@@ -79,7 +79,7 @@ WHERE (%(replay_id)s::integer IS NULL OR r.replay_id = %(replay_id)s)
 ORDER BY r.replay_id
 
 -- name: take_replay
--- Go on with a replay that is not at work elsewhere.
+-- Resume a replay that is not running elsewhere.
 -- params: replay_id integer
 -- row: replay_id integer
 UPDATE strandline.replay SET state = 'running', updated_at = statement_timestamp()
@@ -88,7 +88,7 @@ WHERE replay_id = %(replay_id)s
 RETURNING replay_id
 
 -- name: report_replay
--- How far a replay is; it also says that its process lives.
+-- Record a replay's progress, which also shows that its process lives.
 -- params: state text, position uuid?, counts jsonb, replay_id integer
 -- row: replay_id integer
 UPDATE strandline.replay SET state = %(state)s, position = coalesce(%(position)s, position),
@@ -97,7 +97,7 @@ WHERE replay_id = %(replay_id)s
 RETURNING replay_id
 
 -- name: generation_backlog
--- What is due in a derivation, by stage.
+-- The due work in a derivation, by stage.
 -- params: generation_id integer
 -- row: stage text, due integer
 SELECT d.stage, count(*)::integer AS due FROM strandline.due d WHERE d.generation_id = %(generation_id)s
@@ -111,7 +111,7 @@ SELECT count(*)::integer AS due FROM strandline.due d
 WHERE d.shard_key = ANY (%(shard_keys)s::uuid[]) AND d.generation_id = %(generation_id)s
 
 -- name: older_backlog
--- How much is due in a derivation of what was flushed before a moment (NULL: now); and which moment that is.
+-- How much is due in a derivation from flushes before a moment (NULL: now); and that moment.
 -- params: before timestamptz?, generation_id integer
 -- row: due integer, moment timestamptz
 SELECT count(d.event_id)::integer AS due, m.moment FROM (
@@ -130,7 +130,7 @@ WHERE s.shard_key > %(after)s::uuid AND (%(namespace)s::text IS NULL OR s.namesp
 ORDER BY s.shard_key LIMIT %(limit)s
 
 -- name: selected_batches
--- What a derivation applied of an owner's events that fit, in order: each batch with its lane and its events.
+-- The batches that a derivation applied from an owner's matching events, in order, each with its lane and events.
 -- params: shard_key uuid, generation_id integer, stage text, namespace text?, session_id text?, user_id text?, since
 --     timestamptz?, until timestamptz?
 -- row: batch_id uuid, scope_key uuid, event_ids uuid[]
@@ -193,7 +193,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
     AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding)
 
 -- name: delete_chunks
--- Take the pieces of a batch away, to be written anew.
+-- Delete the pieces of a batch, which are written again.
 -- params: shard_key uuid, generation_id integer, batch_id uuid
 DELETE FROM strandline.chunk
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
@@ -227,7 +227,7 @@ SELECT step, model, prompt_hash, body FROM strandline.answer
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
 
 -- name: hold_lane_for_replay
--- Keep a worker, or a reset that forgets, from writing in a lane until the transaction ends.
+-- Lock a lane, so that no worker, and no reset that forgets, writes in it until the transaction ends.
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
 -- row: lease_epoch bigint
 SELECT lease_epoch FROM strandline.lane
@@ -243,7 +243,7 @@ SELECT 1 AS applied FROM strandline.batch
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'applied'
 
 -- name: redo_batch
--- Its answers are gone: what it applied is due again, and is asked for anew.
+-- Its answers are gone: make its events due again, so that the model is called again.
 -- params: shard_key uuid, batch_id uuid, generation_id integer, stage text, scope_key uuid
 -- row: event_id uuid
 WITH voided AS (
@@ -268,13 +268,13 @@ JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.ses
 RETURNING event_id
 
 -- name: unfold_from
--- Take an ordered lane back to before a state of its own (NULL: to where it is, without its open batch).
+-- Take an ordered lane back to before one of its states (NULL: only drop its open batch).
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, ordinal bigint?
 -- row: event_id uuid
 SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(ordinal)s, true) AS event_id
 
 -- name: replay_size
--- What a replay in place would go through: the events of a pipeline that fit, and their tokens.
+-- The work of a replay in place: the matching events of a pipeline, and their tokens.
 -- params: pipeline text, namespace text?, session_id text?, user_id text?, since timestamptz?, until timestamptz?,
 --     only_dead boolean, generation_id integer
 -- row: events integer, tokens bigint
@@ -288,7 +288,7 @@ WHERE (%(pipeline)s::text = ANY (s.pipelines)
             AND d.generation_id = %(generation_id)s AND d.dropped_at IS NULL))
 
 -- name: event_sizes
--- Events with what a batch is sized by, in the order in which a lane does them.
+-- Events with the sizes that a batch is limited by, in the order of a lane.
 -- params: shard_key uuid, event_ids uuid[]
 -- row: event_id uuid, tokens bigint
 SELECT e.event_id, e.tokens FROM strandline.flush_event e
@@ -312,8 +312,8 @@ ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
     CASE WHEN NOT %(by_owner)s::boolean THEN e.from_seq END, e.created_at, e.session_key, e.from_seq
 
 -- name: derived_candidates
--- What the derivation that serves an owner has found, by event, in the order of the flushes: what a merge is sized
--- by (as pass_on is told), the tokens of the event, and the texts that no person has spoken against.
+-- The candidates of the derivation that serves an owner, by event, in the order of the flushes: the size of the merge
+-- work (as given to pass_on), the tokens of the event, and the texts that no person has dropped.
 -- params: shard_key uuid
 -- row: event_id uuid, merge_tokens bigint, tokens bigint, texts text[]
 SELECT c.event_id, greatest(1, sum(length(c.text)) / 4)::bigint AS merge_tokens, e.tokens,
@@ -391,7 +391,7 @@ LEFT JOIN LATERAL (
 ORDER BY 1
 
 -- name: owner_names
--- By what people know an owner: a namespace, and the user or the session.
+-- The names of an owner: a namespace, and the user or the session.
 -- params: shard_keys uuid[]
 -- row: shard_key uuid, namespace text, user_id text?, session_id text
 SELECT s.shard_key, s.namespace, s.user_id, min(s.session_id) AS session_id FROM strandline.session s

@@ -1,8 +1,8 @@
--- Sessions: whose one is, which there are, and how one stands.  The directory is paged by its keys;
+-- Sessions: their owners, lists of them, and the state of one.  The directory is paged by its keys;
 -- the rows of a page's sessions are then looked up by theirs.
 
 -- name: claim_session
--- Write the directory entry of a new session, or find whose it is already.
+-- Write the directory entry of a new session, or return its owner if it has one.
 -- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid
 -- row: user_id text?, owner_key uuid
 -- repeatable
@@ -17,7 +17,7 @@ UNION ALL
 SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s
 
 -- name: find_owner
--- Whose session this is; no row if it was never put to.
+-- The owner of a session; no row if it was never put to.
 -- params: directory_key uuid
 -- row: user_id text?, owner_key uuid
 -- repeatable
@@ -82,8 +82,8 @@ FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[]) AS wanted (shard_k
 JOIN strandline.session s ON s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key
 
 -- name: session_coverage
--- How far each pipeline of a session is: what is due and dead in the derivation that serves its owner (none
--- where no worker has registered it), and where the first of it begins.
+-- The progress of each pipeline of a session: due and dead events in the derivation that serves its owner (null if no
+-- worker has registered it), and where the first of them begins.
 -- params: shard_key uuid, session_key uuid
 -- row: pipeline text, generation_id integer?, due bigint, dead bigint, first_pending bigint?
 SELECT fed.pipeline, g.generation_id, count(*) FILTER (WHERE p.kind = 'due') AS due,
@@ -104,7 +104,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 GROUP BY fed.pipeline, g.generation_id ORDER BY fed.pipeline
 
 -- name: session_flushes
--- The newest flush events of a session's present life, and how many there are.
+-- The newest flush events of a session's current incarnation, and how many there are.
 -- params: shard_key uuid, session_key uuid, limit bigint
 -- row: event_id uuid, cause text, from_seq bigint, through_seq bigint, message_count integer, tokens bigint,
 --     created_at timestamptz, flushes bigint
@@ -127,7 +127,7 @@ WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.drop
 ORDER BY d.from_seq, d.generation_id, d.stage
 
 -- name: session_policy
--- What a change of a session's policy is made from.
+-- The policy of a session, to make a change from.
 -- params: shard_key uuid, session_key uuid
 -- row: token_limit integer, flush_at_tokens integer, token_flush_size integer, idle_seconds integer?, tokenizer text,
 --     pipelines text[], max_facts integer?, shared_scope text?, max_window_messages integer, max_window_bytes integer
@@ -137,7 +137,7 @@ SELECT s.token_limit, s.flush_at_tokens, s.token_flush_size, s.idle_seconds, s.t
 FROM strandline.session s WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: set_policy
--- Change it, if it still is what the change was made from, and record that.
+-- Change the policy, if it is still the one that the change was made from, and record the change.
 -- params: shard_key uuid, session_key uuid, before jsonb, after jsonb, actor text?
 -- row: status text, detail text?, over boolean
 -- repeatable
@@ -163,7 +163,7 @@ WHERE o.namespace = %(namespace)s
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: show_session
--- Where a session stands: its marks and its short-term tokens.
+-- The state of a session: its marks and its short-term tokens.
 -- params: shard_key uuid, session_key uuid
 -- row: messages bigint, tokens bigint, flush_at_tokens integer, token_limit integer, window_from bigint,
 --     flushed_through bigint, pinned_through bigint

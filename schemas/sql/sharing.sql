@@ -1,16 +1,16 @@
--- What sessions share with a scope of their namespace.  Its rows lie under a key of the scope's own, so each of
--- these runs in a transaction apart from the owners'.
+-- Messages that sessions share with a scope of their namespace. Their rows lie under the scope's own key, so each of
+-- these statements runs in a separate transaction from the owners'.
 
 -- name: shared_scope_of
--- With which scope a session shares, if with one.
+-- The scope that a session shares with, if any.
 -- params: shard_key uuid, session_key uuid
 -- row: shared_key uuid, session_id text
 SELECT s.shared_key, s.session_id FROM strandline.session s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND s.shared_key IS NOT NULL
 
 -- name: hold_shared_session
--- Note that this life of a session shares, and hold its row until the end of the transaction; whether it was
--- forgotten.
+-- Record that this incarnation of a session shares, and lock its row until the end of the transaction; returns
+-- whether it was forgotten.
 -- params: shard_key uuid, session_key uuid, incarnation uuid, owner_key uuid, session_id text
 -- row: is_gone boolean
 SELECT strandline.hold_shared_session_v1(
@@ -30,7 +30,7 @@ FROM unnest(%(seqs)s::bigint[], %(ids)s::text[], %(roles)s::text[], %(tokens)s::
 ON CONFLICT DO NOTHING
 
 -- name: share_chunks
--- Searchable pieces of these messages, or what they are by now.
+-- Insert or update searchable pieces of these messages.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
 --     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text?[]
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
@@ -56,7 +56,7 @@ SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, 
     NULL, NULL, NULL, %(beside)s::integer, true)
 
 -- name: shared_session_names
--- What sessions that share with a scope are called.
+-- The names of sessions that share with a scope.
 -- params: shard_key uuid, session_keys uuid[]
 -- row: session_key uuid, session_id text?
 -- repeatable
@@ -64,7 +64,7 @@ SELECT DISTINCT l.session_key, l.session_id FROM strandline.shared_session l
 WHERE l.shard_key = %(shard_key)s AND l.session_key = ANY (%(session_keys)s::uuid[]) AND l.gone_at IS NULL
 
 -- name: shared_lives
--- With which scope a session shares, and all lives of it that can have shared something.
+-- The scope that a session shares with, and all of its incarnations that may have shared messages.
 -- params: owner_key uuid, session_key uuid
 -- row: shared_key uuid, incarnations uuid[]
 -- repeatable
@@ -77,7 +77,7 @@ WHERE s.shard_key = %(owner_key)s AND s.session_key = %(session_key)s AND s.shar
 GROUP BY s.shared_key
 
 -- name: forget_shared
--- Take what these lives of a session shared out of a scope, for good.
+-- Remove what these incarnations of a session shared with a scope, for good.
 -- params: shard_key uuid, session_key uuid, owner_key uuid, incarnations uuid[]
 -- row: nothing void
 -- repeatable

@@ -1,7 +1,7 @@
--- States: what a summary or a custom block was folded into.
+-- States of summaries and custom blocks.
 
 -- name: latest_state
--- The state that an ordered lane goes on from.
+-- The state that an ordered lane continues from.
 -- params: shard_key uuid, scope_key uuid, generation_id integer
 -- row: state text, through_seq bigint
 SELECT state::text, through_seq FROM strandline.block_state

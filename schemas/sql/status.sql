@@ -23,7 +23,7 @@ SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
 FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.generation_id
 
 -- name: status_totals
--- How much there is; of what is derived, what serves.
+-- Totals; of derived memory only what serves.
 -- row: sessions bigint, messages bigint, events bigint, facts bigint, chunks bigint, calls_by_model text
 SELECT (SELECT count(*) FROM strandline.session) AS sessions,
     (SELECT count(*) FROM strandline.message) AS messages,
@@ -38,7 +38,7 @@ SELECT (SELECT count(*) FROM strandline.session) AS sessions,
         FROM strandline.model_call c GROUP BY c.model ORDER BY c.model) AS x)::text AS calls_by_model
 
 -- name: status_workers
--- Who is alive, and what each one serves.
+-- The live workers, and the stages that each one serves.
 -- params: dead_after_seconds numeric
 -- row: worker_id uuid, host text, pid integer, version text, stages text[], started_at timestamptz, beat_seconds_ago
 --     numeric, left_out integer[], condition text?
@@ -50,7 +50,7 @@ WHERE @beats(w, statement_timestamp(), %(dead_after_seconds)s)
 ORDER BY w.started_at
 
 -- name: used_pipelines
--- Which pipelines sessions feed; what no live worker serves piles up.
+-- The pipelines that sessions feed; work of those that no live worker serves piles up.
 -- row: pipeline text
 SELECT DISTINCT u.pipeline FROM strandline.session s CROSS JOIN LATERAL unnest(s.pipelines) AS u (pipeline)
 ORDER BY u.pipeline
@@ -76,7 +76,7 @@ SELECT current_setting('server_version') AS server,
 SELECT version_num FROM strandline.alembic_version
 
 -- name: transaction_defaults
--- How a transaction begins here that says nothing of it.
+-- The default isolation and access mode of a transaction.
 -- row: isolation text, read_only text
 SELECT current_setting('transaction_isolation') AS isolation,
     current_setting('default_transaction_read_only') AS read_only

@@ -1,4 +1,4 @@
--- What verify asks, each question once over the whole scope and all in one snapshot.
+-- Statements of verify: each check once over the whole scope, and all in one snapshot.
 --
 -- Every check gives rows of (kind, place): a kind that pipelines/inspect/verify.py has a sentence for, and
 -- JSON that names where.  A check that finds nothing gives no row.  The scope is either everything
@@ -32,14 +32,14 @@ JOIN strandline.session s ON s.shard_key = o.owner_key AND s.namespace = o.names
 WHERE o.namespace = %(namespace)s AND o.session_id = %(session_id)s
 
 -- name: verify_names
--- What people call these sessions.
+-- The names of these sessions.
 -- params: session_keys uuid[]
 -- row: session_key uuid, namespace text, session_id text
 SELECT s.session_key, s.namespace, s.session_id FROM strandline.session s
 WHERE s.session_key = ANY (%(session_keys)s::uuid[])
 
 -- name: verify_totals
--- How much was looked at.
+-- Totals of what was checked.
 -- params: owners uuid[]?, session_key uuid?
 -- row: sessions bigint, messages bigint, events bigint, facts bigint, pending bigint, holes bigint, applications
 --     bigint, voids bigint, dropped bigint, tombstones bigint
@@ -184,7 +184,7 @@ FROM s LEFT JOIN ended e ON e.shard_key = s.shard_key AND e.session_key = s.sess
 WHERE coalesce(e.through_seq, s.pinned_through) < s.flushed_through
 
 -- name: verify_event_contents
--- What an event says of its messages is so.  The incarnation is counted, not searched for: with it in the
+-- An event's counts agree with its messages.  The incarnation is counted, not searched for: with it in the
 -- condition the index by id is taken, and each event reads its whole session.
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
@@ -276,7 +276,7 @@ FROM strandline.due x
 LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
     AND e.session_key = x.session_key AND e.from_seq = x.from_seq AND e.through_seq = x.through_seq
     AND (e.incarnation = x.incarnation OR EXISTS (
-        -- What was known before a reset is derived again as part of the life that the session had then.
+        -- Memory from before a reset is derived again as part of the incarnation of that time.
         SELECT FROM strandline.generation g WHERE g.generation_id = x.generation_id
             AND (g.created_at > e.created_at OR g.fed_since = '-infinity' OR g.backfilled_through IS NOT NULL)))
 LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.event_id
@@ -344,7 +344,7 @@ WHERE (e.event_id IS NULL OR r.event_id IS NULL)
 
 -- name: verify_batches
 -- An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
--- Events that a reset with derived has taken away are no matter of their batches any more.
+-- Events that a reset with derived has deleted no longer concern their batches.
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', e.event_id,
@@ -367,8 +367,8 @@ WHERE x.state IN ('open', 'applied') AND k.broken
     AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
 
 -- name: verify_candidates
--- Candidates come from the batch that their event's receipt names, and each was folded in once merged, or
--- was dropped because of what a person did.
+-- Candidates come from the batch that their event's receipt names, and each was folded in once merged, or was dropped
+-- because of a person's event.
 -- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
@@ -424,8 +424,8 @@ WHERE k.broken
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_shared
--- What lies in a shared scope comes from the events of sessions that share with it, out of lives that were not
--- forgotten; and of what such a session has received, nothing is missing there.
+-- Rows of a shared scope come from the events of sessions that share with it, of incarnations that were not
+-- forgotten; and nothing that such a session has received is missing there.
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
@@ -488,7 +488,7 @@ WHERE k.broken
 -- name: verify_facts
 -- A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
 -- because of another.  Where a session of the owner was reset, sources may be gone: those are tombstones.
--- What took a fact's place may have been deleted by a person; what a person deleted is not live.
+-- A person may have deleted the fact that replaced another; a fact that a person deleted is not live.
 -- params: owners uuid[]?
 -- row: kind text, place text
 WITH sourced AS (
@@ -592,7 +592,7 @@ WHERE k.broken
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_generations
--- Whom a derivation serves apart from the others, it is fed for; and each pipeline has one that serves the rest.
+-- A derivation that serves some owners apart is fed for them; and each pipeline has one that serves the rest.
 -- params: owners uuid[]?
 -- row: kind text, place text
 SELECT 'served_by_none' AS kind, json_build_object('generation', x.generation_id, 'stage', x.pipeline)::text AS place
@@ -626,7 +626,7 @@ SELECT g.generation_id, g.pipeline, g.state,
 FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.generation_id
 
 -- name: verify_fact_page
--- Facts with their texts and fingerprints, page by page: what makes two texts the same is known in Python.
+-- Facts with their texts and fingerprints, page by page: Python decides when two texts are the same.
 -- params: owners uuid[]?, after_shard uuid, after_generation integer, after_fact uuid, page_size bigint
 -- row: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea
 SELECT x.shard_key, x.generation_id, x.fact_id, x.text, x.fingerprint FROM strandline.fact x

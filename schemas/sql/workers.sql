@@ -1,7 +1,7 @@
--- Workers: their heartbeats, and what they tell of themselves.
+-- Workers: their heartbeats and their reports.
 
 -- name: beat
--- This worker lives; the database's time counts.
+-- Record a heartbeat of this worker, by the database's clock.
 -- params: worker_id uuid, host text, pid integer, version text, stages text[]
 -- repeatable
 INSERT INTO strandline.worker (worker_id, host, pid, version, stages)
@@ -14,13 +14,13 @@ ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at
 UPDATE strandline.worker SET left_out = %(generation_ids)s::integer[] WHERE worker_id = %(worker_id)s
 
 -- name: tell_condition
--- What a worker says of itself: the messages of the broker's that it dropped, and the like.
+-- Record a worker's condition: the broker's messages that it dropped, and the like.
 -- params: condition json, worker_id uuid
 UPDATE strandline.worker SET condition = %(condition)s::json WHERE worker_id = %(worker_id)s
 
 -- name: leave
--- This worker goes, and gives back what it still holds, so that nobody counts it as a crash, and any sweep
--- rings for it at once.  A lane that is just being written is waited for, which is short.
+-- Remove this worker, and give back the lanes it still holds, so that they do not count as crashes, and any sweep
+-- rings for them at once. Wait for a lane that is being written, which is short.
 -- params: worker_id uuid
 -- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
 WITH gone AS (
@@ -47,7 +47,7 @@ WITH gone AS (
 SELECT shard_key, scope_key, generation_id, stage FROM held
 
 -- name: forget_dead_workers
--- Heartbeat rows of workers that died long ago, and what workers took of budgets of days long gone.
+-- Delete heartbeat rows of workers that died long ago, and budget slices of days long gone.
 WITH old_slices AS (
     DELETE FROM strandline.budget_slice WHERE day < (statement_timestamp() AT TIME ZONE 'UTC')::date - 7
 )

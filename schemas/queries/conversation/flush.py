@@ -13,7 +13,7 @@ class PlanWindowRow(NamedTuple):
 
 
 class PlanWindow(Query[PlanWindowRow]):
-    """What a flush plan is made from: marks, policy and the window's entries, in one snapshot."""
+    """The input of a flush plan: marks, policy and the window's entries, in one snapshot."""
 
     __slots__ = ()
     name = "plan_window"
@@ -121,7 +121,7 @@ class RipeWatches(Query[RipeWatchesRow]):
 
 
 class EndWatch(Query[Never]):
-    """Looked at."""
+    """Delete a watch that was looked at."""
 
     __slots__ = ()
     name = "end_watch"
@@ -132,7 +132,7 @@ class EndWatch(Query[Never]):
 
 
 class WatchAgain(Query[Never]):
-    """The session was used since: replace this watch by one for when it will have been idle for its time."""
+    """The session was used since: replace this watch by one for the end of its new idle period."""
 
     __slots__ = ()
     name = "watch_again"

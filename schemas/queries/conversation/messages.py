@@ -14,10 +14,9 @@ class PutOneRow(NamedTuple):
 
 
 class PutOne(Query[PutOneRow]):
-    """Accept one message where that needs no thought: the session is there, the message is no part of its
-    head, crosses none of its marks, and no watch has to be planned.  No row: nothing was done, and put_v1
-    decides.  So it does where the id was used before: the unique index refuses it then, which undoes all
-    of this.
+    """Accept one message in the simple case: the session exists, the message is not part of its head, crosses
+    none of its marks, and no watch has to be planned. No row: nothing was done, and put_v1 decides. It
+    also decides if the id was used before: the unique index refuses it then, which undoes all of this.
     """
 
     __slots__ = ()
@@ -63,9 +62,9 @@ class PutManyRow(NamedTuple):
 
 
 class PutMany(Query[PutManyRow]):
-    """The same for one message into each of several sessions, all different, in one commit; the sessions
-    whose message was taken come back.  Left out is one whose id was used before, and one whose session
-    somebody holds locked: so it keeps no other waiting, and two such statements never wait for each other.
+    """The same for one message into each of several sessions, all different, in one commit; returns the
+    sessions whose message was stored. A message whose id was used before is left out, and one whose
+    session is locked: so it keeps no other waiting, and two such statements never wait for each other.
     (JSON, since it is written in a third of the time that psycopg takes for arrays.  No CTE is joined to
     another: their sizes are unknown to the planner, which would compare all with all.)
     """
@@ -163,7 +162,7 @@ class NewestMessageRow(NamedTuple):
 
 
 class NewestMessage(Query[NewestMessageRow]):
-    """What a pop would take."""
+    """The message that a pop would remove."""
 
     __slots__ = ()
     name = "newest_message"
@@ -179,7 +178,7 @@ class PopRow(NamedTuple):
 
 
 class Pop(Query[PopRow]):
-    """Take it, if it is still the newest, and the pipelines do not have it."""
+    """Remove it, if it is still the newest, and was not delivered."""
 
     __slots__ = ()
     name = "pop"
@@ -195,7 +194,7 @@ class KnownMessagesRow(NamedTuple):
 
 
 class KnownMessages(Query[KnownMessagesRow]):
-    """How many of these ids stand in the session as it is now."""
+    """How many of these ids exist in the session's current incarnation."""
 
     __slots__ = ()
     name = "known_messages"
@@ -245,7 +244,7 @@ class ResetRow(NamedTuple):
 
 
 class Reset(Query[ResetRow]):
-    """Begin the log anew; with derived, forget what was derived."""
+    """Start the log over; with derived, forget the derived memory."""
 
     __slots__ = ()
     name = "reset"

@@ -81,7 +81,7 @@ class ServingGenerationRow(NamedTuple):
 
 
 class ServingGeneration(Query[ServingGenerationRow]):
-    """Which derivation of a pipeline serves an owner, and what it was made with."""
+    """The derivation of a pipeline that serves an owner, and its recipe."""
 
     __slots__ = ()
     name = "serving_generation"

@@ -15,7 +15,7 @@ class ClaimSessionRow(NamedTuple):
 
 
 class ClaimSession(Query[ClaimSessionRow]):
-    """Write the directory entry of a new session, or find whose it is already."""
+    """Write the directory entry of a new session, or return its owner if it has one."""
 
     __slots__ = ()
     name = "claim_session"
@@ -34,7 +34,7 @@ class FindOwnerRow(NamedTuple):
 
 
 class FindOwner(Query[FindOwnerRow]):
-    """Whose session this is; no row if it was never put to."""
+    """The owner of a session; no row if it was never put to."""
 
     __slots__ = ()
     name = "find_owner"
@@ -173,8 +173,8 @@ class SessionCoverageRow(NamedTuple):
 
 
 class SessionCoverage(Query[SessionCoverageRow]):
-    """How far each pipeline of a session is: what is due and dead in the derivation that serves its owner
-    (none where no worker has registered it), and where the first of it begins.
+    """The progress of each pipeline of a session: due and dead events in the derivation that serves its owner
+    (null if no worker has registered it), and where the first of them begins.
     """
 
     __slots__ = ()
@@ -197,7 +197,7 @@ class SessionFlushesRow(NamedTuple):
 
 
 class SessionFlushes(Query[SessionFlushesRow]):
-    """The newest flush events of a session's present life, and how many there are."""
+    """The newest flush events of a session's current incarnation, and how many there are."""
 
     __slots__ = ()
     name = "session_flushes"
@@ -242,7 +242,7 @@ class SessionPolicyRow(NamedTuple):
 
 
 class SessionPolicy(Query[SessionPolicyRow]):
-    """What a change of a session's policy is made from."""
+    """The policy of a session, to make a change from."""
 
     __slots__ = ()
     name = "session_policy"
@@ -260,7 +260,7 @@ class SetPolicyRow(NamedTuple):
 
 
 class SetPolicy(Query[SetPolicyRow]):
-    """Change it, if it still is what the change was made from, and record that."""
+    """Change the policy, if it is still the one that the change was made from, and record the change."""
 
     __slots__ = ()
     name = "set_policy"
@@ -321,7 +321,7 @@ class ShowSessionRow(NamedTuple):
 
 
 class ShowSession(Query[ShowSessionRow]):
-    """Where a session stands: its marks and its short-term tokens."""
+    """The state of a session: its marks and its short-term tokens."""
 
     __slots__ = ()
     name = "show_session"

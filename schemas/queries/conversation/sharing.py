@@ -15,7 +15,7 @@ class SharedScopeOfRow(NamedTuple):
 
 
 class SharedScopeOf(Query[SharedScopeOfRow]):
-    """With which scope a session shares, if with one."""
+    """The scope that a session shares with, if any."""
 
     __slots__ = ()
     name = "shared_scope_of"
@@ -30,8 +30,8 @@ class HoldSharedSessionRow(NamedTuple):
 
 
 class HoldSharedSession(Query[HoldSharedSessionRow]):
-    """Note that this life of a session shares, and hold its row until the end of the transaction; whether it
-    was forgotten.
+    """Record that this incarnation of a session shares, and lock its row until the end of the transaction;
+    returns whether it was forgotten.
     """
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class ShareMessages(Query[Never]):
 
 
 class ShareChunks(Query[Never]):
-    """Searchable pieces of these messages, or what they are by now."""
+    """Insert or update searchable pieces of these messages."""
 
     __slots__ = ()
     name = "share_chunks"
@@ -173,7 +173,7 @@ class SharedSessionNamesRow(NamedTuple):
 
 
 class SharedSessionNames(Query[SharedSessionNamesRow]):
-    """What sessions that share with a scope are called."""
+    """The names of sessions that share with a scope."""
 
     __slots__ = ()
     name = "shared_session_names"
@@ -190,7 +190,7 @@ class SharedLivesRow(NamedTuple):
 
 
 class SharedLives(Query[SharedLivesRow]):
-    """With which scope a session shares, and all lives of it that can have shared something."""
+    """The scope that a session shares with, and all of its incarnations that may have shared messages."""
 
     __slots__ = ()
     name = "shared_lives"
@@ -206,7 +206,7 @@ class ForgetSharedRow(NamedTuple):
 
 
 class ForgetShared(Query[ForgetSharedRow]):
-    """Take what these lives of a session shared out of a scope, for good."""
+    """Remove what these incarnations of a session shared with a scope, for good."""
 
     __slots__ = ()
     name = "forget_shared"

@@ -10,7 +10,9 @@ from strandline.schemas.postgres.query import Query
 
 
 class OpenFactLanes(Query[Never]):
-    """Make the rows of the owner's merge lanes, of every derivation that is kept, so that they can be held."""
+    """Insert the rows of the owner's merge lanes, for every derivation that is kept, so that they can be
+    locked.
+    """
 
     __slots__ = ()
     name = "open_fact_lanes"
@@ -61,7 +63,7 @@ class RecordFactEventRow(NamedTuple):
 
 
 class RecordFactEvent(Query[RecordFactEventRow]):
-    """What a person did, as the owner's next event."""
+    """Record a person's change as the owner's next event."""
 
     __slots__ = ()
     name = "record_fact_event"
@@ -81,7 +83,7 @@ class RecordFactEvent(Query[RecordFactEventRow]):
 
 
 class NameFactOwner(Query[Never]):
-    """In which namespace an owner is whom people give facts; there may be no session that says it."""
+    """Record the namespace of an owner whom people give facts; there may be no session that names it."""
 
     __slots__ = ()
     name = "name_fact_owner"
@@ -121,7 +123,7 @@ class FactEventsRow(NamedTuple):
 
 
 class FactEvents(Query[FactEventsRow]):
-    """All that people did to an owner's facts, in order."""
+    """All events of people on an owner's facts, in order."""
 
     __slots__ = ()
     name = "fact_events"
@@ -141,7 +143,7 @@ class DecidingFactEventsRow(NamedTuple):
 
 
 class DecidingFactEvents(Query[DecidingFactEventsRow]):
-    """The deletions, corrections and clearings that may speak of some candidates: by words or by session."""
+    """The deletions, corrections and clearings that may concern some candidates: by words or by session."""
 
     __slots__ = ()
     name = "deciding_fact_events"
@@ -155,8 +157,8 @@ class DecidingFactEvents(Query[DecidingFactEventsRow]):
 
 
 class BlankFactEvents(Query[Never]):
-    """Take the text out of earlier events of facts that were deleted (NULL: of all): by their ids, or by the
-    numbers of the events that worded them.
+    """Remove the text from earlier events of deleted facts (NULL: of all): by their ids, or by the numbers of
+    the events that worded them.
     """
 
     __slots__ = ()
@@ -175,9 +177,7 @@ class FactTracesRow(NamedTuple):
 
 
 class FactTraces(Query[FactTracesRow]):
-    """By what facts can be recognised: each wording with its messages, those of facts condensed into them
-    too.
-    """
+    """The traces of facts: each wording with its messages, including those of facts condensed into them."""
 
     __slots__ = ()
     name = "fact_traces"
@@ -194,8 +194,8 @@ class OwnFactTracesRow(NamedTuple):
 
 
 class OwnFactTraces(Query[OwnFactTracesRow]):
-    """By what facts can be recognised: each wording with its messages; a condensed one by its words, since
-    its messages are those of its parts.
+    """The traces of facts: each wording with its messages; a condensed one by its words, because its messages
+    are those of its parts.
     """
 
     __slots__ = ()
@@ -212,7 +212,7 @@ class UncondenseRow(NamedTuple):
 
 
 class Uncondense(Query[UncondenseRow]):
-    """Take apart the condensed facts that hold these: which facts are live again by that, or stand alone."""
+    """Take apart the condensed facts that hold these; return the facts that are live again, or separate now."""
 
     __slots__ = ()
     name = "uncondense"
@@ -246,8 +246,8 @@ class FactsOfTracesRow(NamedTuple):
 
 
 class FactsOfTraces(Query[FactsOfTracesRow]):
-    """Facts of one derivation that were once worded so, or come from these sessions, also where they were
-    condensed; not those that were said again, or worded by a person, since then.
+    """Facts of one derivation that once had these words, or come from these sessions, even if they were
+    condensed; except those that were said again, or worded by a person, since then.
     """
 
     __slots__ = ()
@@ -328,7 +328,7 @@ class WriteFactRow(NamedTuple):
 
 
 class WriteFact(Query[WriteFactRow]):
-    """A fact as a person worded it; no row if it is there already, or these words went to another fact."""
+    """Insert a fact as a person worded it; no row if it exists already, or if another fact has these words."""
 
     __slots__ = ()
     name = "write_fact"
@@ -378,8 +378,8 @@ class RewordFactRow(NamedTuple):
 
 
 class RewordFact(Query[RewordFactRow]):
-    """A fact in a person's words; since when it holds, and when it was made, stay.  Where it had ended in
-    this derivation it holds again: the person says so.
+    """Give a fact a person's words; valid_from and created_at stay. If it had ended in this derivation, it is
+    live again: the person says so.
     """
 
     __slots__ = ()
@@ -404,7 +404,7 @@ class RewordFact(Query[RewordFactRow]):
 
 
 class RepeatFact(Query[Never]):
-    """A person says what is known already: it gets what else the person gave."""
+    """A person adds a fact that is known already: it gets the person's other values."""
 
     __slots__ = ()
     name = "repeat_fact"
@@ -449,7 +449,7 @@ class ReviseByPerson(Query[Never]):
 
 
 class SetFeedback(Query[Never]):
-    """What people think of a fact."""
+    """Record people's opinion of a fact."""
 
     __slots__ = ()
     name = "set_feedback"
@@ -468,8 +468,8 @@ class RemoveFactsRow(NamedTuple):
 
 
 class RemoveFacts(Query[RemoveFactsRow]):
-    """Facts go, each with what was condensed into it: which, whether they were live, and by which events
-    people had worded them.
+    """Delete facts, each with those condensed into it; return which, whether they were live, and the events
+    by which people had worded them.
     """
 
     __slots__ = ()

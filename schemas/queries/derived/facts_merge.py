@@ -10,7 +10,7 @@ from strandline.schemas.postgres.query import Query
 
 
 class InsertCandidates(Query[Never]):
-    """What extract found."""
+    """Insert the candidates that extract found."""
 
     __slots__ = ()
     name = "insert_candidates"
@@ -45,7 +45,7 @@ class PendingCandidatesRow(NamedTuple):
 
 
 class PendingCandidates(Query[PendingCandidatesRow]):
-    """What merge has to fold in, in the order of its batch."""
+    """The candidates that a merge has to apply, in the order of its batch."""
 
     __slots__ = ()
     name = "pending_candidates"
@@ -56,7 +56,7 @@ class PendingCandidates(Query[PendingCandidatesRow]):
 
 
 class DropCandidate(Query[Never]):
-    """A person's event speaks against what extract found."""
+    """Drop a candidate because of a person's event."""
 
     __slots__ = ()
     name = "drop_candidate"
@@ -102,8 +102,8 @@ class AddFactRow(NamedTuple):
 
 
 class AddFact(Query[AddFactRow]):
-    """A new fact with its first revision.  One with the same words that is live already is kept instead, and
-    has the candidate as another source.
+    """Insert a new fact with its first revision. If a live fact has the same words, that one is kept instead,
+    with the candidate as another source.
     """
 
     __slots__ = ()
@@ -163,7 +163,7 @@ class UpdateFactRow(NamedTuple):
 
 
 class UpdateFact(Query[UpdateFactRow]):
-    """The fact as it is now known, if it still says what the merge was planned with; what it was stays in its
+    """Update a fact, if it still has the words that the merge was planned with; its earlier words stay in its
     revisions.
     """
 
@@ -204,7 +204,7 @@ class ConfirmFactRow(NamedTuple):
 
 
 class ConfirmFact(Query[ConfirmFactRow]):
-    """Said again: only when it was first and last said changes."""
+    """Said again: change only when it was first and last said."""
 
     __slots__ = ()
     name = "confirm_fact"
@@ -219,7 +219,9 @@ class InvalidateFactRow(NamedTuple):
 
 
 class InvalidateFact(Query[InvalidateFactRow]):
-    """It was true and no longer is, since something else was said; it stays, with what took its place."""
+    """End a fact that is no longer true, because of a later statement; it stays, with the fact that replaced
+    it.
+    """
 
     __slots__ = ()
     name = "invalidate_fact"
@@ -239,8 +241,8 @@ class InvalidateFact(Query[InvalidateFactRow]):
 
 
 class InsertRevision(Query[Never]):
-    """Provenance: what was done to a fact, from which event and messages, by which prompt and model; and the
-    candidate's own words, where the fact is worded otherwise.
+    """Provenance: the operation on a fact, with its event, messages, prompt and model; and the candidate's
+    own words, if the fact is worded differently.
     """
 
     __slots__ = ()
@@ -295,8 +297,8 @@ class CondensingRow(NamedTuple):
 
 
 class Condensing(Query[CondensingRow]):
-    """How many live facts an owner has, how many the last attempt to condense them left, and the least that
-    one of some sessions wants to have at most.
+    """How many live facts an owner has, how many the last attempt to condense them left, and the smallest
+    max_facts of some sessions.
     """
 
     __slots__ = ()
@@ -316,7 +318,7 @@ class CondensableFactsRow(NamedTuple):
 
 
 class CondensableFacts(Query[CondensableFactsRow]):
-    """The live facts that nobody has worded or judged by hand, longest known first."""
+    """The live facts that no person has worded or judged, longest known first."""
 
     __slots__ = ()
     name = "condensable_facts"
@@ -331,7 +333,7 @@ class EndCondensedRow(NamedTuple):
 
 
 class EndCondensed(Query[EndCondensedRow]):
-    """Facts that one sentence says from now on: they stay, and name it."""
+    """End the facts that one sentence condenses: they stay, and name it."""
 
     __slots__ = ()
     name = "end_condensed"
@@ -378,7 +380,7 @@ class AddCondensed(Query[Never]):
 
 
 class RecordCondensation(Query[Never]):
-    """What came of an attempt to condense."""
+    """Record the outcome of an attempt to condense."""
 
     __slots__ = ()
     name = "record_condensation"

@@ -34,7 +34,7 @@ class ServingGenerationsRow(NamedTuple):
 
 
 class ServingGenerations(Query[ServingGenerationsRow]):
-    """Which derivation of each pipeline serves everybody who has none of their own."""
+    """The default serving derivation of each pipeline; an owner may have another one."""
 
     __slots__ = ()
     name = "serving_generations"
@@ -124,8 +124,8 @@ class TransactionsBegunRow(NamedTuple):
 
 
 class TransactionsBegun(Query[TransactionsBegunRow]):
-    """A number above those of all transactions that have written so far.  (The upper end of a snapshot is
-    none: it is the number after the last one that has ended, and higher ones may be under way.)
+    """A number above those of all transactions that have written so far.  (The upper end of a snapshot will
+    not do: it is the number after the last transaction that has ended, and higher ones may be under way.)
     """
 
     __slots__ = ()
@@ -146,7 +146,7 @@ class TransactionsUnderWay(Query[TransactionsUnderWayRow]):
 
 
 class FeedGeneration(Query[Never]):
-    """No flush passes it by any more."""
+    """Mark that every flush feeds it from now on."""
 
     __slots__ = ()
     name = "feed_generation"
@@ -160,7 +160,7 @@ class OwnersAfterRow(NamedTuple):
 
 
 class OwnersAfter(Query[OwnersAfterRow]):
-    """Owners of whom there is anything to derive from, in order."""
+    """Owners that have events to derive from, in order."""
 
     __slots__ = ()
     name = "owners_after"
@@ -205,9 +205,9 @@ class BackfillOwnerRow(NamedTuple):
 
 
 class BackfillOwner(Query[BackfillOwnerRow]):
-    """Make due what a derivation has not seen of an owner's events that fit, in one lane or in all: a page of
-    it, or nothing when all is there.  Of the time before a reset only what the serving derivation still
-    knows is derived again; the rest is void.
+    """Make due the matching events of an owner that a derivation has not seen, in one lane or in all: a page
+    of them, or none if it has seen all. From before a reset, only events that the serving derivation still
+    knows are derived again; the others are void.
     """
 
     __slots__ = ()
@@ -272,7 +272,7 @@ class OpenBackfilled(Query[Never]):
 
 
 class EndBackfill(Query[Never]):
-    """Everything that was flushed so far is due or done in it."""
+    """Mark that everything flushed so far is due or done in it."""
 
     __slots__ = ()
     name = "end_backfill"
@@ -309,8 +309,8 @@ class SwitchOwnerRow(NamedTuple):
 
 
 class SwitchOwner(Query[SwitchOwnerRow]):
-    """From now on this derivation serves the owner, if it covers what the one before covers: check and switch
-    are one statement.
+    """Let this derivation serve the owner, if it covers all that the earlier one covers: check and switch are
+    one statement.
     """
 
     __slots__ = ()
@@ -322,8 +322,8 @@ class SwitchOwner(Query[SwitchOwnerRow]):
 
 
 class HoldOwner(Query[Never]):
-    """For some seconds, what serves the owner takes up nothing more, so that the other one can catch up with
-    it.
+    """For some seconds, the serving derivation takes up no more work of the owner, so that the other one can
+    catch up.
     """
 
     __slots__ = ()
@@ -334,7 +334,7 @@ class HoldOwner(Query[Never]):
 
 
 class RingOwner(Query[Never]):
-    """What is due for this owner in a derivation that serves it now is rung for like any live work."""
+    """Ring for due work of this owner in the derivation that serves it now, as for any live work."""
 
     __slots__ = ()
     name = "ring_owner"
@@ -348,7 +348,7 @@ class EndServingRow(NamedTuple):
 
 
 class EndServing(Query[EndServingRow]):
-    """The derivation that served everybody goes on being fed, so that one can go back to it."""
+    """The derivation that served by default is still fed, so that it can be rolled back to."""
 
     __slots__ = ()
     name = "end_serving"
@@ -363,7 +363,7 @@ class BeginServingRow(NamedTuple):
 
 
 class BeginServing(Query[BeginServingRow]):
-    """This derivation serves everybody."""
+    """Let this derivation serve all owners."""
 
     __slots__ = ()
     name = "begin_serving"
@@ -378,7 +378,7 @@ class ForgetOwnersGenerationsRow(NamedTuple):
 
 
 class ForgetOwnersGenerations(Query[ForgetOwnersGenerationsRow]):
-    """All owners of a pipeline are served alike again."""
+    """Remove the exceptions: all owners of a pipeline are served by the same derivation again."""
 
     __slots__ = ()
     name = "forget_owners_generations"
@@ -389,7 +389,7 @@ class ForgetOwnersGenerations(Query[ForgetOwnersGenerationsRow]):
 
 
 class RingGeneration(Query[Never]):
-    """What is due in a derivation that serves everybody now is rung for like any live work."""
+    """Ring for due work in the derivation that serves all owners now, as for any live work."""
 
     __slots__ = ()
     name = "ring_generation"
@@ -428,7 +428,7 @@ class RetireGenerationRow(NamedTuple):
 
 
 class RetireGeneration(Query[RetireGenerationRow]):
-    """It is fed no more, and nothing in it is worked on."""
+    """Retire it: it is no longer fed, and no worker works on it."""
 
     __slots__ = ()
     name = "retire_generation"
@@ -458,8 +458,8 @@ class PruneLanesRow(NamedTuple):
 
 
 class PruneLanes(Query[PruneLanesRow]):
-    """Take the lanes of an owner's derivation away from whoever works in them, and hold them: a worker that
-    is just writing is waited for, and who comes later finds the lease gone.
+    """Take the lanes of an owner's derivation from their holders, and lock them: wait for a worker that is
+    writing; a later one finds its lease gone.
     """
 
     __slots__ = ()
@@ -475,8 +475,8 @@ class PruneOwnerRow(NamedTuple):
 
 
 class PruneOwner(Query[PruneOwnerRow]):
-    """Take away all rows that an owner has of a derivation, whose lanes are held; what its model calls cost
-    stays in the ledger.
+    """Delete all rows of an owner's derivation, whose lanes are locked; the cost of its model calls stays in
+    the ledger.
     """
 
     __slots__ = ()

@@ -120,7 +120,7 @@ class TakeReplayRow(NamedTuple):
 
 
 class TakeReplay(Query[TakeReplayRow]):
-    """Go on with a replay that is not at work elsewhere."""
+    """Resume a replay that is not running elsewhere."""
 
     __slots__ = ()
     name = "take_replay"
@@ -135,7 +135,7 @@ class ReportReplayRow(NamedTuple):
 
 
 class ReportReplay(Query[ReportReplayRow]):
-    """How far a replay is; it also says that its process lives."""
+    """Record a replay's progress, which also shows that its process lives."""
 
     __slots__ = ()
     name = "report_replay"
@@ -151,7 +151,7 @@ class GenerationBacklogRow(NamedTuple):
 
 
 class GenerationBacklog(Query[GenerationBacklogRow]):
-    """What is due in a derivation, by stage."""
+    """The due work in a derivation, by stage."""
 
     __slots__ = ()
     name = "generation_backlog"
@@ -182,9 +182,7 @@ class OlderBacklogRow(NamedTuple):
 
 
 class OlderBacklog(Query[OlderBacklogRow]):
-    """How much is due in a derivation of what was flushed before a moment (NULL: now); and which moment that
-    is.
-    """
+    """How much is due in a derivation from flushes before a moment (NULL: now); and that moment."""
 
     __slots__ = ()
     name = "older_backlog"
@@ -218,7 +216,7 @@ class SelectedBatchesRow(NamedTuple):
 
 
 class SelectedBatches(Query[SelectedBatchesRow]):
-    """What a derivation applied of an owner's events that fit, in order: each batch with its lane and its
+    """The batches that a derivation applied from an owner's matching events, in order, each with its lane and
     events.
     """
 
@@ -331,7 +329,7 @@ class DigestDerivedChunks(Query[DigestDerivedChunksRow]):
 
 
 class DeleteChunks(Query[Never]):
-    """Take the pieces of a batch away, to be written anew."""
+    """Delete the pieces of a batch, which are written again."""
 
     __slots__ = ()
     name = "delete_chunks"
@@ -395,7 +393,7 @@ class HoldLaneForReplayRow(NamedTuple):
 
 
 class HoldLaneForReplay(Query[HoldLaneForReplayRow]):
-    """Keep a worker, or a reset that forgets, from writing in a lane until the transaction ends."""
+    """Lock a lane, so that no worker, and no reset that forgets, writes in it until the transaction ends."""
 
     __slots__ = ()
     name = "hold_lane_for_replay"
@@ -425,7 +423,7 @@ class RedoBatchRow(NamedTuple):
 
 
 class RedoBatch(Query[RedoBatchRow]):
-    """Its answers are gone: what it applied is due again, and is asked for anew."""
+    """Its answers are gone: make its events due again, so that the model is called again."""
 
     __slots__ = ()
     name = "redo_batch"
@@ -442,7 +440,7 @@ class UnfoldFromRow(NamedTuple):
 
 
 class UnfoldFrom(Query[UnfoldFromRow]):
-    """Take an ordered lane back to before a state of its own (NULL: to where it is, without its open batch)."""
+    """Take an ordered lane back to before one of its states (NULL: only drop its open batch)."""
 
     __slots__ = ()
     name = "unfold_from"
@@ -460,7 +458,7 @@ class ReplaySizeRow(NamedTuple):
 
 
 class ReplaySize(Query[ReplaySizeRow]):
-    """What a replay in place would go through: the events of a pipeline that fit, and their tokens."""
+    """The work of a replay in place: the matching events of a pipeline, and their tokens."""
 
     __slots__ = ()
     name = "replay_size"
@@ -487,7 +485,7 @@ class EventSizesRow(NamedTuple):
 
 
 class EventSizes(Query[EventSizesRow]):
-    """Events with what a batch is sized by, in the order in which a lane does them."""
+    """Events with the sizes that a batch is limited by, in the order of a lane."""
 
     __slots__ = ()
     name = "event_sizes"
@@ -524,9 +522,9 @@ class DerivedCandidatesRow(NamedTuple):
 
 
 class DerivedCandidates(Query[DerivedCandidatesRow]):
-    """What the derivation that serves an owner has found, by event, in the order of the flushes: what a merge
-    is sized by (as pass_on is told), the tokens of the event, and the texts that no person has spoken
-    against.
+    """The candidates of the derivation that serves an owner, by event, in the order of the flushes: the size
+    of the merge work (as given to pass_on), the tokens of the event, and the texts that no person has
+    dropped.
     """
 
     __slots__ = ()
@@ -602,7 +600,7 @@ class OwnerNamesRow(NamedTuple):
 
 
 class OwnerNames(Query[OwnerNamesRow]):
-    """By what people know an owner: a namespace, and the user or the session."""
+    """The names of an owner: a namespace, and the user or the session."""
 
     __slots__ = ()
     name = "owner_names"

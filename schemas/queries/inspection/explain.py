@@ -60,7 +60,7 @@ class ExplainFindFactEventsRow(NamedTuple):
 
 
 class ExplainFindFactEvents(Query[ExplainFindFactEventsRow]):
-    """Whose events name this fact, which may be gone by now."""
+    """The owners whose events name this fact, which may be gone by now."""
 
     __slots__ = ()
     name = "explain_find_fact_events"
@@ -136,8 +136,8 @@ class ExplainStagesRow(NamedTuple):
 
 
 class ExplainStages(Query[ExplainStagesRow]):
-    """What became of an event, stage by stage, in each generation of the session's pipelines. A lane that was
-    not tried since its provider refuses everything has no error of its own: workers say why.
+    """The outcome of an event, stage by stage, in each generation of the session's pipelines. A lane that was
+    not tried because its provider refuses everything has no error: the workers report it.
     """
 
     __slots__ = ()
@@ -169,7 +169,7 @@ class ExplainCallsRow(NamedTuple):
 
 
 class ExplainCalls(Query[ExplainCallsRow]):
-    """The ledger of some batches: who answered, when, and what it took."""
+    """The ledger of some batches: model, time, tokens and cost of each call."""
 
     __slots__ = ()
     name = "explain_calls"
@@ -189,7 +189,7 @@ class ExplainCandidatesRow(NamedTuple):
 
 
 class ExplainCandidates(Query[ExplainCandidatesRow]):
-    """What extract found in a message, and which event of a person speaks against it."""
+    """The candidates that extract found in a message, and the person's event that dropped each, if any."""
 
     __slots__ = ()
     name = "explain_candidates"
@@ -208,7 +208,7 @@ class ExplainCitedRow(NamedTuple):
 
 
 class ExplainCited(Query[ExplainCitedRow]):
-    """The facts that cite a message, and what it did to each."""
+    """The facts that cite a message, and the operation it led to in each."""
 
     __slots__ = ()
     name = "explain_cited"
@@ -277,7 +277,7 @@ class ExplainFactRow(NamedTuple):
 
 
 class ExplainFact(Query[ExplainFactRow]):
-    """A fact as it is, and what took its place, or says it now, if it ended."""
+    """A fact as it is, and, if it ended, the fact that replaced or condensed it."""
 
     __slots__ = ()
     name = "explain_fact"
@@ -325,7 +325,7 @@ class ExplainFactEventsRow(NamedTuple):
 
 
 class ExplainFactEvents(Query[ExplainFactEventsRow]):
-    """What people did to a fact, by its id or by the events that worded it; of one that is gone, clearings
+    """People's events on a fact, by its id or by the events that worded it; for a deleted fact, clearings
     too.
     """
 

@@ -42,7 +42,7 @@ class StatusTotalsRow(NamedTuple):
 
 
 class StatusTotals(Query[StatusTotalsRow]):
-    """How much there is; of what is derived, what serves."""
+    """Totals; of derived memory only what serves."""
 
     __slots__ = ()
     name = "status_totals"
@@ -62,7 +62,7 @@ class StatusWorkersRow(NamedTuple):
 
 
 class StatusWorkers(Query[StatusWorkersRow]):
-    """Who is alive, and what each one serves."""
+    """The live workers, and the stages that each one serves."""
 
     __slots__ = ()
     name = "status_workers"
@@ -77,7 +77,7 @@ class UsedPipelinesRow(NamedTuple):
 
 
 class UsedPipelines(Query[UsedPipelinesRow]):
-    """Which pipelines sessions feed; what no live worker serves piles up."""
+    """The pipelines that sessions feed; work of those that no live worker serves piles up."""
 
     __slots__ = ()
     name = "used_pipelines"
@@ -123,7 +123,7 @@ class TransactionDefaultsRow(NamedTuple):
 
 
 class TransactionDefaults(Query[TransactionDefaultsRow]):
-    """How a transaction begins here that says nothing of it."""
+    """The default isolation and access mode of a transaction."""
 
     __slots__ = ()
     name = "transaction_defaults"

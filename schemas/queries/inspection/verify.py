@@ -70,7 +70,7 @@ class VerifyNamesRow(NamedTuple):
 
 
 class VerifyNames(Query[VerifyNamesRow]):
-    """What people call these sessions."""
+    """The names of these sessions."""
 
     __slots__ = ()
     name = "verify_names"
@@ -94,7 +94,7 @@ class VerifyTotalsRow(NamedTuple):
 
 
 class VerifyTotals(Query[VerifyTotalsRow]):
-    """How much was looked at."""
+    """Totals of what was checked."""
 
     __slots__ = ()
     name = "verify_totals"
@@ -160,8 +160,8 @@ class VerifyEventContentsRow(NamedTuple):
 
 
 class VerifyEventContents(Query[VerifyEventContentsRow]):
-    """What an event says of its messages is so.  The incarnation is counted, not searched for: with it in the
-    condition the index by id is taken, and each event reads its whole session.
+    """An event's counts agree with its messages.  The incarnation is counted, not searched for: with it in
+    the condition the index by id is taken, and each event reads its whole session.
     """
 
     __slots__ = ()
@@ -285,7 +285,7 @@ class VerifyBatchesRow(NamedTuple):
 
 class VerifyBatches(Query[VerifyBatchesRow]):
     """An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
-    Events that a reset with derived has taken away are no matter of their batches any more.
+    Events that a reset with derived has deleted no longer concern their batches.
     """
 
     __slots__ = ()
@@ -303,7 +303,7 @@ class VerifyCandidatesRow(NamedTuple):
 
 class VerifyCandidates(Query[VerifyCandidatesRow]):
     """Candidates come from the batch that their event's receipt names, and each was folded in once merged, or
-    was dropped because of what a person did.
+    was dropped because of a person's event.
     """
 
     __slots__ = ()
@@ -345,8 +345,8 @@ class VerifySharedRow(NamedTuple):
 
 
 class VerifyShared(Query[VerifySharedRow]):
-    """What lies in a shared scope comes from the events of sessions that share with it, out of lives that
-    were not forgotten; and of what such a session has received, nothing is missing there.
+    """Rows of a shared scope come from the events of sessions that share with it, of incarnations that were
+    not forgotten; and nothing that such a session has received is missing there.
     """
 
     __slots__ = ()
@@ -381,7 +381,7 @@ class VerifyFactsRow(NamedTuple):
 class VerifyFacts(Query[VerifyFactsRow]):
     """A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
     because of another.  Where a session of the owner was reset, sources may be gone: those are tombstones.
-    What took a fact's place may have been deleted by a person; what a person deleted is not live.
+    A person may have deleted the fact that replaced another; a fact that a person deleted is not live.
     """
 
     __slots__ = ()
@@ -421,8 +421,8 @@ class VerifyGenerationsRow(NamedTuple):
 
 
 class VerifyGenerations(Query[VerifyGenerationsRow]):
-    """Whom a derivation serves apart from the others, it is fed for; and each pipeline has one that serves
-    the rest.
+    """A derivation that serves some owners apart is fed for them; and each pipeline has one that serves the
+    rest.
     """
 
     __slots__ = ()
@@ -469,9 +469,7 @@ class VerifyFactPageRow(NamedTuple):
 
 
 class VerifyFactPage(Query[VerifyFactPageRow]):
-    """Facts with their texts and fingerprints, page by page: what makes two texts the same is known in
-    Python.
-    """
+    """Facts with their texts and fingerprints, page by page: Python decides when two texts are the same."""
 
     __slots__ = ()
     name = "verify_fact_page"

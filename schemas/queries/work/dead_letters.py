@@ -35,7 +35,7 @@ class ListDeadLettersRow(NamedTuple):
 
 
 class ListDeadLetters(Query[ListDeadLettersRow]):
-    """Dead letters with their names, oldest first; those that were dropped only where they are asked for."""
+    """Dead letters with their names, oldest first; dropped ones only if asked for."""
 
     __slots__ = ()
     name = "list_dead_letters"
@@ -60,8 +60,9 @@ class ReopenLaneRow(NamedTuple):
 
 
 class ReopenLane(Query[ReopenLaneRow]):
-    """What befell the lane is forgotten, and it may be tried at once.  The row stays locked until the end. An
-    ordered lane is also taken from its holder, who would go on from a state that is about to go.
+    """The lane's failure counts are cleared, and it may be tried at once.  The row stays locked until the
+    end. An ordered lane is also taken from its holder, which would continue from a state that is about to
+    be deleted.
     """
 
     __slots__ = ()
@@ -79,9 +80,9 @@ class ReviveEventRow(NamedTuple):
 
 
 class ReviveEvent(Query[ReviveEventRow]):
-    """The dead letter and its receipt go, and the event is due again; after a reset it is void instead. What
-    merge has to do is sized by its candidates, as when extract passed it on.  Where the derivation does
-    not serve the owner, it is left to the threads for replays (ring_at: infinity).
+    """Delete the dead letter and its receipt, and make the event due again; after a reset it is void instead.
+    Merge work is sized by its candidates, as when extract passed it on.  Where the derivation does not
+    serve the owner, it is left to the replay slots (ring_at: infinity).
     """
 
     __slots__ = ()
@@ -125,7 +126,7 @@ class DropLetterRow(NamedTuple):
 
 
 class DropLetter(Query[DropLetterRow]):
-    """Give up for good: receipt and batch stay dead, and the letter stays as the record of what was given up."""
+    """Give up for good: receipt and batch stay dead, and the letter stays as the record of the drop."""
 
     __slots__ = ()
     name = "drop_letter"

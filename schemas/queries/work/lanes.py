@@ -89,7 +89,7 @@ class ClaimLaneRow(NamedTuple):
 
 
 class ClaimLane(Query[ClaimLaneRow]):
-    """Take this lane, if it has work and can be had (claim_lane_v1), and begin its first batch."""
+    """Claim this lane, if it has work and can be claimed (claim_lane_v1), and begin its first batch."""
 
     __slots__ = ()
     name = "claim_lane"
@@ -148,7 +148,7 @@ class TakeTurnRow(NamedTuple):
 
 
 class TakeTurn(Query[TakeTurnRow]):
-    """Take the lane of a stage whose turn it is (take_turn_v1), and begin its first batch."""
+    """Claim the lane of a stage whose turn it is (take_turn_v1), and begin its first batch."""
 
     __slots__ = ()
     name = "take_turn"
@@ -232,7 +232,9 @@ class ReleaseLane(Query[ReleaseLaneRow]):
 
 
 class ReturnLane(Query[Never]):
-    """Give the lane back as it was found, since nothing was tried; not to be taken again before its time."""
+    """Give the lane back as it was found, since nothing was tried; it is not to be claimed again before its
+    time.
+    """
 
     __slots__ = ()
     name = "return_lane"
@@ -256,7 +258,7 @@ class HoldLaneRow(NamedTuple):
 
 
 class HoldLane(Query[HoldLaneRow]):
-    """Lock the lease inside a transaction; no row means that it was taken away."""
+    """Lock the lease inside a transaction; no row means that it was lost."""
 
     __slots__ = ()
     name = "hold_lane"
@@ -280,9 +282,7 @@ class KeepLaneRow(NamedTuple):
 
 
 class KeepLane(Query[KeepLaneRow]):
-    """The holder gets on within its batch: the lease has its whole deadline again; no row if it was taken
-    away.
-    """
+    """The holder makes progress within its batch: renew the lease's deadline; no row if the lease was lost."""
 
     __slots__ = ()
     name = "keep_lane"
@@ -371,8 +371,8 @@ class HandBackLanesRow(NamedTuple):
 
 
 class HandBackLanes(Query[HandBackLanesRow]):
-    """Lanes that this worker holds by the table but drains no more: their release did not get through. One
-    that somebody is just writing (a reset, say) is left for the next time, not waited for.
+    """Lanes that this worker holds in the table but no longer drains: their release did not get through. A
+    lane that is being written (by a reset, say) is left for the next time, not waited for.
     """
 
     __slots__ = ()
@@ -422,8 +422,8 @@ class CloseBatchRow(NamedTuple):
 
 
 class CloseBatch(Query[CloseBatchRow]):
-    """The batch is over: applied, void, split or dead.  The answers of a void one speak of messages that are
-    no more, perhaps of some that somebody wanted forgotten.
+    """The batch is over: applied, void, split or dead. The answers of a void one refer to deleted messages,
+    perhaps to some that a person wanted forgotten.
     """
 
     __slots__ = ()
@@ -660,9 +660,9 @@ class BuryEvent(Query[Never]):
 
 
 class PassOn(Query[Never]):
-    """Make the events due in the pipeline's next stage, on the owner's lane. What is no live work is not rung
-    for (ring_at: infinity): that of a derivation which does not serve, which is merged in the order of the
-    flushes, and what a replay in place made due.
+    """Make the events due in the pipeline's next stage, on the owner's lane. Only live work is rung for;
+    other work has ring_at infinity: that of a derivation which does not serve, which is merged in the
+    order of the flushes, and the work that a replay in place made due.
     """
 
     __slots__ = ()

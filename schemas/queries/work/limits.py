@@ -15,7 +15,7 @@ class SetLimitsRow(NamedTuple):
 
 
 class SetLimits(Query[SetLimitsRow]):
-    """A namespace may use so much from now on; a limit that is not given (NULL) stays as it was."""
+    """Set limits of a namespace; a limit that is not given (NULL) stays as it was."""
 
     __slots__ = ()
     name = "set_limits"
@@ -39,7 +39,7 @@ class ClearLimitsRow(NamedTuple):
 
 
 class ClearLimits(Query[ClearLimitsRow]):
-    """A namespace is not limited any more in what is named."""
+    """Remove the named limits of a namespace."""
 
     __slots__ = ()
     name = "clear_limits"
@@ -50,7 +50,7 @@ class ClearLimits(Query[ClearLimitsRow]):
 
 
 class ForgetCleared(Query[Never]):
-    """A namespace that is limited in nothing any more needs no row."""
+    """Delete the row of a namespace without any limit."""
 
     __slots__ = ()
     name = "forget_cleared"
@@ -60,9 +60,7 @@ class ForgetCleared(Query[Never]):
 
 
 class RevokeSlices(Query[Never]):
-    """Workers are to give back the slices that they hold of a namespace's budget, which were cut from the
-    former one.
-    """
+    """Make workers give back the slices of a namespace's budget, which were cut from the earlier one."""
 
     __slots__ = ()
     name = "revoke_slices"
@@ -91,7 +89,7 @@ class RingPutOffRow(NamedTuple):
 
 
 class RingPutOff(Query[RingPutOffRow]):
-    """A page of what was put off for a namespace's budget is rung for now; by owner, and locked in this
+    """Ring now for a page of the work that waited for a namespace's budget; by owner, and locked in this
     order.
     """
 
@@ -120,7 +118,7 @@ class ListLimitsRow(NamedTuple):
 
 
 class ListLimits(Query[ListLimitsRow]):
-    """What namespaces may use, what they used today, and what of theirs is at work and waits."""
+    """The limits of namespaces, their use today, and their work under way and waiting."""
 
     __slots__ = ()
     name = "list_limits"
@@ -174,7 +172,7 @@ class TakeSlice(Query[TakeSliceRow]):
 
 
 class ReturnSlice(Query[Never]):
-    """What this worker used of a day's budget; it holds nothing of it any more."""
+    """Record this worker's use of a day's budget; it no longer holds a slice of it."""
 
     __slots__ = ()
     name = "return_slice"

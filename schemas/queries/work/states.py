@@ -14,7 +14,7 @@ class LatestStateRow(NamedTuple):
 
 
 class LatestState(Query[LatestStateRow]):
-    """The state that an ordered lane goes on from."""
+    """The state that an ordered lane continues from."""
 
     __slots__ = ()
     name = "latest_state"

@@ -9,7 +9,7 @@ from strandline.schemas.postgres.query import Query
 
 
 class Beat(Query[Never]):
-    """This worker lives; the database's time counts."""
+    """Record a heartbeat of this worker, by the database's clock."""
 
     __slots__ = ()
     name = "beat"
@@ -30,7 +30,7 @@ class LeaveOut(Query[Never]):
 
 
 class TellCondition(Query[Never]):
-    """What a worker says of itself: the messages of the broker's that it dropped, and the like."""
+    """Record a worker's condition: the broker's messages that it dropped, and the like."""
 
     __slots__ = ()
     name = "tell_condition"
@@ -47,8 +47,8 @@ class LeaveRow(NamedTuple):
 
 
 class Leave(Query[LeaveRow]):
-    """This worker goes, and gives back what it still holds, so that nobody counts it as a crash, and any
-    sweep rings for it at once.  A lane that is just being written is waited for, which is short.
+    """Remove this worker, and give back the lanes it still holds, so that they do not count as crashes, and
+    any sweep rings for them at once. Wait for a lane that is being written, which is short.
     """
 
     __slots__ = ()
@@ -60,7 +60,7 @@ class Leave(Query[LeaveRow]):
 
 
 class ForgetDeadWorkers(Query[Never]):
-    """Heartbeat rows of workers that died long ago, and what workers took of budgets of days long gone."""
+    """Delete heartbeat rows of workers that died long ago, and budget slices of days long gone."""
 
     __slots__ = ()
     name = "forget_dead_workers"

@@ -1,12 +1,11 @@
--- begin_batch_v1: what the holder of a lane is to do next, fixed in a row before any model is called.
+-- begin_batch_v1: fix the next batch of a lane's holder in a row, before any model is called.
 --
--- The batch that an earlier holder left open, if all of it is still to be done (one that a reset has touched is
--- closed as void, and its answers go: they speak of messages that are no more); else a new one, of as many due
--- events as fit into p_budget tokens, at least one.  An event that failed in company before goes alone.  What
--- is due from before a reset goes as well, and a receipt says why.
--- The caller has the lane's row locked, and holds its lease.
--- Returns the batch (p_batch_id, where it is a new one) with its events in their order; nothing where nothing is
--- due.
+-- The batch that an earlier holder left open, if all of its events are still due (a batch that a reset has touched is
+-- closed as void, and its answers are deleted, because they refer to deleted messages); else a new one, of as many
+-- due events as fit into p_budget tokens, at least one. An event that failed in a larger batch goes alone. Due work
+-- from before a reset is removed, and a receipt says why.
+-- The caller has the lane's row locked, and holds its lease. Returns the batch (p_batch_id if it is new) with its
+-- events in order; no row if nothing is due.
 CREATE FUNCTION strandline.begin_batch_v1(
     p_shard_key uuid,
     p_scope_key uuid,

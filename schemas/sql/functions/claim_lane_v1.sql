@@ -1,14 +1,14 @@
--- claim_lane_v1: take a lane that has work and is free, or whose holder is dead or past its deadline, or that has
--- no row yet.
+-- claim_lane_v1: claim a lane that has work and is free, or whose holder is dead or past its deadline, or that has no
+-- row yet.
 --
--- A lane whose holder is in the middle of a transaction is passed over, not waited for; one that another worker is
--- opening at this moment is waited for, and that worker's.
--- What a derivation may not do now (may_derive_v1) is not to be had.
--- The clock may have stepped back: a heartbeat that lies ahead by more than the time after which a worker counts
--- as dead is none, and a wait that begins in the future is over.
+-- If the holder is in the middle of a transaction, skip the lane. If another worker is inserting the lane's row,
+-- wait; that worker gets the lane.
+-- Work that a derivation may not do now (may_derive_v1) cannot be claimed.
+-- The clock may have stepped back: a heartbeat that lies ahead by more than the time after which a worker counts as
+-- dead does not count, and a wait that begins in the future is over.
 -- Lanes of a namespace that may have only so many at work are claimed one after the other, so that they are counted.
 -- Returns the lease, with the namespace that the lane's work belongs to, and whether that may have only so many lanes
--- at work (has_lane_limit) or has a budget; no row where it cannot be had.
+-- at work (has_lane_limit) or has a budget; no row if it cannot be claimed.
 CREATE FUNCTION strandline.claim_lane_v1(
     p_shard_key uuid,
     p_scope_key uuid,
@@ -21,7 +21,7 @@ CREATE FUNCTION strandline.claim_lane_v1(
     lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text,
     has_lane_limit boolean, has_budget boolean)
 LANGUAGE plpgsql
--- All goes by keys, so that one plan is as good as another.
+-- All look-ups go by keys, so that any plan is good.
 SET plan_cache_mode TO force_generic_plan
 AS $function$
 #variable_conflict use_column

@@ -1,11 +1,11 @@
 -- flush_v1: move a session's marks by compare-and-set, record the events, and make the work due.
 --
 -- All or nothing, in one statement: the marks move only if they and the incarnation are still what the
--- plan was made from.  No row comes back when another flush, a reset, or a pop of what is planned was first.
--- The work is due in every generation that is kept.  One that serves this owner is rung for; what is due in
--- the others waits for the part of the workers that is set apart for replays (ring_at: infinity).
--- p_lazily: the commit, which is this statement's own, need not wait for the disk.  What a crash takes then is the
--- flush as a whole, with all that was made of it: the session is over its mark again.
+-- plan was made from.  No row comes back if another flush, a reset, or a pop of a planned message was first.
+-- The work is due in every generation that is kept. The generation that serves this owner is rung for; work in the
+-- others waits for the workers' replay slots (ring_at: infinity). p_lazily: the commit, which is this statement's
+-- own, need not wait for the disk.  A crash then loses the flush as a whole, with all that was derived from it: the
+-- session is over its mark again.
 -- Returns the lanes to ring for: the session's, or the owner's, as the generation says.
 CREATE FUNCTION strandline.flush_v1(
     p_shard_key uuid,

@@ -1,13 +1,12 @@
--- forget_facts_v1: take what one session said out of its owner's facts; what others said stays.
+-- forget_facts_v1: remove one session's statements from its owner's facts; those of other sessions stay.
 --
--- A merge words facts beside all that is known of the owner, so what it made of another session's messages may
--- quote this one.  Such a wording goes, and in its place stand the words that the other session's candidate had
--- by itself (own_text): extract saw no other session.  A wording quotes if it has a lexeme that is in none of
--- the words it was made of and that stay; where this session had a part in the fact, any such lexeme counts,
--- elsewhere those that this session said.
+-- A merge words facts beside all known facts of the owner, so a fact from another session's messages may quote this
+-- one. Such a wording is replaced by the words that the other session's candidate had by itself (own_text): extract
+-- saw no other session.  A wording quotes if it has a lexeme that is in none of the words it was made of and that
+-- stay; where this session had a part in the fact, any such lexeme counts, elsewhere those that this session said.
 -- Each phase is a function of its own.  Called by reset_v1, which holds the owner's lanes.
--- Returns the facts that have other words now, or are live again, in any generation.  Some may be what a person
--- took away meanwhile; the caller takes these away again.
+-- Returns the facts that have other words now, or are live again, in any generation. A person may have deleted some
+-- of them meanwhile; the caller deletes these again.
 CREATE FUNCTION strandline.forget_facts_v1(p_shard_key uuid, p_session_key uuid) RETURNS uuid[]
 LANGUAGE plpgsql AS $function$
 DECLARE

@@ -1,6 +1,6 @@
--- forget_shared_v1: take what lives of a session shared out of a scope, for good.
+-- forget_shared_v1: remove what some incarnations of a session shared with a scope, for good.
 --
--- The lives are marked first.  A worker that is about to share holds the same rows while it writes: what it
+-- The incarnations are marked first.  A worker that is about to share holds the same rows while it writes: what it
 -- wrote before is seen and deleted here, since each statement of a VOLATILE function sees what was committed
 -- before it began; one that comes later finds the mark and writes nothing.
 CREATE FUNCTION strandline.forget_shared_v1(

@@ -1,6 +1,7 @@
--- give_back_v1: let facts live again that had ended because of one that is gone; of the same words the newest.
+-- give_back_v1: make facts live again that had ended because of a fact that is gone; of the same words only the
+-- newest.
 --
--- Where a person deleted what took a fact's place, invalidated_by is null, and it stays ended.
+-- If a person deleted the fact that replaced one, invalidated_by is null, and that one stays ended.
 -- The caller holds the owner's lanes.  Returns the facts that are live again.
 CREATE FUNCTION strandline.give_back_v1(p_shard_key uuid) RETURNS uuid[]
 LANGUAGE sql AS $function$

@@ -1,13 +1,12 @@
 -- may_derive_v1: whether an owner's work in a stage of a derivation may be done now.
 --
--- Not that of a derivation that is retired.  In one that is being filled, owners have their turn when all of theirs
--- is due, so that an ordered lane begins at the beginning; and facts are merged when all that was flushed before it
--- was begun is extracted, so that they are merged in the order in which things were said.  Of an owner who is about
--- to be switched, what serves waits until the other derivation has caught up, for a minute at most (the clock may
--- have stepped back).
+-- Never in a retired derivation. In one that is being filled, an owner's work may begin when all of it is due, so
+-- that an ordered lane begins at the beginning; and facts are merged when every event flushed before the derivation
+-- began is extracted, so that they are merged in the order of the messages. If an owner is about to be switched, the
+-- serving derivation waits until the other one has caught up, for a minute at most (the clock may have stepped back).
 CREATE FUNCTION strandline.may_derive_v1(p_shard_key uuid, p_generation_id integer, p_stage text) RETURNS boolean
 LANGUAGE plpgsql
--- All goes by keys, so that one plan is as good as another.
+-- All look-ups go by keys, so that any plan is good.
 SET plan_cache_mode TO force_generic_plan
 AS $function$
 DECLARE

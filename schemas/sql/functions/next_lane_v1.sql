@@ -1,17 +1,17 @@
--- next_lane_v1: whose turn it is in a stage: a lane with live work that nobody is at, of the namespace after the
--- one that was served last, and in it of the owner after the one that was served last there.
+-- next_lane_v1: the lane whose turn it is in a stage: one with live work and without a holder, of the namespace after
+-- the one served last, and in it of the owner after the one served last there.
 --
--- Namespaces and owners go round, in the order of the index due_by_turn, which is entered where the round stands
--- and never read as a whole; within an owner the oldest work comes first.  A namespace whose owner was not noted
--- begins anywhere, so that workers rarely look at the same lanes.  What is of the first of
--- p_precedences comes before all that is of the second (0: live; 1: imported, or derived again).
+-- Namespaces and owners go round, in the order of the index due_by_turn, which is entered at the current position and
+-- never read as a whole; within an owner the oldest work comes first.  A namespace whose owner was not noted begins
+-- anywhere, so that workers rarely look at the same lanes.  Work of the first of p_precedences comes before all work
+-- of the second (0: live; 1: imported, or derived again).
 -- Namespaces that wait for their budget, or have as many lanes at work as they may, get none; a lane of this worker
--- that would be given back for another one is not counted in its namespace, p_leaving (NULL: there is none).
--- Who looks for a turn locks the lane it is given until its transaction ends, and passes over those that others
--- were given: nobody waits for anybody here.
--- What claim_lane_v1 would refuse is passed over; a lane is looked at once, however much of its work is due.
--- Returns the lane.  Without a scope_key: p_looks lanes, or 64 times as many pieces of their work, were looked at in
--- vain, and the round goes on after this owner.  No row: the whole round found nothing.
+-- that would be given back for another one is not counted in its namespace, p_leaving (NULL if there is none).
+-- The caller locks the lane it gets until its transaction ends, and skips lanes locked by others, so that no worker
+-- waits for another here.
+-- Lanes that claim_lane_v1 would refuse are skipped; a lane is examined once, however much of its work is due.
+-- Returns the lane. Without a scope_key: p_looks lanes, or 64 times as many pieces of their work, were examined in
+-- vain, and the round continues after this owner. No row: the whole round found nothing.
 CREATE FUNCTION strandline.next_lane_v1(
     p_stage text,
     p_precedences smallint[],
@@ -25,7 +25,7 @@ CREATE FUNCTION strandline.next_lane_v1(
     p_looks integer
 ) RETURNS TABLE (namespace text, shard_key uuid, scope_key uuid, generation_id integer, precedence smallint)
 LANGUAGE plpgsql
--- What is kept as a plan while little is due would sort it all.
+-- A plan cached while little is due would sort all due work.
 SET enable_sort TO off
 SET enable_bitmapscan TO off
 SET plan_cache_mode TO force_generic_plan

@@ -1,8 +1,8 @@
--- pop_v1: take the newest message out of a session's log, as long as it was not delivered.
+-- pop_v1: remove the newest message from a session's log, unless it was delivered.
 --
 -- The session row is locked first, as in put_v1.  p_seq is the message that the caller read as the newest
--- one; p_pop_id names this attempt, so that one whose answer was lost can be sent again and takes nothing
--- more.  The seq is not used again: next_seq stays, and popped keeps the number, without content.
+-- one; p_pop_id names this attempt, so that an attempt whose answer was lost can be sent again without removing
+-- another message.  The seq is not used again: next_seq stays, and popped keeps the number, without content.
 --
 -- Returns 'ok'; 'changed' (another message is the newest by now); 'delivered' (the pipelines have it).
 CREATE FUNCTION strandline.pop_v1(p_shard_key uuid, p_session_key uuid, p_seq bigint, p_pop_id uuid)

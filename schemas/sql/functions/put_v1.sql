@@ -5,10 +5,10 @@
 -- attempt wrote.  (As one CTE this is as fast and wrong: its snapshot is from before the wait.)
 --
 -- status: 'ok'; 'unclaimed' (no such session yet, and p_claimed is false); 'conflict' (detail is the
--- id that was used with other content); 'unknown_pipeline' (detail names what is not registered).
--- Whatever is not 'ok' has stored nothing.
--- to_flush: what the flush is planned from (window_v1) when the put crossed one of the session's marks (tokens,
--- messages, bytes), else NULL.
+-- id that was used with different content); 'unknown_pipeline' (detail names the pipelines that are not registered).
+-- With any other status than 'ok', nothing was stored.
+-- to_flush: the input of the flush plan (window_v1) if the put crossed one of the session's marks (tokens, messages,
+-- bytes), else NULL.
 CREATE FUNCTION strandline.put_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -42,7 +42,7 @@ BEGIN
     SELECT * INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        -- First of all, so that what is refused claims nothing either.
+        -- First of all, so that a refused put claims nothing.
         SELECT string_agg(wanted.name, ', ') INTO detail
             FROM jsonb_array_elements_text(p_session -> 'pipelines') AS wanted (name)
             WHERE NOT EXISTS (

@@ -1,6 +1,6 @@
--- remove_facts_v1: take facts away because of what a person did.
+-- remove_facts_v1: delete facts because of a person's event.
 --
--- They go with their history and with what was condensed into them.  What they once took the place of stays ended;
+-- Their history and the facts condensed into them are deleted too. Facts that they once replaced stay ended;
 -- the candidates they came from count as dropped by the person's event, p_number.
 -- The caller holds the owner's lanes.  Returns the facts that are gone, whether each was live, and by which events
 -- people had worded them.

@@ -1,9 +1,9 @@
 -- set_policy_v1: change a session's policy, from the next put and the next flush on, and record who did it.
 --
 -- A compare-and-set under the session's lock, which puts and flushes take as well: p_before is the policy that
--- p_after was made from.  What was flushed before stays with the pipelines that it was fed to.
--- status: 'ok'; 'changed' (somebody else changed it meanwhile); 'unknown_pipeline' (detail names what is not
--- registered); no row if there is no such session.  over: the window is above the mark now, and the caller
+-- p_after was made from.  Earlier flushes stay with the pipelines that they were fed to.
+-- status: 'ok'; 'changed' (another caller changed it meanwhile); 'unknown_pipeline' (detail names the pipelines that
+-- are not registered); no row if there is no such session.  over: the window is above the mark now, and the caller
 -- flushes; the watch is for the case that it dies before it does.
 CREATE FUNCTION strandline.set_policy_v1(
     p_shard_key uuid,

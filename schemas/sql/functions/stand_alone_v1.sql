@@ -1,7 +1,7 @@
--- stand_alone_v1: let one change of a fact be a fact of its own, in the words that its candidate, or its person, had.
+-- stand_alone_v1: turn one change of a fact into a separate fact, in the words of its candidate, or of its person.
 --
--- It is as live as the fact it was a change of, and ended as that did; where another fact says just these words,
--- that one gets it as another source.  The caller holds the owner's lanes.
+-- It is as live as the fact that it changed, and ended as that did; if another fact has the same words, it becomes
+-- another source of that one.  The caller holds the owner's lanes.
 -- Returns the fact that has the change now.
 CREATE FUNCTION strandline.stand_alone_v1(
     p_shard_key uuid, p_generation_id integer, p_fact_id uuid, p_revision integer

@@ -1,7 +1,7 @@
--- take_apart_v1: end condensed facts; their parts stand again once these are gone, or ended as they did.
+-- take_apart_v1: end condensed facts; their parts are live again once these are gone, or ended as they did.
 --
--- What a merge or a person added to such a fact since it was made stands alone, but not what p_session_key said
--- (NULL: all of it stands).  The caller holds the owner's lanes, and deletes the condensed facts.
+-- Additions to such a fact by a merge or a person become separate facts, except those from p_session_key (NULL: all
+-- of them).  The caller holds the owner's lanes, and deletes the condensed facts.
 -- Returns the facts that stand alone.
 CREATE FUNCTION strandline.take_apart_v1(p_shard_key uuid, p_fact_ids uuid[], p_session_key uuid)
 RETURNS uuid[]

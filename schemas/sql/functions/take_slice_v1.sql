@@ -1,10 +1,9 @@
--- take_slice_v1: a worker's next slice of what a namespace may use today (by UTC), and what it used so far.
+-- take_slice_v1: grant a worker its next slice of a namespace's budget of today (UTC), and record its use so far.
 --
--- Each worker writes a row of its own, and reads those of the others: what they were granted, while their slices
--- last, and then what they used of it.  Two workers that take a slice at the same moment do not see each other, so a
--- budget may be exceeded by a slice of each worker but one, and by what the calls in hand cost more than was
--- thought.  A slice is a fiftieth of the budget; towards its end a quarter of what is left, but enough for the call
--- that is asked for.
+-- Each worker writes its own row, and reads those of the others: the grant, while a slice lasts, and then its use.
+-- Two workers that take a slice at the same moment do not see each other, so a budget may be exceeded by a slice of
+-- each worker but one, and by the excess of running calls over their estimates.  A slice is a fiftieth of the budget;
+-- towards its end a quarter of what is left, but enough for the call that is asked for.
 -- A namespace whose budget is used up waits until the next day; one whose rest others hold, until the first of their
 -- slices ends.  No worker gives it a turn meanwhile.
 -- Returns the day, whether there is a budget at all, what is granted (NULL: not limited) and for how many seconds; or
@@ -78,7 +77,7 @@ BEGIN
                 AND (l.calls_per_day, l.tokens_per_day, l.usd_per_day, l.updated_at) IS NOT DISTINCT FROM
                     (wanted.calls_per_day, wanted.tokens_per_day, wanted.usd_per_day, wanted.updated_at))
         THEN
-            -- Other limits were set meanwhile: those hold.
+            -- Other limits were set meanwhile: those apply.
             RETURN QUERY SELECT * FROM strandline.take_slice_v1(p_namespace, p_worker_id, p_day, p_calls_used,
                 p_tokens_used, p_usd_used, p_tokens_wanted, p_slice_seconds);
             RETURN;
@@ -87,7 +86,7 @@ BEGIN
             extract(epoch FROM until - moment)::double precision, used_up;
         RETURN;
     END IF;
-    -- NULL, which is no limit, is the one value that least and greatest pass over.
+    -- NULL means no limit, and is the one value that least and greatest ignore.
     calls_left := CASE WHEN wanted.calls_per_day IS NOT NULL THEN
         least(calls_left, greatest(1, least(wanted.calls_per_day / 50, calls_left / 4))) END;
     tokens_left := CASE WHEN wanted.tokens_per_day IS NOT NULL THEN

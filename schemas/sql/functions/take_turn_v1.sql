@@ -1,9 +1,9 @@
 -- take_turn_v1: choose the lane whose turn it is in a stage (next_lane_v1), and claim it, in one step.
 --
--- Where nobody waits for a turn, the lane that the hint names is claimed, if it has work that next_lane_v1 does not
--- look for or came too late to be seen.
--- Returns the lease; and before it, or alone, without a scope_key, how far the round went without one: it is to be
--- asked for again from there, so that lanes that cannot be had now are not met again before all others.
+-- If no lane waits for a turn, the lane that the hint names is claimed, if it has work that next_lane_v1 does not
+-- look for or that came too late to be seen. Returns the lease; and before it, or alone, without a scope_key, how far
+-- the round went in vain: the next call continues there, so that lanes that cannot be claimed now are not met again
+-- before all others.
 CREATE FUNCTION strandline.take_turn_v1(
     p_stage text,
     p_precedences smallint[],
@@ -30,9 +30,9 @@ DECLARE
     one record;
     lease record;
 BEGIN
-    -- Of lanes that are not to be had, twice as many are passed over as are looked at in one go, and then no more.
-    -- A turn is lost where a worker with the same lane in view was quicker, or where the lane has to wait for
-    -- another reason than its own row.
+    -- At most twice as many lanes that cannot be claimed are skipped as are examined in one go.
+    -- A turn is lost if another worker claimed the lane first, or if the lane has to wait for another reason than its
+    -- own row.
     FOR attempt IN 1..8 LOOP
         SELECT n.* INTO one FROM strandline.next_lane_v1(
             p_stage, p_precedences, after, namespaces, owners, p_left_out, p_worker_id, p_dead_after_seconds,

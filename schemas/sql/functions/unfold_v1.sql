@@ -4,7 +4,7 @@
 -- a lane of several sessions takes it up in that order.  The batches are void: their answers, and those of a
 -- batch that is open, spoke of a state that is no more.  Dead letters stay what they are.
 -- Where the derivation serves the owner, it is due as the flush made it due, and rung for; but if a replay folds
--- again (p_by_replay), or the derivation does not serve, it is left to the threads for replays (ring_at: infinity).
+-- again (p_by_replay), or the derivation does not serve, it is left to the replay slots (ring_at: infinity).
 -- The caller has locked the lane and taken it from its holder.  Returns the events that are due again.
 CREATE FUNCTION strandline.unfold_v1(
     p_shard_key uuid, p_scope_key uuid, p_generation_id integer, p_stage text, p_ordinal bigint,

@@ -1,6 +1,6 @@
--- window_v1: what a flush is planned from, as JSON: the session's marks and policy, and of each message of
+-- window_v1: the input of a flush plan, as JSON: the session's marks and policy, and of each message of
 -- its window [seq, role, tokens, calls, answers, bytes], oldest first.  All from one snapshot; NULL if there is no
--- such session.  A put that crosses the mark returns it, so that planning needs no round trip of its own.
+-- such session. A put that crosses the mark returns it, so that planning needs no further round trip.
 CREATE FUNCTION strandline.window_v1(p_shard_key uuid, p_session_key uuid) RETURNS text
 LANGUAGE sql VOLATILE AS $function$
     SELECT json_build_object(
