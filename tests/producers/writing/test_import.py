@@ -159,7 +159,10 @@ def test_an_import_that_is_interrupted_says_what_is_stored(
         ({"role": "wizard", "content": "x", "session_id": "s"}, "line 2: message.role: 'wizard' is unknown"),
         ({"role": "user", "content": "a\u0000b", "session_id": "s"}, "line 2: message.content"),
         ({"role": "user", "content": "x"}, "line 2 has no 'session_id'; name the field"),
-        ({"role": "user", "content": "x", "session_id": "s", "user_id": "eve"}, "line 2 is of another user"),
+        (
+            {"role": "user", "content": "x", "session_id": "s", "user_id": "eve"},
+            "line 2 belongs to another user",
+        ),
     ],
 )
 def test_a_line_that_cannot_be_put_is_named(run: Run, line: Any, sentence: str) -> None:
@@ -185,7 +188,7 @@ def test_an_import_and_puts_share_a_session(make_memory: MakeMemory) -> None:
     imported = memory.import_messages(older)
     assert (imported.known, imported.added) == (1, 1)
     assert [message.text for message in memory.get_all()] == ["now", "then"]
-    with pytest.raises(ConflictError, match="'b' was used before"):
+    with pytest.raises(ConflictError, match="'b' was already used"):
         memory.import_messages(
             [older[1] | {"content": "else"}, {"role": "user", "content": "new", "id": "c"}]
         )

@@ -129,7 +129,7 @@ def test_a_chunk_is_stored_as_its_message() -> None:
 
 
 def test_an_instruction_to_a_graph_is_no_message() -> None:
-    with pytest.raises(InvalidMessageError, match="RemoveMessage is no message of a conversation"):
+    with pytest.raises(InvalidMessageError, match="RemoveMessage is not a conversation message"):
         message_of(RemoveMessage(id="1"))
 
 
