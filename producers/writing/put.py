@@ -158,7 +158,7 @@ def check_status(identity: SessionIdentity, row: Row) -> Operation[tuple[list[in
     status, detail, seqs, window = row
     if status == "conflict":
         raise ConflictError(
-            f"Message id {detail!r} was already used in session {identity.session_id!r}with different"
+            f"Message id {detail!r} was already used in session {identity.session_id!r} with different"
             " content; nothing was stored. Give a new message a new id."
         )
     if status == "unknown_pipeline":

@@ -1,4 +1,4 @@
--- Searching: chunks of messages, facts, and what has no chunk yet.
+-- Searching: chunks of messages, facts, and messages without a chunk.
 
 -- name: insert_chunks
 -- Searchable pieces with their lexemes and vectors.
@@ -27,8 +27,8 @@ SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scop
     %(beside)s::integer, false)
 
 -- name: unsearched_messages
--- What a search cannot find otherwise, newest first: messages of the sessions last put to that are not delivered,
--- that vectors have not covered, or that were flushed while the session fed no vectors.
+-- Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are not
+-- delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
 -- params: shard_key uuid, scope_key uuid?, left_out uuid?, sessions bigint, generation_id integer, messages bigint
 -- row: session_key uuid, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
@@ -83,7 +83,7 @@ WHERE g.fed OR NOT EXISTS (
 ORDER BY m.created_at DESC, m.seq DESC LIMIT %(messages)s
 
 -- name: session_names
--- What sessions of an owner are called.
+-- The names of an owner's sessions.
 -- params: shard_key uuid, session_keys uuid[]
 -- row: session_key uuid, session_id text
 -- repeatable

@@ -123,8 +123,8 @@ class UnsearchedMessagesRow(NamedTuple):
 
 
 class UnsearchedMessages(Query[UnsearchedMessagesRow]):
-    """What a search cannot find otherwise, newest first: messages of the sessions last put to that are not
-    delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
+    """Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are
+    not delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
     """
 
     __slots__ = ()
@@ -151,7 +151,7 @@ class SessionNamesRow(NamedTuple):
 
 
 class SessionNames(Query[SessionNamesRow]):
-    """What sessions of an owner are called."""
+    """The names of an owner's sessions."""
 
     __slots__ = ()
     name = "session_names"

@@ -1,14 +1,13 @@
 -- Which derivation serves whom, and what it lacks: text that several statements and functions share.
 --
--- The loader (schemas/postgres/statements.py) puts it in the place of @name(arguments), and each argument in the place
--- of {its name}.  The aliases are long, so that none hides an alias that an argument names.
+-- The loader (schemas/postgres/statements.py) puts it in the place of @name(arguments), and each argument in the
+-- place of {its name}.  The aliases are long, so that none hides an alias that an argument names.
 -- Text, and not functions: an engine that spreads the tables over nodes would run such a function on one node, where
 -- it finds no rows and raises no error (docs/architecture/sql-rules.md).
 
 -- fragment: serving(shard_key, pipelines)
--- Which derivation of each pipeline serves an owner (pipelines NULL: of all pipelines).  The one that serves
--- everybody, unless the owner has a row of its own in scope_generation: while a replay switches owner by owner, and
--- no longer.
+-- Which derivation of each pipeline serves an owner (pipelines NULL: of all pipelines).  The default one, unless the
+-- owner has a row in scope_generation, which exists only while a replay switches owner by owner.
 (SELECT served.generation_id, served.pipeline, served.version, served.entry_scope, served.config
     FROM strandline.generation served
     LEFT JOIN strandline.scope_generation own ON own.shard_key = {shard_key} AND own.pipeline = served.pipeline

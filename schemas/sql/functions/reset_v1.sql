@@ -1,9 +1,9 @@
--- reset_v1: begin a session's log anew, and with p_derived forget what was derived from it.
+-- reset_v1: start a session's log over, and with p_derived forget the memory derived from it.
 --
--- The incarnation changes, so that whatever is pending or in flight from before is void; the workers
--- clear it away.  With p_derived the lanes are taken away from their holders first: a worker that is just
--- writing commits before (and is deleted here) or finds its lease gone.  The session row is locked last, so
--- that no put waits while this waits for a worker.
+-- The incarnation changes, so that pending work and work in flight from before is void; the workers clear it away.
+-- With p_derived the lanes are taken from their holders first: a worker that is writing commits before this (and its
+-- rows are deleted here) or finds its lease gone.  The session row is locked last, so that no put waits while this
+-- waits for a worker.
 -- Returns the number of messages that were in the log, and with p_derived the incarnations that had events or
 -- the log, and the facts that forgetting gave other words, or gave back; no row if there is no such session.
 CREATE FUNCTION strandline.reset_v1(p_shard_key uuid, p_session_key uuid, p_derived boolean)
@@ -18,7 +18,7 @@ DECLARE
 BEGIN
     IF p_derived THEN
         @lock_lanes(p_shard_key, p_session_key);
-        -- Also those that no worker has opened yet: a merge that begins now waits.  After the others, since an
+        -- Also lanes that no worker has opened yet: a merge that begins now waits.  After the others, since an
         -- edit that holds these may be making the same row, and would wait for it.
         INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
             SELECT p_shard_key, p_shard_key, g.generation_id,
@@ -40,7 +40,7 @@ BEGIN
         PERFORM FROM strandline.due d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key
             ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE;
-        -- What several sessions were folded into is folded again without this one.
+        -- States folded from several sessions are folded again without this one.
         FOR folded IN
             SELECT t.generation_id, b.stage, min(t.ordinal) AS ordinal
             FROM strandline.block_state t
@@ -67,8 +67,7 @@ BEGIN
         RETURN;
     END IF;
     IF p_derived THEN
-        -- Events before all that names them: each statement sees what was committed until the one before it
-        -- had all its rows.
+        -- Events before all rows that name them: each statement sees the commits up to the end of the one before it.
         WITH deleted AS (
             DELETE FROM strandline.flush_event e
                 WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key
@@ -112,7 +111,7 @@ BEGIN
             SELECT batch_id FROM receipts UNION SELECT batch_id FROM batches) AS touched;
         DELETE FROM strandline.answer a WHERE a.shard_key = p_shard_key AND a.batch_id = ANY (gone);
         -- A merge sees what every session of the owner has said, so any of its answers may quote this one.
-        -- Those that were applied are needed no more; an open batch asks its model once more.
+        -- Applied answers are no longer needed; an open batch calls its model once more.
         DELETE FROM strandline.answer a USING strandline.batch b
             WHERE b.shard_key = p_shard_key AND b.scope_key = p_shard_key
               AND a.shard_key = b.shard_key AND a.batch_id = b.batch_id;

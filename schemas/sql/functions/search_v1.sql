@@ -1,14 +1,14 @@
 -- search_v1: the best messages and facts of a scope for a query; words and vectors are fused by score, half and
--- half, and without a vector the words decide alone.
+-- half, and without a vector only the words count.
 --
--- Candidates first, exact scores for them alone.  By meaning: the pieces whose codes (search_code_v1, kept in the
+-- Candidates first, and exact scores only for them.  By meaning: the pieces whose codes (search_code_v1, kept in the
 -- index of the primary key) differ least from the query's.  By words: an index leads to the pieces that hold
 -- one (of a small scope all are read), all of these are counted, and what says most by itself is spread to the
 -- messages beside it.  Of each kind there are as many as `bounds` says, so a scope that holds no more is searched
 -- exactly; what is lost in larger ones is measured by `make bench` (recall) and bounded by
 -- tests/producers/search/test_search_scopes.py.
 --
--- Words: BM25 (sql/fragments/bm25.sql).  A word counts in part for the messages beside the one that it stands in;
+-- Words: BM25 (sql/fragments/bm25.sql).  A word counts in part for the messages beside its own;
 -- as in BM25F, counts are set against the length of the message they are of before they are added up.
 -- Vectors: the cosine of the query without what the whole scope has in common (the mean of its first pieces,
 -- less of it where they are few), since that says nothing of one message.  A message has its best piece's.
@@ -24,9 +24,9 @@
 -- p_generation_id: the derivation of vectors to look at, or NULL for none.
 -- p_facts_generation_id: the derivation of facts to look at, or NULL for none; p_facts_shown: without these;
 -- p_topics, p_agent_id, p_team_id: only those of any of these topics, and of this agent and team (NULL: of all).
--- A fact is of a session if something said there is among its sources; what people added is of the owner alone.
--- similarity: the cosine, 0 where it is negative or there is none.  All in float8: left to itself this would be
--- numeric arithmetic.
+-- A fact belongs to a session if a message there is among its sources; facts that people added belong only to the
+-- owner. similarity: the cosine, 0 if it is negative or unknown. All in float8: by default this would be numeric
+-- arithmetic.
 --
 -- The settings: one plan for all, made once per connection, since making it takes as long as searching a small
 -- scope.  It does not ask statistics, which cannot tell how many rows a scope has: where ten are expected a
