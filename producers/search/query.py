@@ -20,9 +20,7 @@ MAX_QUERY_CHARACTERS = 8_000
 def prepare_query(text: str, vectors: Vectors | None, embed_query: EmbedQuery | None) -> Operation[Query]:
     """Words and vector of a query; the embedding may call a model, and blocks no event loop."""
     if vectors is None:
-        return Query(
-            text, query_lexemes(text), None, "There are no vectors: the search compared words alone."
-        )
+        return Query(text, query_lexemes(text), None, "There are no vectors: the search compared only words.")
     prepared: Query = yield Run(partial(_prepare, text, vectors.config, embed_query))
     return prepared
 
