@@ -1,5 +1,5 @@
--- What explain asks: where a message went, and where a fact came from.  For people, so index probes per
--- session are good enough where only an id is given.
+-- Statements of explain: what became of a message, and where a fact came from. They are for people, so index probes
+-- per session are good enough if only an id is given.
 
 -- name: explain_find_messages
 -- Messages with this id, also from before a reset; within a session, or wherever the namespace has one.
@@ -33,7 +33,7 @@ JOIN strandline.fact f ON f.shard_key = o.shard_key AND f.generation_id = g.gene
 ORDER BY g.state = 'serving' DESC, f.generation_id DESC
 
 -- name: explain_find_fact_events
--- Whose events name this fact, which may be gone by now.
+-- The owners whose events name this fact, which may be gone by now.
 -- params: namespace text, session_id text?, user_id text?, owner_key uuid?, fact_id uuid
 -- row: shard_key uuid
 SELECT DISTINCT e.shard_key FROM (
@@ -65,8 +65,8 @@ LEFT JOIN LATERAL (
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = %(seq)s
 
 -- name: explain_stages
--- What became of an event, stage by stage, in each generation of the session's pipelines.
--- A lane that was not tried since its provider refuses everything has no error of its own: workers say why.
+-- The outcome of an event, stage by stage, in each generation of the session's pipelines.
+-- A lane that was not tried because its provider refuses everything has no error: the workers report it.
 -- params: pipelines text[], stages text[], stages_before text[], shard_key uuid, event_id uuid
 -- row: pipeline text, generation_id integer, generation_state text, stage text, outcome text?, applied_at
 --     timestamptz!, batch_id uuid?, batch_stage text?, batch_events integer!, due_since timestamptz?, reason text?,
@@ -101,7 +101,7 @@ WHERE e.shard_key = %(shard_key)s AND e.event_id = %(event_id)s
 ORDER BY g.pipeline, g.generation_id, stages.place
 
 -- name: explain_calls
--- The ledger of some batches: who answered, when, and what it took.
+-- The ledger of some batches: model, time, tokens and cost of each call.
 -- params: shard_key uuid, batch_ids uuid[]
 -- row: batch_id uuid, step text, model text, prompt_hash text, input_tokens bigint, output_tokens bigint, cost_usd
 --     float8?, seconds float8, created_at timestamptz
@@ -112,7 +112,7 @@ WHERE c.shard_key = %(shard_key)s AND c.batch_id = ANY (%(batch_ids)s::uuid[])
 ORDER BY c.created_at
 
 -- name: explain_candidates
--- What extract found in a message, and which event of a person speaks against it.
+-- The candidates that extract found in a message, and the person's event that dropped each, if any.
 -- params: shard_key uuid, session_key uuid, seq bigint
 -- row: generation_id integer, event_id uuid, text text, batch_id uuid, dropped_by bigint?, kind text?
 SELECT c.generation_id, c.event_id, c.text, c.batch_id, c.dropped_by, (
@@ -122,7 +122,7 @@ WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s AND c.seqs
 ORDER BY c.generation_id, c.event_id, c.ordinal
 
 -- name: explain_cited
--- The facts that cite a message, and what it did to each.
+-- The facts that cite a message, and the operation it led to in each.
 -- params: shard_key uuid, session_key uuid, seq bigint
 -- row: fact_id uuid, generation_id integer, text text, live boolean, operations text[]
 SELECT f.fact_id, f.generation_id, f.text, f.live, array_agg(r.operation ORDER BY r.revision) AS operations
@@ -154,7 +154,7 @@ WHERE b.shard_key = %(shard_key)s AND b.scope_key IN (%(session_key)s, %(shard_k
 ORDER BY b.generation_id, b.ordinal
 
 -- name: explain_fact
--- A fact as it is, and what took its place, or says it now, if it ended.
+-- A fact as it is, and, if it ended, the fact that replaced or condensed it.
 -- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: fact_id uuid, generation_id integer, state text, text text, topics text[], said_by text?, about_date date?,
 --     said_at timestamptz, valid_from timestamptz, valid_until timestamptz?, live boolean, invalidated_at
@@ -186,7 +186,7 @@ WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.
 ORDER BY r.revision
 
 -- name: explain_fact_events
--- What people did to a fact, by its id or by the events that worded it; of one that is gone, clearings too.
+-- People's events on a fact, by its id or by the events that worded it; for a deleted fact, clearings too.
 -- params: shard_key uuid, fact_id uuid, generation_id integer?
 -- row: number bigint, kind text, created_at timestamptz, actor text?
 SELECT e.number, e.kind, e.created_at, e.actor FROM strandline.fact_event e

@@ -29,7 +29,7 @@ Kind = Literal["configured", "embedded"]
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where Postgres and the broker are; ``broker_url`` is None where none runs.
+    """Where Postgres and the broker are; ``broker_url`` is None if no broker runs.
 
     ``mend`` starts embedded ones again that ended, and says whether all run; ``joined``: the embedded
     Postgres ran already; ``alone``: it was started for this command, so no worker is beside it.
@@ -129,7 +129,7 @@ def servers_for_once(settings: Settings, *, create: bool = False) -> Iterator[Se
         create: whether an embedded Postgres that was never used may be made, with tables and pipelines.
 
     Raises:
-        ConfigurationError: no database is configured, and there is none in STRANDLINE_HOME.
+        ConfigurationError: no database is configured, and none exists in STRANDLINE_HOME.
     """
     if not _is_stopped(settings, or_missing=create):
         with running_servers(settings, only_looking=True) as servers:
