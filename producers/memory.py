@@ -26,7 +26,7 @@ from strandline.producers.reading.read import ReadRequest, read
 from strandline.producers.resources import Resources
 from strandline.producers.sessions import HISTORY_PAGE, history_page, whole_history
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
-from strandline.producers.writing.bulk_import import MOST_IN_AN_IMPORT, Imported, import_messages
+from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
 from strandline.producers.writing.pop import pop
 from strandline.producers.writing.put import Append, Appended, append
 from strandline.producers.writing.reset import reset
@@ -157,7 +157,7 @@ class SessionMemory(Searching):
         messages = listed_messages(messages)
         if not messages:
             return Imported(0, 0)
-        request = self._checked(messages, max_messages=MOST_IN_AN_IMPORT)
+        request = self._checked(messages, max_messages=MAX_MESSAGES_PER_IMPORT)
         imported = import_messages(self._resources.database(), request)
         self._announce_flush(imported.flushed, joined=False)
         return imported

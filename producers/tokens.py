@@ -14,7 +14,7 @@ from typing import Any
 
 import tiktoken
 
-from strandline.schemas.display.shown_text import QUOTED_CHARACTERS, quote, shown
+from strandline.schemas.display.shown_text import MAX_QUOTED_CHARACTERS, quote, shown
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.values.foreign_values import is_empty, plain_scalar
@@ -33,7 +33,7 @@ SLICE_CHARACTERS = 20_000
 MIN_MESSAGE_TOKENS = 4
 
 # Of JSON that is longer the rest is reckoned by its length: what is counted so is seldom read as text.
-COUNTED_JSON_CHARACTERS = 20_000
+MAX_COUNTED_JSON_CHARACTERS = 20_000
 
 # Tokens of a part that is not text, where the provider's own count is unknown (LlamaIndex's figures).
 KIND_TOKENS: Mapping[str, int] = {"image": 256, "audio": 256, "video": 256, "document": 2048}
@@ -141,7 +141,7 @@ def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
         try:
             result = given(text)
         except Exception as error:  # the edge to foreign code: the caller's function
-            kind = shown(type(error).__name__, most=QUOTED_CHARACTERS)
+            kind = shown(type(error).__name__, most=MAX_QUOTED_CHARACTERS)
             raise ConfigurationError(f"tokenizer_fn raised {kind}; it must count any text.") from error
         tokens = len(result) if isinstance(result, Sized) and _is_list(result) else result
         if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
@@ -228,8 +228,8 @@ def _beside_texts(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _count_json(value: object, count_text: Callable[[str], int]) -> int:
     text = _to_json(value)
-    counted = count_text(text[:COUNTED_JSON_CHARACTERS])
-    return -(-counted * len(text) // min(len(text), COUNTED_JSON_CHARACTERS))
+    counted = count_text(text[:MAX_COUNTED_JSON_CHARACTERS])
+    return -(-counted * len(text) // min(len(text), MAX_COUNTED_JSON_CHARACTERS))
 
 
 def _to_json(value: object) -> str:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.schemas.display.shown_text import QUOTED_CHARACTERS, shown
+from strandline.schemas.display.shown_text import MAX_QUOTED_CHARACTERS, shown
 
-SENTENCE_CHARACTERS = 8_000
+MAX_SENTENCE_CHARACTERS = 8_000
 
 
 class StrandlineError(Exception):
@@ -24,7 +24,10 @@ class StrandlineError(Exception):
 
     def __init__(self, *sentence: object) -> None:
         super().__init__(
-            *(shown(part, most=SENTENCE_CHARACTERS) if isinstance(part, str) else part for part in sentence)
+            *(
+                shown(part, most=MAX_SENTENCE_CHARACTERS) if isinstance(part, str) else part
+                for part in sentence
+            )
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -49,7 +52,7 @@ class InvalidMessageError(StrandlineError, ValueError):
     """
 
     def __init__(self, field: str, problem: str) -> None:
-        self.field = shown(field, most=QUOTED_CHARACTERS)
+        self.field = shown(field, most=MAX_QUOTED_CHARACTERS)
         super().__init__(f"{self.field}: {problem}")
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from strandline.schemas.values.lanes import Lane
 
 # Beside the worker's own threads, and only while there is something to take over.
-MOST_THREADS = 32
+MAX_THREADS = 32
 
 
 class TakeOver:
@@ -24,7 +24,7 @@ class TakeOver:
         take_up: drains one lane; if another worker took it meanwhile, this costs one statement.
     """
 
-    def __init__(self, take_up: Callable[[Lane], None], most_threads: int = MOST_THREADS) -> None:
+    def __init__(self, take_up: Callable[[Lane], None], most_threads: int = MAX_THREADS) -> None:
         self._take_up = take_up
         self._most_threads = most_threads
         self._lock = threading.Lock()

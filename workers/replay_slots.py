@@ -27,7 +27,7 @@ LOOK_SECONDS = 1.0
 LANES_PER_LOOK = 64
 # Beside live work: twice as long at rest as at work, up to half a second after each lane.
 REST_SHARE = 2.0
-LONGEST_REST_SECONDS = 0.5
+MAX_REST_SECONDS = 0.5
 LIVE_SECONDS = 2.0
 
 
@@ -119,7 +119,7 @@ class ReplaySlots:
         if len(self._engine.active) > in_hand:
             self._live_at = time.monotonic()
         if paused or time.monotonic() - self._live_at < LIVE_SECONDS:
-            self._stop.wait(min(max(REST_SHARE * worked_seconds, 0.05), LONGEST_REST_SECONDS))
+            self._stop.wait(min(max(REST_SHARE * worked_seconds, 0.05), MAX_REST_SECONDS))
 
     def _next(self) -> Lane | None:
         with self._looking:

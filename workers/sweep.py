@@ -28,7 +28,7 @@ AFTER_FAILURE_SECONDS = 60.0
 BUSY_RING_SECONDS = 8.0
 
 # An idle delivery that loses the race looks again; each loss means that another caller flushed.
-IDLE_ATTEMPTS = 10
+MAX_IDLE_ATTEMPTS = 10
 
 
 class Sweep:
@@ -130,7 +130,7 @@ def _look_at_overdue(watch: dict[str, Any]) -> Operation[Flushed | None]:
 def _look_at_idle(watch: dict[str, Any]) -> Operation[Flushed | None]:
     """Deliver a session that has been idle for its time; look again later at one that was used since."""
     flushed = None
-    for _attempt in range(IDLE_ATTEMPTS):
+    for _attempt in range(MAX_IDLE_ATTEMPTS):
         marks, entries = yield from read_window(watch["shard_key"], watch["session_key"])
         if marks is None or marks.idle_seconds is None:
             break

@@ -25,7 +25,7 @@ from strandline.schemas.values.lanes import Lane
 MAX_BATCH_EVENTS = 64
 
 # A round that was broken off goes on in another statement; what waits behind so many is taken up later.
-TURN_ATTEMPTS = 2
+MAX_TURN_ATTEMPTS = 2
 
 _EVENT_FIELDS = (
     "event_id",
@@ -117,7 +117,7 @@ def take_turn(
     """
     new_batch = _NewBatch(token_budget)
     wanted = lane_params(hint) | _holder(worker_id, terms) | new_batch.params | {"left_out": list(left_out)}
-    for _attempt in range(TURN_ATTEMPTS):
+    for _attempt in range(MAX_TURN_ATTEMPTS):
         rows = database.fetch("take_turn", wanted | turns.params(hint.stage))
         turns.note(hint.stage, [(row[7], row[0]) for row in rows])
         if not rows or rows[-1][3] is not None:

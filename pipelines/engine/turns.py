@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 # Of so many namespaces a worker remembers the owner served last; in the others the round begins anywhere.
-REMEMBERED_NAMESPACES = 64
+MAX_REMEMBERED_NAMESPACES = 64
 
 # Of so many turns one looks for imported work first, so that it gets on however much live work there is.
 TURNS_TO_AN_IMPORT = 8
@@ -42,7 +42,7 @@ class _Round:
         self.namespace = namespace
         self.owners[namespace] = owner
         self.owners.move_to_end(namespace)
-        if len(self.owners) > REMEMBERED_NAMESPACES:
+        if len(self.owners) > MAX_REMEMBERED_NAMESPACES:
             self.owners.popitem(last=False)
 
 

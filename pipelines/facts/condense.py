@@ -29,8 +29,8 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.values.normal_form import normal_form
 
 # What one call is shown: the facts that have most in common with another one.
-MAX_SHOWN = 100
-MAX_LOADED = 2_000
+MAX_SHOWN_FACTS = 100
+MAX_LOADED_FACTS = 2_000
 # How much of a part's lexemes the merged sentence must hold.
 KEPT_SHARE = 0.5
 
@@ -145,7 +145,7 @@ def _numbers(text: str) -> set[str]:
 
 
 def _condensable(fetcher: Fetcher, scope: Mapping[str, Any]) -> list[CondensableFact]:
-    rows = fetcher.fetch("condensable_facts", {**scope, "limit": MAX_LOADED})
+    rows = fetcher.fetch("condensable_facts", {**scope, "limit": MAX_LOADED_FACTS})
     return [
         CondensableFact(fact_id, text, said_at, bytes(words), lexemes)
         for fact_id, text, said_at, words, lexemes in rows
@@ -154,7 +154,7 @@ def _condensable(fetcher: Fetcher, scope: Mapping[str, Any]) -> list[Condensable
 
 def _most_alike(facts: Sequence[CondensableFact]) -> list[CondensableFact]:
     """Those that share most of their lexemes with another fact, in the order in which they were said."""
-    if len(facts) <= MAX_SHOWN:
+    if len(facts) <= MAX_SHOWN_FACTS:
         return list(facts)
     holders: dict[str, list[int]] = {}
     for place, fact in enumerate(facts):
@@ -163,7 +163,7 @@ def _most_alike(facts: Sequence[CondensableFact]) -> list[CondensableFact]:
     # A word of every second fact says nothing about which belong together.
     telling = {lexeme: places for lexeme, places in holders.items() if len(places) <= len(facts) // 2}
     nearness = [_nearness(place, fact, telling) for place, fact in enumerate(facts)]
-    nearest = sorted(range(len(facts)), key=lambda place: -nearness[place])[:MAX_SHOWN]
+    nearest = sorted(range(len(facts)), key=lambda place: -nearness[place])[:MAX_SHOWN_FACTS]
     return [facts[place] for place in sorted(nearest)]
 
 

@@ -16,7 +16,7 @@ from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Fetcher
 
 # What one merge call shows of the known facts: those that share most words with the candidates.
-MAX_KNOWN = 60
+MAX_KNOWN_FACTS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def related_facts(
             **scope,
             "lexemes": sorted(words),
             "fingerprints": [fingerprint(candidate.text) for candidate in candidates],
-            "limit": MAX_KNOWN,
+            "limit": MAX_KNOWN_FACTS,
         },
     )
     return tuple(KnownFact(*row) for row in rows)

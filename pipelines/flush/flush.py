@@ -19,7 +19,7 @@ from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
 from strandline.schemas.values.lanes import Lane
 
 # A manual flush that loses the race plans again; each loss means that another caller flushed.
-MANUAL_ATTEMPTS = 10
+MAX_MANUAL_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _flush_threshold(
 
 def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Operation[Flushed | None]:
     """Flush all but the last turn, or all; None if there is nothing to flush."""
-    for _attempt in range(MANUAL_ATTEMPTS):
+    for _attempt in range(MAX_MANUAL_ATTEMPTS):
         marks, entries = yield from read_window(shard_key, session_key)
         if marks is None:
             return None

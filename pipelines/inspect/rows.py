@@ -14,7 +14,7 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.postgres.operations import Row
 from strandline.schemas.values.message import Message, read_rows
 
-EXCERPT_CHARACTERS = 160
+MAX_EXCERPT_CHARACTERS = 160
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -47,7 +47,7 @@ def source_of(message: Message) -> Source:
 def excerpt(text: str) -> str:
     """The beginning of a text, on one line."""
     line = " ".join(text.split())
-    return line if len(line) <= EXCERPT_CHARACTERS else line[: EXCERPT_CHARACTERS - 1].rstrip() + "…"
+    return line if len(line) <= MAX_EXCERPT_CHARACTERS else line[: MAX_EXCERPT_CHARACTERS - 1].rstrip() + "…"
 
 
 def part(kind: type[P], names: Iterable[str], row: Row, **more: Any) -> P:

@@ -22,9 +22,9 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _FENCE = "```"
 
 # Of a longer list the beginning is read: no task has so many facts, lines or topics.
-MAX_LISTED = 10_000
+MAX_LIST_ITEMS = 10_000
 # How deep the forms below go: an object, its list, an object in it, its list, a number.
-_FORM_LEVELS = 5
+_MAX_FORM_LEVELS = 5
 # No line and no fact has a number of more digits, and Python refuses to read one of some thousands.
 _MAX_DIGITS = 20
 
@@ -128,7 +128,7 @@ def object_in(text: str) -> dict[str, Any]:
     """The JSON object in ``text``: all of it, or within a code fence, or between its outermost braces.
 
     A model's thoughts before it (``<think>…</think>``) may hold other braces. Lists keep their first
-    ``MAX_LISTED`` items; values nested deeper than any form become None.
+    ``MAX_LIST_ITEMS`` items; values nested deeper than any form become None.
 
     Raises:
         PermanentModelError: the text holds no JSON object.
@@ -141,7 +141,7 @@ def object_in(text: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):
-            return _readable_object(found, _FORM_LEVELS)
+            return _readable_object(found, _MAX_FORM_LEVELS)
     raise PermanentModelError("The answer is not one complete JSON object.")
 
 
@@ -181,7 +181,7 @@ def _readable(value: Any, levels: int) -> Any:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, list):
-        return [_readable(item, levels - 1) for item in value[:MAX_LISTED]] if levels > 1 else None
+        return [_readable(item, levels - 1) for item in value[:MAX_LIST_ITEMS]] if levels > 1 else None
     if isinstance(value, dict):
         return _readable_object(value, levels) if levels > 1 else None
     return value

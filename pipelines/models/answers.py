@@ -36,7 +36,7 @@ MAX_TOPIC_CHARACTERS = 60
 MAX_TOPICS = 8
 MAX_NAME_CHARACTERS = 120
 # One sentence cannot say more than this many facts did.
-MAX_PARTS = 12
+MAX_MERGED_FACTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,10 @@ def parse_condense(text: str, fact_count: int) -> tuple[CondensedFact, ...]:
     _check_accounted(set(answer.kept) & set(existing), merged, fact_count)
     condensed = []
     for item, numbers in zip(answer.facts, merged, strict=True):
-        if len(numbers) > MAX_PARTS or len(item.text) > MAX_FACT_CHARACTERS:
+        if len(numbers) > MAX_MERGED_FACTS or len(item.text) > MAX_FACT_CHARACTERS:
             raise PermanentModelError(
-                f"A merged fact says too much: at most {MAX_PARTS} facts, {MAX_FACT_CHARACTERS} characters."
+                f"A merged fact says too much: at most {MAX_MERGED_FACTS} facts, {MAX_FACT_CHARACTERS}"
+                " characters."
             )
         if len(numbers) > 1:
             condensed.append(CondensedFact(item.text.strip(), numbers, _topics(item.topics)))

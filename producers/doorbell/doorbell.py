@@ -20,7 +20,7 @@ from strandline.schemas.values.lanes import Lane
 
 logger = logging.getLogger("strandline.doorbell")
 
-MAX_WAITING = 10_000
+MAX_WAITING_LANES = 10_000
 
 # Hints are gathered for so long.  Publishing takes Python's lock for about 0.3 ms a hint, which the putting
 # threads of the process need: without gathering, the p99 of puts that flush at every third message was
@@ -81,7 +81,7 @@ class Doorbell:
     def _open(self) -> None:
         """All that belongs to one process: neither thread nor sockets nor locks survive a fork."""
         self._process = this_process()
-        self._hints: queue.Queue[Lane | None] = queue.Queue(MAX_WAITING)
+        self._hints: queue.Queue[Lane | None] = queue.Queue(MAX_WAITING_LANES)
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()

@@ -32,7 +32,7 @@ from strandline.schemas.values.lanes import Lane, queue_name
 ANSWER_SECONDS = 3.0
 
 # So many hints may be on their way, not yet confirmed.
-MAX_UNCONFIRMED = 500
+MAX_UNCONFIRMED_HINTS = 500
 
 
 class _RedisChannel(KeptClient, redis.Channel):
@@ -66,7 +66,7 @@ class HintPublisher:
         try:
             connection = self._connection or self._connect()
             waiting = iter(lanes)
-            while batch := list(islice(waiting, MAX_UNCONFIRMED)):
+            while batch := list(islice(waiting, MAX_UNCONFIRMED_HINTS)):
                 self._send(connection, batch)
                 if self._confirms is not None:
                     self._confirms.wait(connection)

@@ -23,7 +23,7 @@ Sort = Literal["newest", "oldest", "updated"]
 
 MAX_LIMIT = 1_000
 # A substring is looked for in this many facts of an owner at most.
-MAX_SCANNED = 10_000
+MAX_SCANNED_FACTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,11 @@ def _containing(owner: Owner, contains: str, wanted: FactFilter) -> Operation[li
     """Filtered here and not in SQL, which does not read content."""
     rows: list[Row] = yield Fetch(
         "fact_texts",
-        {"shard_key": owner.shard_key, "with_invalidated": wanted.with_invalidated, "limit": MAX_SCANNED},
+        {
+            "shard_key": owner.shard_key,
+            "with_invalidated": wanted.with_invalidated,
+            "limit": MAX_SCANNED_FACTS,
+        },
     )
     needle = folded(contains)
     return [fact_id for fact_id, text in rows if needle in folded(text)]

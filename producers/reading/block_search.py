@@ -12,7 +12,7 @@ from uuid import UUID
 
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import Omission
-from strandline.producers.reading.rerank import CANDIDATES, postprocessed
+from strandline.producers.reading.rerank import MAX_CANDIDATES, postprocessed
 from strandline.producers.reading.snapshot import Snapshot
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.query import MAX_QUERY_CHARACTERS
@@ -105,7 +105,7 @@ def search(
         facts_shown=shown.fact_ids,
         beside=MESSAGES_BESIDE,
     )
-    limit = CANDIDATES if block.steps else block.similarity_top_k
+    limit = MAX_CANDIDATES if block.steps else block.similarity_top_k
     found = yield from ranked(
         query, sources.vectors, target, limit=limit, similarity_cutoff=block.similarity_cutoff
     )

@@ -18,7 +18,7 @@ T = TypeVar("T")
 logger = logging.getLogger("strandline.producers")
 
 # As long as the embedding of a query may take by default.
-BLOCK_SECONDS = 0.5
+MAX_BLOCK_SECONDS = 0.5
 
 # Calls that never come back are left to themselves; so many of them at most.
 _calls = BoundedCalls(32)
@@ -57,9 +57,9 @@ def attempt(
     catches everything; the error's message is not logged, because it may contain content.
     """
     try:
-        result = call_within(BLOCK_SECONDS, call) if is_foreign(block) else call()
+        result = call_within(MAX_BLOCK_SECONDS, call) if is_foreign(block) else call()
     except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
-        problem = problem_of(error, BLOCK_SECONDS)
+        problem = problem_of(error, MAX_BLOCK_SECONDS)
     else:
         if result is None or isinstance(result, (str, Rendered)):
             return result, None

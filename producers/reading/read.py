@@ -53,7 +53,7 @@ MAX_TAIL_BYTES = 16_000_000
 
 DEFAULT_WAIT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.01
-LONGEST_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 0.2
 
 # Each round takes messages out of the hits that the tail came to show; one is the rule.
 _MAX_ROUNDS = 3
@@ -176,7 +176,7 @@ def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operati
         if left <= 0 or (rows and all(from_seq is None and seq <= last for _, from_seq, last in rows)):
             return
         yield Pause(min(pause, left))
-        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
 
 def _narrowed(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot, list[Omission]]:

@@ -11,13 +11,13 @@ from strandline.schemas.forking import renew_in_child
 
 CountText = Callable[[str], int]
 
-KEPT = 1_000
+MAX_KEPT_COUNTS = 1_000
 
 
 class RecentCounts:
     """Remembers the last ``kept`` counts by tokenizer and a digest of the text, never the text itself."""
 
-    def __init__(self, kept: int = KEPT) -> None:
+    def __init__(self, kept: int = MAX_KEPT_COUNTS) -> None:
         self._kept = kept
         self.forget()
 

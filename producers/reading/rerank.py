@@ -15,8 +15,8 @@ from strandline.producers.search.hits import Hit, Reranker
 logger = logging.getLogger("strandline.producers")
 
 # The number of hits that the functions choose from, and the seconds that they may take together.
-CANDIDATES = 20
-SECONDS = 1.0
+MAX_CANDIDATES = 20
+MAX_SECONDS = 1.0
 
 
 def postprocessed(
@@ -26,7 +26,7 @@ def postprocessed(
 
     It is the application's code, and one that fails must not fail the read.
     """
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + MAX_SECONDS
     said = []
     for keyword, step in block.steps:
         if not hits:
@@ -50,7 +50,7 @@ def _attempt(
     try:
         chosen = tuple(call_within(max(0.0, seconds), partial(step, query, hits)))
     except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
-        return None, problem_of(error, SECONDS)
+        return None, problem_of(error, MAX_SECONDS)
     places = [_place(hit, hits) for hit in chosen]
     if None in places:
         return None, "returned something that is not one of the hits"

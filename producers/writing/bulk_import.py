@@ -18,7 +18,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Row
 
 # In one call, which is one transaction.
-MOST_IN_AN_IMPORT = 10_000
+MAX_MESSAGES_PER_IMPORT = 10_000
 
 
 @dataclass(frozen=True, slots=True)

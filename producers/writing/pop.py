@@ -16,7 +16,7 @@ from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
 
 # Each lost race means that another caller put or popped in between.
-ATTEMPTS = 20
+MAX_ATTEMPTS = 20
 
 
 def pop(identity: SessionIdentity) -> Operation[Message | None]:
@@ -31,7 +31,7 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
         ConflictError: other callers put so often that another message was always newer.
     """
     keys = {"shard_key": identity.shard_key, "session_key": identity.session_key}
-    for _attempt in range(ATTEMPTS):
+    for _attempt in range(MAX_ATTEMPTS):
         rows: list[Row] = yield Fetch("newest_message", keys)
         if not rows:
             yield from history_page(identity, 0, 1)  # no such session, or another owner's
@@ -48,6 +48,6 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
                 " forget the session."
             )
     raise ConflictError(
-        f"Session {identity.session_id!r} changed {ATTEMPTS} times while its newest message was being"
+        f"Session {identity.session_id!r} changed {MAX_ATTEMPTS} times while its newest message was being"
         " popped; nothing was removed. Try again when no other caller is putting to it."
     )

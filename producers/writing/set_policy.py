@@ -18,7 +18,7 @@ from strandline.schemas.values.policy import Policy, PolicyChange, changed_polic
 logger = logging.getLogger("strandline.producers")
 
 # Each attempt that loses found that another change was committed in the meantime.
-ATTEMPTS = 10
+MAX_ATTEMPTS = 10
 
 _CHANGEABLE = (
     "token_limit", "flush_at_tokens", "token_flush_size", "idle_seconds", "pipelines", "max_facts",
@@ -49,7 +49,7 @@ def set_policy(
         UnknownPipelineError: no worker has registered a pipeline that is added.
         ConflictError: others changed it again and again.
     """
-    for _attempt in range(ATTEMPTS):
+    for _attempt in range(MAX_ATTEMPTS):
         present = yield from _present(identity)
         wanted = changed_policy(present, change)
         if wanted == present:
@@ -67,7 +67,8 @@ def set_policy(
                 flushed = yield from _flush(identity, in_callers_transaction=in_callers_transaction)
             return PolicySet(wanted, flushed)
     raise ConflictError(
-        f"The policy of session {quote(identity.session_id)} was changed {ATTEMPTS} times by other callers"
+        f"The policy of session {quote(identity.session_id)} was changed {MAX_ATTEMPTS} times by other"
+        " callers"
         " in the meantime; nothing was changed. Try again."
     )
 

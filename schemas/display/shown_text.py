@@ -11,7 +11,7 @@ import re
 from reprlib import Repr
 from unicodedata import category
 
-QUOTED_CHARACTERS = 200
+MAX_QUOTED_CHARACTERS = 200
 # Controls, characters of format (zero-width and bidirectional ones among them), lone surrogates, ends of
 # lines and paragraphs.
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -31,7 +31,7 @@ class _Brief(Repr):
 
     def __init__(self) -> None:
         super().__init__()
-        self.maxother = self.maxlong = QUOTED_CHARACTERS
+        self.maxother = self.maxlong = MAX_QUOTED_CHARACTERS
         self.maxlist = self.maxtuple = self.maxset = self.maxdict = 10
 
     def repr_int(self, x: int, level: int) -> str:
@@ -76,7 +76,7 @@ def shown_lines(text: str) -> list[str]:
     return [shown(line) for line in text.replace("\r\n", "\n").split("\n")]
 
 
-def quote(value: object, *, most: int = QUOTED_CHARACTERS) -> str:
+def quote(value: object, *, most: int = MAX_QUOTED_CHARACTERS) -> str:
     """A value as an error's sentence quotes it: as Python writes it, on one line, bounded."""
     # The repr of a very long text is not made whole, only to be cut.
     if isinstance(value, (str, bytes)) and type(value) in (str, bytes):

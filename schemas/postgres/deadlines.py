@@ -26,7 +26,7 @@ GRACE_SECONDS = 2.0
 MAINTENANCE_SECONDS = 2 * 3600.0
 
 # With less time left than this a statement is not sent again: its answer could not be waited for.
-LEAST_SECONDS = 0.25
+MIN_SECONDS_LEFT = 0.25
 
 
 class DeadlineExceeded(psycopg.OperationalError):
@@ -101,7 +101,7 @@ class Attempts:
     @property
     def is_too_late(self) -> bool:
         """Whether too little is left of this attempt to send the statement."""
-        return self.seconds_left < min(LEAST_SECONDS, self._seconds / 2)
+        return self.seconds_left < min(MIN_SECONDS_LEFT, self._seconds / 2)
 
 
 @contextmanager

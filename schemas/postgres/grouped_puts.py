@@ -22,7 +22,7 @@ from strandline.schemas.values.identity import key_text
 
 # One is being carried out by Postgres while the process prepares the next; more only makes groups smaller.
 STATEMENTS_AT_ONCE = 2
-MOST_IN_A_GROUP = 64
+MAX_PUTS_PER_GROUP = 64
 
 SendPut = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
 
@@ -108,7 +108,7 @@ class GroupedPuts:
         Callers put again when their group is done, so what comes together once comes together again.
         """
         share = -(-(len(self._ready) + self._in_flight) // STATEMENTS_AT_ONCE)
-        return min(MOST_IN_A_GROUP, len(self._ready), share)
+        return min(MAX_PUTS_PER_GROUP, len(self._ready), share)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -11,7 +11,7 @@ from typing import Any
 from strandline.schemas.display.shown_text import shown
 from strandline.schemas.errors import InvalidMessageError
 
-_NAMED_CHARACTERS = 80
+_MAX_NAMED_CHARACTERS = 80
 _SIZED: tuple[type[Any], ...] = (list, dict, tuple, str)
 
 
@@ -52,5 +52,5 @@ def is_empty(value: object) -> bool:
 
 def unreadable(field: str, error: Exception) -> InvalidMessageError:
     """The error for a value under ``field`` whose own methods raised ``error``."""
-    kind = shown(type(error).__name__, most=_NAMED_CHARACTERS)
+    kind = shown(type(error).__name__, most=_MAX_NAMED_CHARACTERS)
     return InvalidMessageError(field, f"cannot be read: a method of the given object raised {kind}")

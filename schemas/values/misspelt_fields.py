@@ -17,15 +17,15 @@ _SETTABLE = ("role", "content", "name", "tool_calls", "tool_call_id", "id", "met
 
 # Nearer than any field that OpenAI's own messages have; what is longer means something else.
 _NEAR = 0.85
-_LONGEST = 20
+_MAX_FIELD_CHARACTERS = 20
 # A message may have any number of fields, and each costs a comparison.
-_MOST = 32
+_MAX_FIELDS = 32
 
 
 def name_misspelt(extra: Mapping[str, Any]) -> None:
     """Log a sentence for each field that looks misspelt, once for each name rather than per message."""
-    for name in islice(extra, _MOST):
-        if isinstance(name, str) and len(name) <= _LONGEST:
+    for name in islice(extra, _MAX_FIELDS):
+        if isinstance(name, str) and len(name) <= _MAX_FIELD_CHARACTERS:
             _name_if_near(name)
 
 

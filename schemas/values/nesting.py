@@ -13,11 +13,11 @@ from strandline.schemas.display.shown_text import quote, shown
 from strandline.schemas.errors import InvalidMessageError
 
 # Far more than content parts, metadata or a tool's arguments need, and a fourth of what pydantic reads.
-MAX_NESTING = 64
+MAX_NESTING_LEVELS = 64
 
 # So much of a path is named in an error; a field of a hundred levels is found by its first few.
-_NAMED_LEVELS = 4
-_NAMED_CHARACTERS = 80
+_MAX_NAMED_LEVELS = 4
+_MAX_NAMED_CHARACTERS = 80
 
 
 def check_nesting(path: str, value: object) -> None:
@@ -31,11 +31,14 @@ def check_nesting(path: str, value: object) -> None:
         for step, inner in _inside(outer):
             if not _holds_more(inner):
                 continue
-            if level == MAX_NESTING:
+            if level == MAX_NESTING_LEVELS:
                 raise InvalidMessageError(
-                    where, f"is nested more than {MAX_NESTING} levels deep; store it flatter, or as text"
+                    where,
+                    f"is nested more than {MAX_NESTING_LEVELS} levels deep; store it flatter, or as text",
                 )
-            below = f"{where}{shown(step, most=_NAMED_CHARACTERS)}" if level <= _NAMED_LEVELS else where
+            below = (
+                f"{where}{shown(step, most=_MAX_NAMED_CHARACTERS)}" if level <= _MAX_NAMED_LEVELS else where
+            )
             stack.append((below, inner, level + 1))
 
 

@@ -27,8 +27,8 @@ from strandline.schemas.errors import (
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 # Messages that one transaction takes in, and those that are in memory at once.
-MOST_IN_A_CHUNK = 2_000
-MOST_IN_MEMORY = 20_000
+MAX_MESSAGES_PER_CHUNK = 2_000
+MAX_MESSAGES_IN_MEMORY = 20_000
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
 
@@ -154,10 +154,10 @@ class ChatImport:
         for number, line in self._lines():
             chunk = self._take(number, line)
             in_memory += 1
-            if len(chunk.messages) >= MOST_IN_A_CHUNK:
+            if len(chunk.messages) >= MAX_MESSAGES_PER_CHUNK:
                 in_memory -= len(chunk.messages)
                 self._put(self._waiting.pop(chunk.session))
-            elif in_memory >= MOST_IN_MEMORY:
+            elif in_memory >= MAX_MESSAGES_IN_MEMORY:
                 self._put_all()
                 in_memory = 0
         self._put_all()

@@ -31,7 +31,7 @@ from strandline.schemas.values.lanes import Lane
 Command = TypeVar("Command", bound=Callable[..., Any])
 Outcome = Literal["due", "void", "gone", "retired", "dropped"]
 
-REASON_CHARACTERS = 100
+MAX_REASON_CHARACTERS = 100
 
 
 class DeadLetterReport(Report):
@@ -301,8 +301,8 @@ def _report(letter: DeadLetter) -> DeadLetterReport:
 
 def _line(letter: DeadLetter) -> str:
     reason = " ".join(letter.reason.split())
-    if len(reason) > REASON_CHARACTERS:
-        reason = reason[: REASON_CHARACTERS - 1].rstrip() + "…"
+    if len(reason) > MAX_REASON_CHARACTERS:
+        reason = reason[: MAX_REASON_CHARACTERS - 1].rstrip() + "…"
     dropped = f", dropped {_at(letter.dropped_at)}" if letter.dropped_at else ""
     return (
         f"{_id(letter)}  {letter.session_id}, messages {letter.from_seq} to {letter.through_seq},"

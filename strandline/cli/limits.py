@@ -25,8 +25,8 @@ _FIELDS = tuple(NamespaceLimitsReport.model_fields)
 PAGE = 1_000
 
 # Limits are taken as numbers that Postgres can keep, and that add up.
-_MOST_LANES = 2**31 - 1
-_MOST_A_DAY = 10**15
+_MAX_LANES = 2**31 - 1
+_MAX_PER_DAY = 10**15
 
 # The limits by column, as options name them.
 _OPTIONS = {
@@ -65,17 +65,17 @@ def command() -> None:
 @command.command("set", short_help="Set the limits of a namespace.")
 @click.argument("namespace")
 @click.option(
-    "--lanes", type=click.IntRange(1, _MOST_LANES), metavar="N", help="Lanes at work at the same time."
+    "--lanes", type=click.IntRange(1, _MAX_LANES), metavar="N", help="Lanes at work at the same time."
 )
 @click.option(
-    "--lanes-per-worker", type=click.IntRange(1, _MOST_LANES), metavar="N", help="The same for one worker."
+    "--lanes-per-worker", type=click.IntRange(1, _MAX_LANES), metavar="N", help="The same for one worker."
 )
 @click.option(
-    "--calls-per-day", type=click.IntRange(0, _MOST_A_DAY), metavar="N", help="Model calls per day (UTC)."
+    "--calls-per-day", type=click.IntRange(0, _MAX_PER_DAY), metavar="N", help="Model calls per day (UTC)."
 )
 @click.option(
     "--tokens-per-day",
-    type=click.IntRange(0, _MOST_A_DAY),
+    type=click.IntRange(0, _MAX_PER_DAY),
     metavar="N",
     help="Tokens per day (UTC), input and output.",
 )

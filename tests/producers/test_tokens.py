@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from strandline import Message
 from strandline.producers.tokens import (
-    COUNTED_JSON_CHARACTERS,
+    MAX_COUNTED_JSON_CHARACTERS,
     MIN_MESSAGE_TOKENS,
     PART_TOKENS,
     SLICE_CHARACTERS,
@@ -105,7 +105,7 @@ def test_json_counts_by_its_length_where_it_is_long() -> None:
 
     tokens = count_message(Message("user", [{"type": "unheard_of", **blob}]), count)
     assert abs(tokens - 300_000) < 3_000
-    assert sum(seen) <= COUNTED_JSON_CHARACTERS
+    assert sum(seen) <= MAX_COUNTED_JSON_CHARACTERS
 
 
 def test_parts_that_are_no_text_cost_their_estimate() -> None:

@@ -100,3 +100,16 @@ def test_awkward_phrases_are_found(text: str) -> None:
 )
 def test_plain_phrases_are_not_found(text: str) -> None:
     assert not _awkward(text)
+
+
+def test_bounds_have_one_style_of_name() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for room in ROOMS
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if not any(parent.is_symlink() for parent in path.parents)
+        for name in re.findall(
+            r"^(_?(?:MOST|LONGEST|LARGEST|LEAST)\w*)\b(?=[^=\n]*=)", path.read_text("utf-8"), re.M
+        )
+    ]
+    assert not found, f"a bound is MAX_ or MIN_, what it bounds, and the unit: {found}"

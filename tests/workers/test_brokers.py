@@ -209,7 +209,7 @@ def test_more_hints_than_are_confirmed_at_once(
     broker_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hint_publisher, "MAX_UNCONFIRMED", 7)
+    monkeypatch.setattr(hint_publisher, "MAX_UNCONFIRMED_HINTS", 7)
     bell = Doorbell(broker_url)
     bell.ring([some_lane() for _ in range(100)])
     bell.close(timeout_seconds=5)

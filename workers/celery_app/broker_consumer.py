@@ -29,7 +29,7 @@ logger = logging.getLogger("strandline.workers")
 # Between two tries to reach a broker that is away.  Celery's own waits grow to 30 s, and it gives up after
 # a hundred: work would lie for as long after the broker's return, or until the workers are restarted.
 FIRST_WAIT_SECONDS = 1
-LONGEST_WAIT_SECONDS = 4
+MAX_WAIT_SECONDS = 4
 
 _DELAYED_DELIVERY = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
@@ -68,7 +68,7 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
             lambda error, _wait_seconds: self._say_away(error),
             interval_start=FIRST_WAIT_SECONDS,
             interval_step=1,
-            interval_max=LONGEST_WAIT_SECONDS,
+            interval_max=MAX_WAIT_SECONDS,
             callback=maybe_shutdown,
         )
         self.first_connection_attempt = False

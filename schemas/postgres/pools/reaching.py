@@ -28,7 +28,7 @@ logger = logging.getLogger("strandline.database")
 
 # How often whoever waits looks again: soon at first, since a connection is mostly there in milliseconds.
 FIRST_STEP_SECONDS = 0.001
-LONGEST_STEP_SECONDS = 0.05
+MAX_STEP_SECONDS = 0.05
 
 # A server that says so is there, and will take connections: when it has started, or others have left.
 _WILL_TAKE_MORE = re.compile(

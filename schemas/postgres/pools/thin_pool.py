@@ -17,7 +17,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 from strandline.schemas.forking import this_process
 from strandline.schemas.postgres.connections import Unreachable
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, BoundedConnection
-from strandline.schemas.postgres.pools.reaching import FIRST_STEP_SECONDS, LONGEST_STEP_SECONDS, Reach
+from strandline.schemas.postgres.pools.reaching import FIRST_STEP_SECONDS, MAX_STEP_SECONDS, Reach
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
 
 CT = TypeVar("CT", bound="psycopg.Connection[Any]")
@@ -118,7 +118,7 @@ class ThinPool:
                 if time.monotonic() >= deadline:
                     break
                 time.sleep(pause)
-                pause = min(2 * pause, LONGEST_STEP_SECONDS)
+                pause = min(2 * pause, MAX_STEP_SECONDS)
         finally:
             self._reach.left()
         return None if timeout is None else max(0.0, deadline - time.monotonic())
@@ -171,7 +171,7 @@ class AsyncThinPool:
         try:
             while not (self._reach.may_go_on(caller) or self._pool.closed or has_idle(self._pool)):
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_STEP_SECONDS)
+                pause = min(2 * pause, MAX_STEP_SECONDS)
         finally:
             self._reach.left()
 

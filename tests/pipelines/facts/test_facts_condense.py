@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from strandline import FactExtractionMemoryBlock, Facts, Memory
-from strandline.pipelines.facts.condense import MAX_SHOWN
+from strandline.pipelines.facts.condense import MAX_SHOWN_FACTS
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
@@ -277,7 +277,7 @@ def test_a_forgetful_reset_takes_a_condensed_fact_apart(
 def test_of_many_facts_those_that_belong_together_are_shown(
     tell: Callable[..., None], database_url: str, model_server: ModelServer
 ) -> None:
-    words = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(3 * (MAX_SHOWN + 20))]
+    words = [f"w{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(3 * (MAX_SHOWN_FACTS + 20))]
     alone = [" ".join(words[n : n + 3]) for n in range(0, len(words), 3)]
     tell(*alone[:60])
     tell("the harbour has a crane", *alone[60:], "the crane of the harbour is red")
@@ -285,7 +285,7 @@ def test_of_many_facts_those_that_belong_together_are_shown(
     forget_attempts(database_url)
     tell("Maren rows")
     assert "harbour has a crane" in prompts[-1] and "crane of the harbour" in prompts[-1]
-    assert prompts[-1].count('"n":') == MAX_SHOWN
+    assert prompts[-1].count('"n":') == MAX_SHOWN_FACTS
 
 
 def test_without_a_model_only_repetitions_are_condensed(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from strandline.pipelines.models.answer_forms import (
-    MAX_LISTED,
+    MAX_LIST_ITEMS,
     ExtractAnswer,
     FactAnswer,
     answer_schema,
@@ -192,17 +192,17 @@ def test_what_nobody_asked_for_does_no_harm_to_what_was(beside: str) -> None:
 
 
 def test_of_a_long_list_the_beginning_is_read() -> None:
-    facts = [{"text": f"fact {number}", "messages": [1]} for number in range(MAX_LISTED + 5)]
-    assert len(parse_extract(extract(*facts), 1, max_facts=MAX_LISTED + 5)) == MAX_LISTED
+    facts = [{"text": f"fact {number}", "messages": [1]} for number in range(MAX_LIST_ITEMS + 5)]
+    assert len(parse_extract(extract(*facts), 1, max_facts=MAX_LIST_ITEMS + 5)) == MAX_LIST_ITEMS
     assert len(parse_extract(check_answer(EXTRACT, extract(*facts, {"text": 1})), 1)) == 30
 
 
 @pytest.mark.parametrize("item", ["0", "{}", '{"messages": [' + '"x",' * 50 + '"x"], "topics": [0,0,0,0]}'])
 def test_of_many_wrong_items_few_errors_are_made(item: str) -> None:
-    text = '{"facts": [' + ",".join([item] * (MAX_LISTED * 3)) + "]}"
+    text = '{"facts": [' + ",".join([item] * (MAX_LIST_ITEMS * 3)) + "]}"
     with pytest.raises(ValidationError) as caught:
         ExtractAnswer.model_validate(object_in(text))
-    assert caught.value.error_count() <= MAX_LISTED * len(FactAnswer.model_fields)
+    assert caught.value.error_count() <= MAX_LIST_ITEMS * len(FactAnswer.model_fields)
     with pytest.raises(PermanentModelError, match="does not have the form"):
         check_answer(EXTRACT, text)
 

@@ -12,7 +12,7 @@ import pytest
 
 from strandline import Memory
 from strandline.producers.doorbell import doorbell
-from strandline.producers.doorbell.doorbell import MAX_WAITING, Doorbell
+from strandline.producers.doorbell.doorbell import MAX_WAITING_LANES, Doorbell
 from strandline.schemas.values.lanes import Lane
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
@@ -58,7 +58,7 @@ def test_ringing_waits_for_nothing_when_the_broker_is_away() -> None:
     lanes = [some_lane() for _ in range(1000)]
     for _time in range(50):
         bell.ring(lanes)
-    assert bell._hints.qsize() <= MAX_WAITING
+    assert bell._hints.qsize() <= MAX_WAITING_LANES
     bell.close(timeout_seconds=1.0)
 
 

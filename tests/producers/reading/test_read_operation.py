@@ -20,7 +20,7 @@ from strandline.producers.blocks.base import (
 from strandline.producers.blocks.resolve import default_blocks
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.read import LONGEST_PAUSE_SECONDS, ReadRequest, read
+from strandline.producers.reading.read import MAX_PAUSE_SECONDS, ReadRequest, read
 from strandline.producers.sessions import history_page
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
 from strandline.schemas.postgres.operations import Fetch, Operation, Pause, Row, Run, Step
@@ -227,7 +227,7 @@ def test_waiting_asks_less_and_less_often_and_ends_when_covered() -> None:
     _, postgres = read_one(snapshot_rows(), request(*default_blocks(), wait_for=8), coverage=coverage)
     assert postgres.names == ["coverage"] * 8 + ["read"]
     assert postgres.params("coverage")["seq"] == 8
-    assert postgres.pauses == [0.01, 0.02, 0.04, 0.08, 0.16, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
+    assert postgres.pauses == [0.01, 0.02, 0.04, 0.08, 0.16, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS]
 
 
 def test_waiting_ends_with_its_time_and_the_read_goes_on() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from strandline import InvalidMessageError, Memory, Message
 from strandline.schemas.tables import metadata
-from strandline.schemas.values.nesting import MAX_NESTING
+from strandline.schemas.values.nesting import MAX_NESTING_LEVELS
 from tests.conftest import rows_of
 
 MakeMemory = Callable[..., Memory]
@@ -338,7 +338,7 @@ def test_everything_a_message_holds_comes_back(make_memory: MakeMemory) -> None:
             assert message.to_openai() == given_.to_openai()
 
 
-@pytest.mark.parametrize("levels", [1, 10, MAX_NESTING - 3])
+@pytest.mark.parametrize("levels", [1, 10, MAX_NESTING_LEVELS - 3])
 def test_what_is_nested_within_the_limit_is_read_back(levels: int, make_memory: MakeMemory) -> None:
     memory = make_memory("s", memory_blocks=[])
     deep = nested(levels - 1)

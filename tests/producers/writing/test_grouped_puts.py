@@ -25,7 +25,7 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.postgres.connections import translated
 from strandline.schemas.postgres.grouped_puts import (
-    MOST_IN_A_GROUP,
+    MAX_PUTS_PER_GROUP,
     STATEMENTS_AT_ONCE,
     GroupedPuts,
     group_params,
@@ -152,7 +152,7 @@ def test_puts_that_wait_together_go_together_and_a_lone_one_goes_at_once() -> No
 
     asyncio.run(put_all())
     assert sum(log.groups) == 299, "the first found nobody about"
-    assert max(log.groups) == MOST_IN_A_GROUP
+    assert max(log.groups) == MAX_PUTS_PER_GROUP
     assert log.most_at_once == STATEMENTS_AT_ONCE
 
 
