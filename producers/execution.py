@@ -1,4 +1,4 @@
-"""Carrying operations out with a process's resources: sync and async, alone or in a caller's transaction."""
+"""Running operations with a process's resources: sync and async, alone or in a caller's transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from strandline.schemas.postgres.operations import Operation
 T = TypeVar("T")
 
 
-class Carrier:
+class OperationRunner:
     """Runs operations; safe to share between threads and tasks.
 
     ``connection`` is the caller's, inside a transaction that the caller ends; without it, each statement runs
@@ -26,7 +26,7 @@ class Carrier:
         self._resources = resources
 
     def run(self, operation: Operation[T], connection: object | None = None) -> T:
-        """Carry an operation out in this thread.
+        """Run an operation in this thread.
 
         Raises:
             ConfigurationError: ``connection`` holds no synchronous psycopg connection.

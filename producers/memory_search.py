@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import overload
 from uuid import UUID
 
-from strandline.producers.execution import Carrier
+from strandline.producers.execution import OperationRunner
 from strandline.producers.resources import Resources
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
@@ -23,7 +23,7 @@ class Searching:
 
     def __init__(self, resources: Resources, identity: SessionIdentity, shared_key: UUID | None) -> None:
         self._resources = resources
-        self._carrier = Carrier(resources)
+        self._carrier = OperationRunner(resources)
         self._identity = identity
         self._shared_key = shared_key
 

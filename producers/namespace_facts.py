@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from strandline.producers.execution import Carrier
+from strandline.producers.execution import OperationRunner
 from strandline.producers.facts.edit import clear_facts, edit_facts
 from strandline.producers.resources import Resources
 from strandline.schemas.postgres.operations import Fetch, Operation, Row
@@ -51,7 +51,7 @@ class NamespaceFacts:
 
     def __init__(self, resources: Resources, namespace: str) -> None:
         self._resources = resources
-        self._carrier = Carrier(resources)
+        self._carrier = OperationRunner(resources)
         self._namespace = check_name("namespace", namespace)
 
     def close(self) -> None:

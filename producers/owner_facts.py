@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from strandline.producers.execution import Carrier
+from strandline.producers.execution import OperationRunner
 from strandline.producers.facts.edit import (
     Wording,
     add_fact,
@@ -53,7 +53,7 @@ class OwnerFacts:
     def __init__(self, resources: Resources, owner: Owner) -> None:
         self._resources = resources
         self._owner = owner
-        self._carrier = Carrier(resources)
+        self._carrier = OperationRunner(resources)
 
     @property
     def namespace(self) -> str:

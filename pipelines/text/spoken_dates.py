@@ -44,8 +44,8 @@ def spoken_date(text: str, said_on: date) -> date | None:
     if weekday := _WEEKDAY_OF_WEEK.search(folded):
         return _weekday_of_week(weekday.group(1), weekday.group(2), said_on)
     for pattern, sign in ((_AGO, -1), (_AHEAD, 1)):
-        if found := pattern.search(folded):
-            return said_on + sign * timedelta(days=_count(found.group(1)) * _DAYS_PER[found.group(2)])
+        if match := pattern.search(folded):
+            return said_on + sign * timedelta(days=_count(match.group(1)) * _DAYS_PER[match.group(2)])
     for phrase, days in _OFFSETS:
         if phrase.search(folded):
             return said_on + timedelta(days=days)

@@ -19,20 +19,20 @@ def readable_blocks(
     blocks: Sequence[BaseMemoryBlock], snapshot: Snapshot, shared_key: UUID | None
 ) -> tuple[tuple[BaseMemoryBlock, ...], list[Omission]]:
     """The blocks whose states this process can show, and what keeps the others, or their work, away."""
-    readable, said = [], []
+    readable, omissions = [], []
     for block in blocks:
         if (reason := _unreadable(block, snapshot)) is not None:
-            said.append(Omission("block_failed", block.name, reason))
+            omissions.append(Omission("block_failed", block.name, reason))
             continue
         readable.append(block)
         if (reason := _not_fed(block, snapshot)) is not None:
-            said.append(Omission("not_fed", block.name, reason))
+            omissions.append(Omission("not_fed", block.name, reason))
         elif _searches_shared(block) and snapshot.exists and snapshot.shared_key != shared_key:
             reason = (
                 "The session began without this shared scope, so its messages are not shared with the scope."
             )
-            said.append(Omission("not_shared", block.name, reason))
-    return tuple(readable), said
+            omissions.append(Omission("not_shared", block.name, reason))
+    return tuple(readable), omissions
 
 
 def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list[Omission]]:

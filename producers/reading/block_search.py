@@ -92,9 +92,9 @@ def search(
     Raises:
         StrandlineError: the statement failed.
     """
-    said = [] if query.problem is None else [Omission("search_text_only", block.name, query.problem)]
+    omissions = [] if query.problem is None else [Omission("search_text_only", block.name, query.problem)]
     if query.is_empty:
-        return (), said
+        return (), omissions
     target = Target(
         identity=shown.identity,
         scope=block.scope,
@@ -112,8 +112,8 @@ def search(
     hits = without_shown(found, shown)
     if block.steps and hits:
         hits, failures = yield Run(partial(postprocessed, block, query.text, hits))
-        said += failures
-    return hits[: block.similarity_top_k], said
+        omissions += failures
+    return hits[: block.similarity_top_k], omissions
 
 
 def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:

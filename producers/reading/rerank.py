@@ -27,7 +27,7 @@ def postprocessed(
     It is the application's code, and one that fails must not fail the read.
     """
     deadline = time.monotonic() + MAX_SECONDS
-    said = []
+    omissions = []
     for keyword, step in block.steps:
         if not hits:
             break
@@ -39,8 +39,8 @@ def postprocessed(
             "postprocessor failed", extra={"action": "rerank_failed", "block": block.name, "reason": problem}
         )
         reason = f"Its {keyword}= {problem}; the hits stay as they were."
-        said.append(Omission("rerank_failed", block.name, reason))
-    return hits, said
+        omissions.append(Omission("rerank_failed", block.name, reason))
+    return hits, omissions
 
 
 def _attempt(
@@ -51,12 +51,12 @@ def _attempt(
         chosen = tuple(call_within(max(0.0, seconds), partial(step, query, hits)))
     except Exception as error:  # noqa: BLE001  # the edge to foreign code, see above
         return None, problem_of(error, MAX_SECONDS)
-    places = [_place(hit, hits) for hit in chosen]
+    places = [_index_of(hit, hits) for hit in chosen]
     if None in places:
         return None, "returned something that is not one of the hits"
     return tuple(hits[place] for place in dict.fromkeys(places) if place is not None), ""
 
 
-def _place(wanted: object, hits: Sequence[Hit]) -> int | None:
+def _index_of(hit: object, hits: Sequence[Hit]) -> int | None:
     """Which of the hits it is, if it is one of them."""
-    return next((place for place, hit in enumerate(hits) if hit is wanted), None)
+    return next((place for place, other in enumerate(hits) if other is hit), None)

@@ -67,7 +67,7 @@ def seen(text: str) -> str:
     with them.
     """
     hidden = {character for character in set(text) - _KEPT_IN_PROMPTS if is_hidden(character)}
-    joined = _JOINERS.sub(lambda found: "".join(map(_escaped, found[0])), text)
+    joined = _JOINERS.sub(lambda match: "".join(map(_escaped, match[0])), text)
     return joined.translate({ord(character): _escaped(character) for character in hidden})
 
 
@@ -91,7 +91,7 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
 
 def json_seen(document: str) -> str:
     """A JSON document of one line for a prompt, in which what ``seen`` makes visible is ``\\uXXXX``."""
-    joined = _JOINERS.sub(lambda found: "".join(map(_json_escaped, found[0])), document)
+    joined = _JOINERS.sub(lambda match: "".join(map(_json_escaped, match[0])), document)
     hidden = {character for character in set(document) - _KEPT_IN_PROMPTS if is_hidden(character)}
     return joined.translate({ord(character): _json_escaped(character) for character in hidden})
 

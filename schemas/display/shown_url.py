@@ -46,9 +46,9 @@ def shown_url(url: str) -> str:
 
 def secrets_of(url: str) -> list[str]:
     """What of a URL must not be shown, in each of its spellings; the longest first."""
-    found = {secret for one in _several(url) for secret in _secrets(one) if secret}
-    plain = {unquote(secret) for secret in found}
-    return sorted(found | plain | {quote(secret, safe="") for secret in plain}, key=len, reverse=True)
+    secrets = {secret for one in _several(url) for secret in _secrets(one) if secret}
+    plain = {unquote(secret) for secret in secrets}
+    return sorted(secrets | plain | {quote(secret, safe="") for secret in plain}, key=len, reverse=True)
 
 
 def without_secrets(text: str, url: str) -> str:
@@ -101,8 +101,8 @@ def _several(url: str) -> list[str]:
 
 
 def _split(url: str) -> tuple[str, str]:
-    found = _SCHEME.match(url)
-    return (found[0], url[found.end() :]) if found else ("", url)
+    match = _SCHEME.match(url)
+    return (match[0], url[match.end() :]) if match else ("", url)
 
 
 def _shown(url: str) -> str:

@@ -71,5 +71,5 @@ def check_broker_url(url: str) -> str:
 
 def _parted(url: str) -> tuple[str, str]:
     """Scheme and rest; an empty scheme if it is not a valid one, because it may be a piece of a password."""
-    found = re.match(r"([\w+.-]+)://", url)
-    return (found[1], url[found.end() :]) if found else ("", url)
+    match = re.match(r"([\w+.-]+)://", url)
+    return (match[1], url[match.end() :]) if match else ("", url)

@@ -24,17 +24,17 @@ def driver_connection(connection: object, kind: type[C]) -> C:
     Raises:
         ConfigurationError: it has no connection of the kind that this method (sync or async) needs.
     """
-    found: object = connection
+    candidate: object = connection
     for _step in range(_MAX_STEPS):
-        if isinstance(found, kind):
-            return found
-        _begin(found)
-        steps = (_attribute(found, name) for name in _STEPS)
+        if isinstance(candidate, kind):
+            return candidate
+        _begin(candidate)
+        steps = (_attribute(candidate, name) for name in _STEPS)
         inner: Any = next((step for step in steps if step is not None), None)
         if iscoroutinefunction(inner):
             break
         # A SQLAlchemy Session hands its connection out by a call.
-        found = inner() if callable(inner) and not isinstance(inner, kind) else inner
+        candidate = inner() if callable(inner) and not isinstance(inner, kind) else inner
     wanted = "psycopg.AsyncConnection" if issubclass(kind, psycopg.AsyncConnection) else "psycopg.Connection"
     raise ConfigurationError(
         f"connection= is a {type(connection).__name__} without a {wanted} inside; pass a psycopg connection,"
@@ -43,24 +43,24 @@ def driver_connection(connection: object, kind: type[C]) -> C:
     )
 
 
-def _attribute(found: object, name: str) -> object:
+def _attribute(candidate: object, name: str) -> object:
     try:
-        return getattr(found, name, None)
+        return getattr(candidate, name, None)
     except RuntimeError as error:  # as of a web framework's proxy outside of a request
         raise ConfigurationError(
-            f"connection= is a {type(found).__name__}, which raised {type(error).__name__} when it was"
+            f"connection= is a {type(candidate).__name__}, which raised {type(error).__name__} when it was"
             " looked at."
         ) from error
 
 
-def _begin(found: Any) -> None:
+def _begin(candidate: Any) -> None:
     """Begin the transaction of a SQLAlchemy Connection, as its own first statement would.
 
     It does not see what runs on the driver's connection: with nothing begun, its ``commit`` would do
     nothing, and what was put would be gone without a word.  No round trip.
     """
-    is_sqlalchemys = _attribute(found, "exec_driver_sql") is not None and not hasattr(
-        found, "sync_connection"
+    is_sqlalchemys = _attribute(candidate, "exec_driver_sql") is not None and not hasattr(
+        candidate, "sync_connection"
     )
-    if is_sqlalchemys and not found.in_transaction():
-        found.begin()
+    if is_sqlalchemys and not candidate.in_transaction():
+        candidate.begin()

@@ -33,9 +33,9 @@ def with_leftovers(message: Message, library: str, leftovers: Mapping[str, Any])
 
 def without_leftovers(message: Message, library: str) -> tuple[Message, Mapping[str, Any]]:
     """The message without what ``with_leftovers`` added, and that; empty where there is nothing."""
-    if isinstance(found := message.metadata.get(library), Mapping):
+    if isinstance(leftovers := message.metadata.get(library), Mapping):
         metadata = {key: value for key, value in message.metadata.items() if key != library}
-        return replace(message, metadata=metadata), found
+        return replace(message, metadata=metadata), leftovers
     if message.content is None or isinstance(message.content, str):
         return message, {}
     added = [part for part in message.content if part.get("type") == library]

@@ -63,50 +63,50 @@ def command(
         servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
     ):
-        found = explain(database, subject, namespace=namespace, session_id=session, user_id=user)
+        explanation = explain(database, subject, namespace=namespace, session_id=session, user_id=user)
     if as_json:
-        print_json(found)
+        print_json(explanation)
     else:
-        say(*_lines(found))
+        say(*_lines(explanation))
     return 0
 
 
-def _lines(found: MessageExplanation | FactExplanation | RemovedFactExplanation) -> Iterator[str]:
-    if isinstance(found, MessageExplanation):
-        yield from _message(found)
-    elif isinstance(found, FactExplanation):
-        yield from _fact(found)
+def _lines(explanation: MessageExplanation | FactExplanation | RemovedFactExplanation) -> Iterator[str]:
+    if isinstance(explanation, MessageExplanation):
+        yield from _message(explanation)
+    elif isinstance(explanation, FactExplanation):
+        yield from _fact(explanation)
     else:
-        yield f"fact {found.fact_id} is gone: a person removed it"
-        yield from _events(found.events)
+        yield f"fact {explanation.fact_id} is gone: a person removed it"
+        yield from _events(explanation.events)
 
 
-def _message(found: MessageExplanation) -> Iterator[str]:
-    owner = f" of {found.user_id}" if found.user_id else ""
-    size = f"seq {found.message.seq}, {counted(found.tokens, 'token')}"
-    yield f"message {found.message.id} ({size}), session {found.session_id}{owner}"
-    yield f"  {_source(found.message)}"
-    yield f"where: {_PLACES[found.place]}"
-    for sentence in found.why:
+def _message(explanation: MessageExplanation) -> Iterator[str]:
+    owner = f" of {explanation.user_id}" if explanation.user_id else ""
+    size = f"seq {explanation.message.seq}, {counted(explanation.tokens, 'token')}"
+    yield f"message {explanation.message.id} ({size}), session {explanation.session_id}{owner}"
+    yield f"  {_source(explanation.message)}"
+    yield f"where: {_PLACES[explanation.place]}"
+    for sentence in explanation.why:
         yield f"why: {sentence}"
-    if found.event is not None:
-        event = found.event
+    if explanation.event is not None:
+        event = explanation.event
         yield (
             f"flush event {event.event_id}: {event.cause}, messages {event.from_seq} to {event.through_seq},"
             f" {_at(event.at)}"
         )
-    yield from map(change_line, found.policy_changes)
-    for trace in found.stages:
+    yield from map(change_line, explanation.policy_changes)
+    for trace in explanation.stages:
         yield from _stage(trace)
-    for candidate in found.candidates:
+    for candidate in explanation.candidates:
         dropped = f" (dropped: {candidate.dropped_because})" if candidate.dropped_by else ""
         yield f"candidate{dropped}: {candidate.text}"
-    for fact in found.facts:
+    for fact in explanation.facts:
         ended = "" if fact.live else ", ended"
         yield f"fact {fact.fact_id} ({', '.join(fact.operations)}{ended}): {fact.text}"
-    for chunk in found.chunks:
+    for chunk in explanation.chunks:
         yield f"chunk: messages {chunk.from_seq} to {chunk.through_seq}, {counted(chunk.pieces, 'piece')}"
-    for state in found.states:
+    for state in explanation.states:
         yield f"state through message {state.through_seq} ({_at(state.at)}): {state.excerpt}"
 
 
@@ -128,20 +128,20 @@ def _stage(trace: StageTrace) -> Iterator[str]:
         yield f"  {_call(call)}"
 
 
-def _fact(found: FactExplanation) -> Iterator[str]:
-    yield f"fact {found.fact_id}: {found.text}"
-    by = f" by {found.said_by}" if found.said_by else ""
-    until = f" until {_at(found.valid_until)}" if found.valid_until else ""
-    yield f"said {_at(found.said_at)}{by}, true from {_at(found.valid_from)}{until}"
-    yield f"generation {found.generation}"
-    if found.topics:
-        yield f"topics: {', '.join(found.topics)}"
-    if not found.live:
-        yield _ending(found)
-    if found.feedback:
-        yield f"feedback: {found.feedback}"
-    yield from _events(found.events)
-    for revision in found.revisions:
+def _fact(explanation: FactExplanation) -> Iterator[str]:
+    yield f"fact {explanation.fact_id}: {explanation.text}"
+    by = f" by {explanation.said_by}" if explanation.said_by else ""
+    until = f" until {_at(explanation.valid_until)}" if explanation.valid_until else ""
+    yield f"said {_at(explanation.said_at)}{by}, true from {_at(explanation.valid_from)}{until}"
+    yield f"generation {explanation.generation}"
+    if explanation.topics:
+        yield f"topics: {', '.join(explanation.topics)}"
+    if not explanation.live:
+        yield _ending(explanation)
+    if explanation.feedback:
+        yield f"feedback: {explanation.feedback}"
+    yield from _events(explanation.events)
+    for revision in explanation.revisions:
         yield f"{revision.revision}. {revision.operation} {_at(revision.at)}: {revision.text}"
         if revision.fact_event is not None:
             yield f"   by {revision.actor or 'a person'}, event {revision.fact_event}"
@@ -159,12 +159,14 @@ def _fact(found: FactExplanation) -> Iterator[str]:
             yield f"   {_call(call)}"
 
 
-def _ending(found: FactExplanation) -> str:
-    if found.condensed_into is not None:
-        return f"condensed into {found.condensed_into}: {found.replacement}"
-    ended = _at(found.invalidated_at) if found.invalidated_at else "at an unknown time"
+def _ending(explanation: FactExplanation) -> str:
+    if explanation.condensed_into is not None:
+        return f"condensed into {explanation.condensed_into}: {explanation.replacement}"
+    ended = _at(explanation.invalidated_at) if explanation.invalidated_at else "at an unknown time"
     return f"ended {ended}" + (
-        f", replaced by {found.invalidated_by}: {found.replacement}" if found.replacement else ""
+        f", replaced by {explanation.invalidated_by}: {explanation.replacement}"
+        if explanation.replacement
+        else ""
     )
 
 

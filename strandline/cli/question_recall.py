@@ -48,15 +48,15 @@ def read_questions(path: Path) -> list[Question]:
         if not line.strip():
             continue
         try:
-            found = Question(**json.loads(line))
+            question = Question(**json.loads(line))
         except (ValueError, TypeError):
-            found = None
-        if found is None or not (found.user or found.session) or number > MAX_QUESTIONS:
+            question = None
+        if question is None or not (question.user or question.session) or number > MAX_QUESTIONS:
             raise ConfigurationError(
                 f"{path}, line {number}: write a JSON object with question, expect, and user or session"
                 f" (and namespace), on at most {MAX_QUESTIONS:,} lines."
             )
-        questions.append(found)
+        questions.append(question)
     return questions
 
 
@@ -72,8 +72,8 @@ def recall(
     """
     of_vectors = generation if generation.pipeline == VECTORS else serving(database)[VECTORS]
     embedder = build_query_embedder(recorded_settings(of_vectors, settings))
-    found = [_is_found(database, generation, of_vectors, embedder, question) for question in questions]
-    return round(sum(found) / max(1, len(found)), 3)
+    outcomes = [_is_found(database, generation, of_vectors, embedder, question) for question in questions]
+    return round(sum(outcomes) / max(1, len(outcomes)), 3)
 
 
 def _is_found(

@@ -94,8 +94,8 @@ def program() -> str:
     called = Path(sys.argv[0])
     if called.name != "strandline":
         return f"{sys.executable} -m strandline"
-    found = shutil.which("strandline")
-    if found is not None and Path(found).resolve() == called.resolve():
+    installed = shutil.which("strandline")
+    if installed is not None and Path(installed).resolve() == called.resolve():
         return "strandline"
     return str(called.absolute())
 

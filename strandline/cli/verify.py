@@ -85,6 +85,6 @@ def _lines(report: Report) -> Iterator[str]:
     for kind, count in by_kind.items():
         if count > SHOWN_PER_KIND:
             yield f"{kind}: {count - SHOWN_PER_KIND:,} more; --json names them all"
-    found = len(report.violations)
-    verdict = counted(found, "violation") if found else "no violation"
+    violations = len(report.violations)
+    verdict = counted(violations, "violation") if violations else "no violation"
     yield f"{verdict}; looked for {report.seconds:.1f} s"

@@ -58,24 +58,24 @@ def score(sentence: str) -> float:
     folded = sentence.casefold().replace("\u2019", "'")
     if sentence.endswith(("?", "？")) or not _is_of_fair_length(sentence):
         return -1.0
-    found = words(sentence)
-    spoken = set(found)
+    spoken_words = words(sentence)
+    spoken = set(spoken_words)
     total = 1.5 * bool(spoken & cues.FIRST_PERSON or cues.WIDE_FIRST_PERSON.search(folded))
     total += 1.0 * bool(spoken & cues.LIFE or cues.WIDE_LIFE.search(folded))
-    total += 1.2 * bool(_speaks_of_belonging(found) or cues.WIDE_BELONGING.search(folded))
-    total += 0.6 * bool(_has_number(found) or cues.WIDE_NUMBER.search(folded))
+    total += 1.2 * bool(_speaks_of_belonging(spoken_words) or cues.WIDE_BELONGING.search(folded))
+    total += 0.6 * bool(_has_number(spoken_words) or cues.WIDE_NUMBER.search(folded))
     total += 0.6 * bool(spoken & cues.WHEN or cues.WIDE_WHEN.search(folded))
     total += 0.4 * min(len(cues.NAME.findall(sentence)), 2)
     return total - 3.0 * bool(cues.EMPTY_TALK.search(folded))
 
 
-def _speaks_of_belonging(found: Sequence[str]) -> bool:
-    owners = [index for index, word in enumerate(found) if word in ("my", "our")]
-    return any(cues.BELONGING.intersection(found[index + 1 : index + 4]) for index in owners)
+def _speaks_of_belonging(spoken_words: Sequence[str]) -> bool:
+    owners = [index for index, word in enumerate(spoken_words) if word in ("my", "our")]
+    return any(cues.BELONGING.intersection(spoken_words[index + 1 : index + 4]) for index in owners)
 
 
-def _has_number(found: Sequence[str]) -> bool:
-    return any(word in cues.COUNTS or any(map(str.isdigit, word)) for word in found)
+def _has_number(spoken_words: Sequence[str]) -> bool:
+    return any(word in cues.COUNTS or any(map(str.isdigit, word)) for word in spoken_words)
 
 
 def attributed(line: TranscriptLine, sentence: str) -> str:

@@ -44,11 +44,11 @@ def _weighty(sentence: str) -> list[str]:
 
 
 def _weight(sentence: str, frequencies: Counter[str]) -> float:
-    found = set(_weighty(sentence))
-    if not found or len(words(sentence)) > _MAX_WORDS:
+    sentence_words = set(_weighty(sentence))
+    if not sentence_words or len(words(sentence)) > _MAX_WORDS:
         return 0.0
     # The root keeps long sentences from winning by length alone; what looks like a fact goes first.
-    frequency = sum(frequencies[word] for word in found) / math.sqrt(len(found))
+    frequency = sum(frequencies[word] for word in sentence_words) / math.sqrt(len(sentence_words))
     return frequency * (0.2 + max(score(sentence.rpartition(": ")[2]), 0.0))
 
 

@@ -93,10 +93,10 @@ class _Likeness:
     @classmethod
     def of(cls, fact: NumberedFact) -> _Likeness:
         said_by, _, rest = fact.text.rpartition(": ")
-        found = words(rest)
-        numbers = tuple(sorted(word for word in found if any(map(str.isdigit, word))))
-        negated = any(word in _NEGATIONS or word.endswith("n't") for word in found)
-        return cls(frozenset(found), (said_by.casefold(), numbers, negated))
+        rest_words = words(rest)
+        numbers = tuple(sorted(word for word in rest_words if any(map(str.isdigit, word))))
+        negated = any(word in _NEGATIONS or word.endswith("n't") for word in rest_words)
+        return cls(frozenset(rest_words), (said_by.casefold(), numbers, negated))
 
     def says_the_same_as(self, other: _Likeness) -> bool:
         if self.sharp != other.sharp:

@@ -59,9 +59,9 @@ def load_model(folder: Path, dimensions: int) -> tuple[TokenVectors, Tokenizer]:
     return vectors, tokenizer
 
 
-def _unusable(folder: Path, found: str) -> ConfigurationError:
+def _unusable(folder: Path, problem: str) -> ConfigurationError:
     return ConfigurationError(
-        f"The files of the local embedding model in {folder} cannot be used ({found}). Install them again:"
+        f"The files of the local embedding model in {folder} cannot be used ({problem}). Install them again:"
         " pip install --force-reinstall wordllama"
     )
 

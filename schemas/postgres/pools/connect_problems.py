@@ -39,5 +39,5 @@ def _reason(error: Exception, url: str) -> str:
     for pattern, meaning in _MEANINGS:
         if pattern.search(said):
             return meaning
-    found = re.search(r"FATAL: +(.*)", said)
-    return without_secrets((found[1] if found else said or type(error).__name__).rstrip("."), url)
+    match = re.search(r"FATAL: +(.*)", said)
+    return without_secrets((match[1] if match else said or type(error).__name__).rstrip("."), url)
