@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from strandline.pipelines.engine.stage import Batch, Stage
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.work.states import InsertState, LatestState
 from strandline.schemas.values.lanes import Lane
 
 
@@ -26,16 +27,14 @@ class OrderedStage(Stage[Any, Any], Protocol):
 
 def latest_state(fetcher: Fetcher, lane: Lane) -> str | None:
     """The state that a lane goes on from, as JSON text; None where nothing was folded yet."""
-    for state, _through_seq in fetcher.fetch("latest_state", _params(lane)):
-        return str(state)
+    for row in fetcher.fetch(LatestState(**lane.state_keys)):
+        return row.state
     return None
 
 
 def add_state(fetcher: Fetcher, batch: Batch, state: str) -> None:
     """Write the state after a batch."""
-    params = {"through_seq": batch.events[-1].through_seq, "state": state, "batch_id": batch.batch_id}
-    fetcher.fetch("insert_state", _params(batch.lane) | params)
-
-
-def _params(lane: Lane) -> dict[str, Any]:
-    return {"shard_key": lane.shard_key, "scope_key": lane.scope_key, "generation_id": lane.generation_id}
+    through_seq = batch.events[-1].through_seq
+    fetcher.fetch(
+        InsertState(**batch.lane.state_keys, through_seq=through_seq, state=state, batch_id=batch.batch_id)
+    )

@@ -11,6 +11,7 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.models.answers import MAX_NAME_CHARACTERS
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.work.lanes import BatchMessages
 from strandline.schemas.values.flush_event import FlushEvent
 from strandline.schemas.values.message import Message, read_rows
 
@@ -56,17 +57,16 @@ def load_transcript(fetcher: Fetcher, batch: Batch) -> Transcript:
 def load_messages(fetcher: Fetcher, batch: Batch) -> list[tuple[FlushEvent, list[Message]]]:
     """The messages that each event of a batch delivers, in the batch's order; read in one statement."""
     rows = fetcher.fetch(
-        "batch_messages",
-        {
-            "shard_key": batch.lane.shard_key,
-            "session_keys": [event.session_key for event in batch.events],
-            "from_seqs": [event.from_seq for event in batch.events],
-            "through_seqs": [event.through_seq for event in batch.events],
-        },
+        BatchMessages(
+            shard_key=batch.lane.shard_key,
+            session_keys=[event.session_key for event in batch.events],
+            from_seqs=[event.from_seq for event in batch.events],
+            through_seqs=[event.through_seq for event in batch.events],
+        )
     )
     found: list[tuple[FlushEvent, list[Message]]] = [(event, []) for event in batch.events]
-    for row, message in zip(rows, read_rows([row[1:] for row in rows]), strict=True):
-        found[row[0] - 1][1].append(message)
+    for row, message in zip(rows, read_rows(rows), strict=True):
+        found[row.place - 1][1].append(message)
     return found
 
 

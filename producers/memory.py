@@ -26,6 +26,7 @@ from strandline.producers.reading.read import ReadRequest, read
 from strandline.producers.resources import Resources
 from strandline.producers.sessions import HISTORY_PAGE, history_page, whole_history
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
+from strandline.producers.writing.accepting import Accept, put_quickly, put_whole
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
 from strandline.producers.writing.pop import pop
 from strandline.producers.writing.put import Append, Appended, append
@@ -132,8 +133,10 @@ class SessionMemory(Searching):
         messages = listed_messages(messages)
         if not messages:
             return []
-        appended = self._carrier.run(self._appending(messages, joined=connection is not None), connection)
-        return self._announce(appended, joined=connection is not None)
+        joined = connection is not None
+        accept = put_whole if joined else put_quickly
+        appended = self._carrier.run(self._appending(messages, accept, joined=joined), connection)
+        return self._announce(appended, joined=joined)
 
     async def aput_messages(
         self, messages: Sequence[object], *, connection: object | None = None
@@ -142,10 +145,10 @@ class SessionMemory(Searching):
         messages = listed_messages(messages)
         if not messages:
             return []
-        appended = await self._carrier.arun(
-            self._appending(messages, joined=connection is not None), connection
-        )
-        return self._announce(appended, joined=connection is not None)
+        joined = connection is not None
+        accept = put_whole if joined else (await self._resources.group_commit()).accept
+        appended = await self._carrier.arun(self._appending(messages, accept, joined=joined), connection)
+        return self._announce(appended, joined=joined)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
         """Accept many messages at once, by COPY, and flush what does not fit the window, as ``import``.
@@ -315,9 +318,9 @@ class SessionMemory(Searching):
         """Async twin of ``close``; to be called on the event loop that used the memory."""
         await self._resources.aclose()
 
-    def _appending(self, messages: Sequence[object], *, joined: bool) -> Operation[Appended]:
+    def _appending(self, messages: Sequence[object], accept: Accept, *, joined: bool) -> Operation[Appended]:
         request = self._checked(messages, max_messages=self._resources.settings.max_messages_per_put)
-        return append(request, in_callers_transaction=joined)
+        return append(request, accept, in_callers_transaction=joined)
 
     def _checked(self, messages: Sequence[object], *, max_messages: int) -> Append:
         return Append.check(
@@ -336,7 +339,7 @@ class SessionMemory(Searching):
 
     def _replaced(self, messages: Sequence[object]) -> Operation[Appended]:
         messages = listed_messages(messages)
-        appending = self._appending(messages, joined=True) if messages else None
+        appending = self._appending(messages, put_whole, joined=True) if messages else None
         yield from reset(self._identity, derived=False)
         return (yield from appending) if appending is not None else Appended([], None)
 

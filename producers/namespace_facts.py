@@ -10,7 +10,8 @@ from uuid import UUID
 from strandline.producers.execution import OperationRunner
 from strandline.producers.facts.edit import clear_facts, edit_facts
 from strandline.producers.resources import Resources
-from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.derived.facts_edit import OwnersWithFacts
 from strandline.schemas.values.identity import check_name
 
 # How many owners one statement looks at.
@@ -122,11 +123,9 @@ class NamespaceFacts:
 
 
 def _page(namespace: str, after: UUID) -> Operation[_Page]:
-    rows: list[Row] = yield Fetch(
-        "owners_with_facts", {"namespace": namespace, "after": after, "limit": OWNERS_PER_PAGE}
-    )
-    to_clear = tuple((owner, live) for owner, live, is_new in rows if is_new)
-    return _Page(rows[-1][0] if len(rows) == OWNERS_PER_PAGE else None, to_clear)
+    rows = yield from fetch(OwnersWithFacts(namespace=namespace, after=after, limit=OWNERS_PER_PAGE))
+    to_clear = tuple((row.shard_key, row.live) for row in rows if row.is_new)
+    return _Page(rows[-1].shard_key if len(rows) == OWNERS_PER_PAGE else None, to_clear)
 
 
 def _sum(page: _Page) -> Clearing:

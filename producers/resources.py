@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from strandline.producers.reading.window_cache import WindowCache
+from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
@@ -32,6 +33,10 @@ class Resources(Protocol):
 
     async def async_database(self) -> AsyncDatabase:
         """The running event loop's pool; opened at the first call."""
+        ...
+
+    async def group_commit(self) -> GroupCommit:
+        """What the running event loop's puts go through; made at the first call."""
         ...
 
     def ring(self, lanes: Iterable[Lane]) -> None:

@@ -6,7 +6,9 @@ from uuid import UUID
 
 from strandline.producers.arguments import check_page_size, check_seq
 from strandline.schemas.errors import OwnerError
-from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.messages import History
+from strandline.schemas.queries.conversation.sessions import ClaimSession, FindOwner
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
 
@@ -19,19 +21,19 @@ def claim_session(identity: SessionIdentity) -> Operation[None]:
     Raises:
         OwnerError: it belongs to another owner.
     """
-    rows: list[Row] = yield Fetch(
-        "claim_session",
-        {
-            "directory_key": identity.directory_key,
-            "namespace": identity.namespace,
-            "session_id": identity.session_id,
-            "user_id": identity.user_id,
-            "shard_key": identity.shard_key,
-        },
+    rows = yield from fetch(
+        ClaimSession(
+            directory_key=identity.directory_key,
+            namespace=identity.namespace,
+            session_id=identity.session_id,
+            user_id=identity.user_id,
+            shard_key=identity.shard_key,
+        )
     )
-    if not rows:  # another process claimed it in this very moment, after our snapshot
-        rows = yield Fetch("find_owner", {"directory_key": identity.directory_key})
-    check_owner(identity, rows[0][1])
+    if rows:
+        check_owner(identity, rows[0].owner_key)
+    else:  # another process claimed it in this very moment, after our snapshot
+        yield from check_unowned(identity)
 
 
 def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
@@ -52,13 +54,13 @@ def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> O
         ConfigurationError: the number or the count of messages is not valid.
         OwnerError: the session belongs to another owner.
     """
-    params = {
-        "shard_key": identity.shard_key,
-        "session_key": identity.session_key,
-        "after_seq": check_seq("after_seq", after_seq),
-        "page_size": check_page_size(page_size),
-    }
-    rows: list[Row] = yield Fetch("history", params)
+    rows = yield from fetch(
+        History(
+            **identity.keys,
+            after_seq=check_seq("after_seq", after_seq),
+            page_size=check_page_size(page_size),
+        )
+    )
     if not rows:
         yield from check_unowned(identity)
     return read_rows(rows)
@@ -76,6 +78,6 @@ def whole_history(identity: SessionIdentity) -> Operation[list[Message]]:
 
 def check_unowned(identity: SessionIdentity) -> Operation[None]:
     """Raise OwnerError if the session exists under another owner."""
-    rows: list[Row] = yield Fetch("find_owner", {"directory_key": identity.directory_key})
-    if rows:
-        check_owner(identity, rows[0][1])
+    rows = yield from fetch(FindOwner(directory_key=identity.directory_key))
+    for row in rows:
+        check_owner(identity, row.owner_key)

@@ -18,6 +18,7 @@ from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack, start_stack
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.declared_nulls import undeclared, watch_nulls
 from tests.support.servers.databases import make_template, temporary_database
@@ -172,5 +173,5 @@ def nothing_due(database_url: str) -> bool:
 
 
 def _registered(database: Database, pid: int) -> bool:
-    rows = database.fetch("status_workers", {"dead_after_seconds": 5.0})
-    return any(row[2] == pid for row in rows)
+    rows = database.fetch(StatusWorkers(dead_after_seconds=5.0))
+    return any(row.pid == pid for row in rows)

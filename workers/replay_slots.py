@@ -18,6 +18,7 @@ from strandline.pipelines.engine.drain import drain
 from strandline.pipelines.engine.engine import Engine
 from strandline.pipelines.engine.failure_logging import level_of
 from strandline.schemas.errors import ReplayBudgetError, StrandlineError
+from strandline.schemas.queries.derived.replay import ReplayLanes, ReplayRate, TakeReplayCall
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
 
@@ -42,13 +43,13 @@ def waiting_lanes(engine: Engine, start: UUID) -> list[Lane]:
 
 
 def _lanes_from(engine: Engine, shard_key: UUID) -> list[Lane]:
-    params = {
-        "stages": list(engine.stages),
-        "from_shard": shard_key,
-        "limit": LANES_PER_LOOK,
-        "dead_after_seconds": engine.terms.dead_after_seconds,
-    }
-    return [Lane(*row) for row in engine.database.fetch("replay_lanes", params)]
+    waiting = ReplayLanes(
+        stages=list(engine.stages),
+        from_shard=shard_key,
+        limit=LANES_PER_LOOK,
+        dead_after_seconds=engine.terms.dead_after_seconds,
+    )
+    return [Lane(*row) for row in engine.database.fetch(waiting)]
 
 
 class ReplaySlots:
@@ -153,12 +154,11 @@ class ReplaySlots:
         Raises:
             ReplayBudgetError: it is used up for now.
         """
-        rates = self._engine.database.fetch("replay_rate", {"generation_id": lane.generation_id})
-        rate = rates[0][0] if rates and rates[0][0] is not None else self._calls_per_second
+        rates = self._engine.database.fetch(ReplayRate(generation_id=lane.generation_id))
+        begun_with = rates[0].calls_per_second if rates else None
+        rate = self._calls_per_second if begun_with is None else begun_with
         if rate is None:
             return
-        taken = self._engine.database.fetch(
-            "take_replay_call", {"shard_key": lane.shard_key, "calls_per_second": rate}
-        )
-        if taken[0][0] > 0:
-            raise ReplayBudgetError(taken[0][0])
+        taken = self._engine.database.fetch(TakeReplayCall(shard_key=lane.shard_key, calls_per_second=rate))
+        if taken[0].wait_seconds > 0:
+            raise ReplayBudgetError(taken[0].wait_seconds)

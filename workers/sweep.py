@@ -10,12 +10,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from uuid import UUID
 
 from strandline.pipelines.flush.flush import Flushed, deliver_idle, flush_over_mark, read_window
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import Fetch, Operation
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.flush import EndWatch, PutOffWatch, RipeWatches, WatchAgain
+from strandline.schemas.queries.work.lanes import BringRingsForward, OrphanedLanes, RingDue
+from strandline.schemas.queries.work.workers import ForgetDeadWorkers
+from strandline.schemas.values.identity import SessionKeys
 from strandline.schemas.values.lanes import Lane, Ring
 
 logger = logging.getLogger("strandline.sweep")
@@ -29,6 +33,12 @@ BUSY_RING_SECONDS = 8.0
 
 # An idle delivery that loses the race looks again; each loss means that another caller flushed.
 MAX_IDLE_ATTEMPTS = 10
+
+
+class _WatchKeys(SessionKeys):
+    """A watch, as parameters of statements."""
+
+    watch_id: UUID
 
 
 class Sweep:
@@ -66,18 +76,18 @@ class Sweep:
     def tick(self) -> None:
         """Look once at everything: due work, sessions to flush, workers long gone."""
         self._take_over_orphaned()
-        self._database.fetch("bring_rings_forward", {"stages": self._stages, "limit": self._batch_size})
+        self._database.fetch(BringRingsForward(stages=self._stages, limit=self._batch_size))
         self._ring_due()
         self._flush_watched()
-        self._database.fetch("forget_dead_workers", {})
+        self._database.fetch(ForgetDeadWorkers())
 
     def _take_over_orphaned(self) -> None:
-        wanted = {
-            "stages": self._stages,
-            "dead_after_seconds": self._dead_after_seconds,
-            "limit": self._batch_size,
-        }
-        self._take_over([Lane(*row) for row in self._database.fetch("orphaned_lanes", wanted)])
+        orphaned = OrphanedLanes(
+            stages=self._stages,
+            dead_after_seconds=self._dead_after_seconds,
+            limit=self._batch_size,
+        )
+        self._take_over([Lane(*row) for row in self._database.fetch(orphaned)])
 
     def _ring_due(self) -> None:
         """Each stage has its own share, so that no stage's backlog blocks another's.
@@ -89,18 +99,16 @@ class Sweep:
             return
         self._rung_at = time.monotonic()
         for stage in self._stages:
-            rows = self._database.fetch("ring_due", {"stage": stage, "limit": self._batch_size})
+            rows = self._database.fetch(RingDue(stage=stage, limit=self._batch_size))
             self._ring([Lane(*row) for row in rows])
 
     def _flush_watched(self) -> None:
-        for shard_key, session_key, watch_id, cause in self._database.fetch(
-            "ripe_watches", {"limit": self._batch_size}
-        ):
-            watch = {"shard_key": shard_key, "session_key": session_key, "watch_id": watch_id}
-            look = _look_at_overdue if cause == "overdue" else _look_at_idle
+        for row in self._database.fetch(RipeWatches(limit=self._batch_size)):
+            watch = _WatchKeys(shard_key=row.shard_key, session_key=row.session_key, watch_id=row.watch_id)
+            look = _look_at_overdue if row.cause == "overdue" else _look_at_idle
             self._look(look(watch), watch)
 
-    def _look(self, looking: Operation[Flushed | None], watch: dict[str, Any]) -> None:
+    def _look(self, looking: Operation[Flushed | None], watch: _WatchKeys) -> None:
         """Flush one session if it is time; one that cannot be must not keep the others waiting."""
         try:
             flushed = self._database.run(looking)
@@ -114,20 +122,20 @@ class Sweep:
                 },
             )
             # With Postgres away this fails as well, and ends the tick.
-            self._database.fetch("put_off_watch", watch | {"wait_seconds": AFTER_FAILURE_SECONDS})
+            self._database.fetch(PutOffWatch(**watch, wait_seconds=AFTER_FAILURE_SECONDS))
             return
         if flushed is not None:
             self._ring(flushed.lanes)
 
 
-def _look_at_overdue(watch: dict[str, Any]) -> Operation[Flushed | None]:
+def _look_at_overdue(watch: _WatchKeys) -> Operation[Flushed | None]:
     """A put crossed the mark a while ago: flush, if its producer did not live to do so."""
     flushed = yield from flush_over_mark(watch["shard_key"], watch["session_key"])
-    yield Fetch("end_watch", watch)
+    yield from fetch(EndWatch(**watch))
     return flushed
 
 
-def _look_at_idle(watch: dict[str, Any]) -> Operation[Flushed | None]:
+def _look_at_idle(watch: _WatchKeys) -> Operation[Flushed | None]:
     """Deliver a session that has been idle for its time; look again later at one that was used since."""
     flushed = None
     for _attempt in range(MAX_IDLE_ATTEMPTS):
@@ -136,12 +144,12 @@ def _look_at_idle(watch: dict[str, Any]) -> Operation[Flushed | None]:
             break
         remaining = marks.idle_seconds - marks.idle_for_seconds
         if remaining > 0 and not marks.watched:
-            yield Fetch("watch_again", watch | {"wait_seconds": remaining})
+            yield from fetch(WatchAgain(**watch, wait_seconds=remaining))
             return None
         if remaining > 0:
             break
         flushed = yield from deliver_idle(watch["shard_key"], watch["session_key"], marks, entries)
         if flushed is not None:
             break
-    yield Fetch("end_watch", watch)
+    yield from fetch(EndWatch(**watch))
     return flushed

@@ -26,6 +26,8 @@ from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.work.lanes import HandBackLanes, ShortenLeases
+from strandline.schemas.queries.work.workers import Beat, Leave, LeaveOut, TellCondition
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane, Ring
 from strandline.schemas.version import VERSION
@@ -210,7 +212,7 @@ class Consumer:
         self.engine.active.close(CLAIM_SECONDS)
         lanes: list[Lane] = []
         with suppress(StrandlineError):
-            lanes = [Lane(*row) for row in self._database.fetch("leave", {"worker_id": self.worker_id})]
+            lanes = [Lane(*row) for row in self._database.fetch(Leave(worker_id=self.worker_id))]
             self._ring(lanes)
         # After the lanes, which others wait for.
         with suppress(StrandlineError):
@@ -222,14 +224,13 @@ class Consumer:
         # One connection that was cut without a word must not make the whole worker seem dead.
         self._database.fetch_within(
             self._dead_after_seconds / 3,
-            "beat",
-            {
-                "worker_id": self.worker_id,
-                "host": socket.gethostname(),
-                "pid": os.getpid(),
-                "version": VERSION,
-                "stages": list(self._stages),
-            },
+            Beat(
+                worker_id=self.worker_id,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                version=VERSION,
+                stages=list(self._stages),
+            ),
         )
 
     def _keep_up(self) -> None:
@@ -257,17 +258,16 @@ class Consumer:
         """While this worker lives, no other worker takes its lanes over, so a lane whose release was lost
         would lie still.
         """
-        left_over = {"worker_id": self.worker_id} | self.engine.active.params()
-        self._database.fetch("hand_back_lanes", left_over)
+        self._database.fetch(HandBackLanes(worker_id=self.worker_id, **self.engine.active.params()))
 
     def _shorten_leases(self) -> None:
-        deadline = {"deadline_seconds": self.engine.terms.deadline_seconds}
-        self._database.fetch("shorten_leases", {"worker_id": self.worker_id} | deadline)
+        deadline = self.engine.terms.deadline_seconds
+        self._database.fetch(ShortenLeases(worker_id=self.worker_id, deadline_seconds=deadline))
 
     def _tell_left_out(self) -> None:
         left_out = self.engine.stages.left_out()
         if left_out != self._left_out:
-            self._database.fetch("leave_out", {"worker_id": self.worker_id, "generation_ids": left_out})
+            self._database.fetch(LeaveOut(worker_id=self.worker_id, generation_ids=left_out))
             self._left_out = left_out
 
     def _tell_condition(self) -> None:
@@ -277,5 +277,5 @@ class Consumer:
             self.on_threads_lost(lost)
         condition = self.condition.as_json(self.engine.troubles.current(), lost)
         if condition != self._told:
-            self._database.fetch("tell_condition", {"worker_id": self.worker_id, "condition": condition})
+            self._database.fetch(TellCondition(worker_id=self.worker_id, condition=condition))
             self._told = condition

@@ -14,6 +14,7 @@ from strandline.pipelines.vectors.stage import vector_text
 from strandline.producers.search.ranking import NOTHING_VISIBLE
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.conversation.search import SearchChunks
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 
@@ -54,7 +55,7 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
     }
     try:
         yield lambda vector: {
-            row[3] for row in database.fetch("search_chunks", asked | {"embedding": vector_text(vector)})
+            row.from_seq for row in database.fetch(SearchChunks(**asked, embedding=vector_text(vector)))
         }
     finally:
         database.close()

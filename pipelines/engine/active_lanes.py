@@ -7,12 +7,23 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TypedDict
+from uuid import UUID
 
 from strandline.schemas.values.lanes import Lane
 
 # Lanes that were taken less long ago are not left over: whoever took them is about to say so.
 SETTLED_SECONDS = 1.0
+
+
+class ActiveParams(TypedDict):
+    """Lanes as parallel arrays, as parameters of ``hand_back_lanes``."""
+
+    older_than_seconds: float
+    shard_keys: list[UUID]
+    scope_keys: list[UUID]
+    generation_ids: list[int]
+    stages: list[str]
 
 
 class ActiveLanes:
@@ -75,7 +86,7 @@ class ActiveLanes:
         with self._lock:
             return list(self._lanes)
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> ActiveParams:
         """The lanes as parallel arrays, for ``hand_back_lanes``.
 
         A turn names its lane only when the claim is made, so what was claimed since the oldest claim under

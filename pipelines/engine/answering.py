@@ -13,6 +13,7 @@ from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.schemas.errors import LeaseLostError, TransientModelError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
+from strandline.schemas.queries.work.lanes import StoreAnswer, StoredAnswer
 
 
 def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
@@ -64,30 +65,34 @@ def _may_be_answered(engine: Engine, batch: Batch) -> bool:
 
 
 def _stored(database: Database, batch: Batch, step: str) -> RawAnswer | None:
-    params = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id, "step": step}
-    for model, prompt_hash, body in database.fetch("stored_answer", params):
-        return RawAnswer(model, prompt_hash, bytes(body))
+    stored = StoredAnswer(shard_key=batch.lane.shard_key, batch_id=batch.batch_id, step=step)
+    for row in database.fetch(stored):
+        return RawAnswer(row.model, row.prompt_hash, row.body)
     return None
 
 
 def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAnswer, seconds: float) -> bool:
     """Store an answer and its cost; False where there was an answer already, which stays."""
-    size = {"input_tokens": answer.input_tokens, "output_tokens": answer.output_tokens}
+    cost = cost_usd(
+        engine.prices,
+        answer.model,
+        input_tokens=answer.input_tokens,
+        output_tokens=answer.output_tokens,
+    )
     stored = engine.database.fetch(
-        "store_answer",
-        lease.params
-        | size
-        | {
-            "batch_id": batch.batch_id,
-            "step": step,
-            "model": answer.model,
-            "prompt_hash": answer.prompt_hash,
-            "body": answer.body,
-            "seconds": seconds,
-            "cost_usd": cost_usd(engine.prices, answer.model, **size),
-        },
+        StoreAnswer(
+            **lease.keys,
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            batch_id=batch.batch_id,
+            step=step,
+            model=answer.model,
+            prompt_hash=answer.prompt_hash,
+            body=answer.body,
+            seconds=seconds,
+            cost_usd=cost,
+        )
     )
     if not stored:
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost during a model call.")
-    ((is_first,),) = stored
-    return bool(is_first)
+    return stored[0].is_first

@@ -10,15 +10,27 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal, TypedDict
 from uuid import UUID, uuid4
 
-from strandline.pipelines.engine.leases import Lease, LeaseTerms, lane_params
+from strandline.pipelines.engine.leases import Lease, LeaseTerms
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.engine.turns import Turns
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.queries.work.lanes import (
+    BatchEvents,
+    BatchEventsRow,
+    ClaimLane,
+    ClaimLaneRow,
+    CloseBatch,
+    FinishBatch,
+    HoldBatch,
+    RenewLane,
+    RenewLaneRow,
+    TakeTurn,
+    TakeTurnRow,
+)
 from strandline.schemas.values.flush_event import FlushEvent, decode_event
 from strandline.schemas.values.lanes import Lane
 
@@ -27,19 +39,19 @@ MAX_BATCH_EVENTS = 64
 # A round that was broken off goes on in another statement; what waits behind so many is taken up later.
 MAX_TURN_ATTEMPTS = 2
 
-_EVENT_FIELDS = (
-    "event_id",
-    "shard_key",
-    "session_key",
-    "incarnation",
-    "cause",
-    "from_seq",
-    "through_seq",
-    "message_count",
-    "tokens",
-    "version",
-    "created_at",
-)
+_HeldRow = ClaimLaneRow | TakeTurnRow | RenewLaneRow
+
+
+class _NewBatchParams(TypedDict):
+    batch_id: UUID
+    token_budget: int
+    max_events: int
+
+
+class _HolderParams(TypedDict):
+    worker_id: UUID
+    dead_after_seconds: float
+    deadline_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,7 @@ class _NewBatch:
     asked_at: float = field(default_factory=time.monotonic)
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> _NewBatchParams:
         return {
             "batch_id": self.batch_id,
             "token_budget": self.token_budget,
@@ -64,7 +76,7 @@ class Held:
     """A lane that is held, and the rows of the batch that it has to do next."""
 
     lease: Lease
-    _rows: Sequence[Row]
+    _rows: Sequence[_HeldRow]
     _new_batch: _NewBatch
 
     def batch(self) -> Batch | None:
@@ -73,13 +85,12 @@ class Held:
         Raises:
             UndecodableEventError: an event in it is of a newer release.
         """
-        batch_id = self._rows[0][7]
+        batch_id = self._rows[0].batch_id
         if batch_id is None:
             return None
         made_at = self._new_batch.asked_at if batch_id == self._new_batch.batch_id else -math.inf
-        shard_key = self.lease.lane.shard_key
-        events = tuple(_decode((row[8], shard_key, *row[9:])) for row in self._rows)
-        return Batch(self.lease.lane, batch_id, events, made_at)
+        lane = self.lease.lane
+        return Batch(lane, batch_id, tuple(_decode(lane.shard_key, row) for row in self._rows), made_at)
 
 
 def claim(
@@ -94,8 +105,8 @@ def claim(
         StrandlineError: the database failed; nothing has changed.
     """
     new_batch = _NewBatch(token_budget)
-    rows = database.fetch("claim_lane", lane_params(lane) | _holder(worker_id, terms) | new_batch.params)
-    return Held(Lease(lane, worker_id, *rows[0][:7]), rows, new_batch) if rows else None
+    rows = database.fetch(ClaimLane(**lane.keys, **_holder(worker_id, terms), **new_batch.params))
+    return Held(_lease(lane, worker_id, rows[0]), rows, new_batch) if rows else None
 
 
 def take_turn(
@@ -116,21 +127,42 @@ def take_turn(
         StrandlineError: the database failed; nothing has changed.
     """
     new_batch = _NewBatch(token_budget)
-    wanted = lane_params(hint) | _holder(worker_id, terms) | new_batch.params | {"left_out": list(left_out)}
     for _attempt in range(MAX_TURN_ATTEMPTS):
-        rows = database.fetch("take_turn", wanted | turns.params(hint.stage))
-        turns.note(hint.stage, [(row[7], row[0]) for row in rows])
-        if not rows or rows[-1][3] is not None:
+        rows = database.fetch(
+            TakeTurn(
+                **hint.keys,
+                **_holder(worker_id, terms),
+                **new_batch.params,
+                **turns.params(hint.stage),
+                left_out=list(left_out),
+            )
+        )
+        turns.note(hint.stage, [(row.namespace, row.shard_key) for row in rows])
+        if not rows or rows[-1].scope_key is not None:
             break
-    taken = [row for row in rows if row[3] is not None]
-    if not taken:
-        return None
-    shard_key, scope_key, generation_id = taken[0][:3]
-    lane = Lane(shard_key, scope_key, generation_id, hint.stage)
-    return Held(Lease(lane, worker_id, *taken[0][3:10]), [row[3:] for row in taken], new_batch)
+    taken = [row for row in rows if row.scope_key is not None]
+    for first in taken:
+        if first.scope_key is not None:
+            lane = Lane(first.shard_key, first.scope_key, first.generation_id, hint.stage)
+            return Held(_lease(lane, worker_id, first), taken, new_batch)
+    return None
 
 
-def _holder(worker_id: UUID, terms: LeaseTerms) -> dict[str, Any]:
+def _lease(lane: Lane, worker_id: UUID, row: ClaimLaneRow | TakeTurnRow) -> Lease:
+    return Lease(
+        lane,
+        worker_id,
+        epoch=row.lease_epoch,
+        postponements=row.postponements,
+        failures=row.failures,
+        crashes=row.crashes,
+        namespace=row.namespace,
+        has_lane_limit=row.has_lane_limit,
+        has_budget=row.has_budget,
+    )
+
+
+def _holder(worker_id: UUID, terms: LeaseTerms) -> _HolderParams:
     return {
         "worker_id": worker_id,
         "dead_after_seconds": terms.dead_after_seconds,
@@ -156,20 +188,25 @@ def renew(
         LeaseLostError: another worker has the lane by now, or a reset took it away.
     """
     new_batch = _NewBatch(token_budget)
-    way = {
-        "gives_way": gives_way,
-        "left_out": list(left_out),
-        "namespace": lease.namespace,
-    }
     rows = database.fetch(
-        "renew_lane", lease.params | _holder(lease.worker_id, terms) | way | new_batch.params
+        RenewLane(
+            **lease.keys,
+            dead_after_seconds=terms.dead_after_seconds,
+            deadline_seconds=terms.deadline_seconds,
+            gives_way=gives_way,
+            left_out=list(left_out),
+            namespace=lease.namespace,
+            **new_batch.params,
+        )
     )
     if not rows:
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost between two batches.")
-    if rows[0][4] is None:
+    first = rows[0]
+    if first.namespace is None:
         return None
     # Limits that were set or cleared since.
-    return Held(replace(lease, has_lane_limit=rows[0][5], has_budget=rows[0][6]), rows, new_batch)
+    lease = replace(lease, has_lane_limit=first.has_lane_limit, has_budget=first.has_budget)
+    return Held(lease, rows, new_batch)
 
 
 def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
@@ -181,10 +218,10 @@ def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
     Raises:
         LeaseLostError: the lane was taken away.
     """
-    ((leases, events),) = fetcher.fetch("hold_batch", lease.params | {"event_ids": batch.event_ids})
-    if not leases:
+    (held,) = fetcher.fetch(HoldBatch(**lease.keys, event_ids=batch.event_ids))
+    if not held.leases:
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost; the prepared result is discarded.")
-    return int(events)
+    return held.events
 
 
 def finish(fetcher: Fetcher, lease: Lease, batch: Batch, outcome: Literal["applied", "dead"]) -> bool:
@@ -195,11 +232,12 @@ def finish(fetcher: Fetcher, lease: Lease, batch: Batch, outcome: Literal["appli
     Raises:
         LeaseLostError: as for ``close``.
     """
-    ended = {"event_ids": batch.event_ids, "batch_id": batch.batch_id, "outcome": outcome}
-    rows = fetcher.fetch("finish_batch", lease.params | ended)
+    rows = fetcher.fetch(
+        FinishBatch(**lease.keys, event_ids=batch.event_ids, batch_id=batch.batch_id, outcome=outcome)
+    )
     if not rows:
         raise _gone(batch)
-    return bool(rows[0][0])
+    return rows[0].is_due
 
 
 def close(fetcher: Fetcher, batch: Batch, state: Literal["void", "split"]) -> None:
@@ -209,8 +247,8 @@ def close(fetcher: Fetcher, batch: Batch, state: Literal["void", "split"]) -> No
         LeaseLostError: there is no such open batch.  A worker's commits do not wait for the disk, so a crash
             of Postgres may have lost the batch's row of a worker that lives; the batch is formed again.
     """
-    params = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id, "state": state}
-    if not fetcher.fetch("close_batch", params):
+    closed = CloseBatch(shard_key=batch.lane.shard_key, batch_id=batch.batch_id, state=state)
+    if not fetcher.fetch(closed):
         raise _gone(batch)
 
 
@@ -220,9 +258,23 @@ def _gone(batch: Batch) -> LeaseLostError:
 
 def read_batch(fetcher: Fetcher, lane: Lane, batch_id: UUID, event_ids: Sequence[UUID]) -> Batch:
     """A batch with its events."""
-    wanted = {"shard_key": lane.shard_key, "event_ids": list(event_ids)}
-    return Batch(lane, batch_id, tuple(_decode(row) for row in fetcher.fetch("batch_events", wanted)))
+    rows = fetcher.fetch(BatchEvents(shard_key=lane.shard_key, event_ids=list(event_ids)))
+    return Batch(lane, batch_id, tuple(_decode(row.shard_key, row) for row in rows))
 
 
-def _decode(row: Row) -> FlushEvent:
-    return decode_event(dict(zip(_EVENT_FIELDS, row, strict=True)))
+def _decode(shard_key: UUID, row: _HeldRow | BatchEventsRow) -> FlushEvent:
+    return decode_event(
+        {
+            "event_id": row.event_id,
+            "shard_key": shard_key,
+            "session_key": row.session_key,
+            "incarnation": row.incarnation,
+            "cause": row.cause,
+            "from_seq": row.from_seq,
+            "through_seq": row.through_seq,
+            "message_count": row.message_count,
+            "tokens": row.tokens,
+            "version": row.version,
+            "created_at": row.created_at,
+        }
+    )

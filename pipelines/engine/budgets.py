@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import TypedDict
 from uuid import UUID
 
 from strandline.schemas.errors import BudgetError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.work.limits import ReturnSlice, RevokedSlices, TakeSlice
 
 logger = logging.getLogger("strandline.engine")
 
@@ -29,6 +30,15 @@ SLICE_SECONDS = 60.0
 RETURN_SECONDS = 5.0
 
 _UNLIMITED = float("inf")
+
+
+class UsedParams(TypedDict):
+    """What was used of a day's budget, as parameters of statements."""
+
+    day: date
+    calls_used: int
+    tokens_used: int
+    usd_used: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +57,7 @@ class _Count:
         """What came after ``before``, as used of ``day``."""
         return _Count(day).plus(self.calls - before.calls, self.tokens - before.tokens, self.usd - before.usd)
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> UsedParams:
         return {
             "day": self.day,
             "calls_used": self.calls,
@@ -201,7 +211,9 @@ class Budgets:
             if share.is_to_be_written(everything=is_over) and share.asking.acquire(blocking=False):
                 try:
                     with share.writing() as used:
-                        self._database.fetch("return_slice", self._params(namespace) | used.params())
+                        self._database.fetch(
+                            ReturnSlice(namespace=namespace, worker_id=self.worker_id, **used.params())
+                        )
                 finally:
                     share.asking.release()
 
@@ -210,30 +222,30 @@ class Budgets:
         held = {namespace: day for namespace, share in self._shares.all() if (day := share.held_day())}
         if not held:
             return set()
-        asked = {"worker_id": self.worker_id, "namespaces": list(held), "days": list(held.values())}
-        return {row[0] for row in self._database.fetch("revoked_slices", asked)}
+        asked = RevokedSlices(worker_id=self.worker_id, namespaces=list(held), days=list(held.values()))
+        return {row.namespace for row in self._database.fetch(asked)}
 
     def _take(self, namespace: str, share: _Share, tokens: int) -> None:
-        asked = {"tokens_wanted": tokens, "slice_seconds": self._slice_seconds}
         began = time.monotonic()
         with share.writing() as used:
-            ((day, _has_budget, granted, calls, tokens_granted, usd, seconds, waits_for),) = (
-                self._database.fetch("take_slice", self._params(namespace) | used.params() | asked)
+            (given,) = self._database.fetch(
+                TakeSlice(
+                    namespace=namespace,
+                    worker_id=self.worker_id,
+                    **used.params(),
+                    tokens_wanted=tokens,
+                    slice_seconds=self._slice_seconds,
+                )
             )
-        share.begin_day(day)
-        if not granted:
-            logger.warning(
-                "namespace waits for its budget",
-                extra={"action": "budget_used_up", "waits_for": waits_for, "wait_seconds": round(seconds)},
-            )
-            raise BudgetError(waits_for, seconds)
+        share.begin_day(given.day)
+        if not given.is_granted:
+            wait = {"waits_for": given.waits_for, "wait_seconds": round(given.seconds)}
+            logger.warning("namespace waits for its budget", extra={"action": "budget_used_up", **wait})
+            raise BudgetError(given.waits_for or "", given.seconds)
         share.grant(
-            _UNLIMITED if calls is None else calls,
-            _UNLIMITED if tokens_granted is None else tokens_granted,
-            _UNLIMITED if usd is None else usd,
-            began + seconds,
+            _UNLIMITED if given.calls is None else given.calls,
+            _UNLIMITED if given.tokens is None else given.tokens,
+            _UNLIMITED if given.usd is None else given.usd,
+            began + given.seconds,
             first_call=tokens,
         )
-
-    def _params(self, namespace: str) -> dict[str, Any]:
-        return {"namespace": namespace, "worker_id": self.worker_id}

@@ -10,11 +10,18 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE, Lane
+from strandline.schemas.queries.work.dead_letters import (
+    DropLetter,
+    ListDeadLetters,
+    Refold,
+    ReopenLane,
+    ReviveEvent,
+)
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE, DerivationKeys, Lane
 
 logger = logging.getLogger("strandline.engine")
 
@@ -22,6 +29,15 @@ logger = logging.getLogger("strandline.engine")
 COMMUTATIVE_STAGES = frozenset({EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE})
 
 Retried = Literal["due", "void", "gone", "retired"]
+
+
+class LetterKeys(DerivationKeys):
+    """A dead letter's primary key, as parameters of statements."""
+
+    session_key: UUID
+    stage: str
+    from_seq: int
+    event_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +81,12 @@ class DeadLetter:
         """Whether a retry folds again what came later."""
         return self.stage not in COMMUTATIVE_STAGES
 
-    def keys(self) -> dict[str, Any]:
-        """The letter's keys, and its lane's, as statement parameters."""
+    @property
+    def keys(self) -> LetterKeys:
+        """The letter's primary key, as parameters of statements."""
         return {
             "shard_key": self.shard_key,
             "session_key": self.session_key,
-            "scope_key": self.scope_key,
             "generation_id": self.generation_id,
             "stage": self.stage,
             "from_seq": self.from_seq,
@@ -102,15 +118,15 @@ def list_dead_letters(
     dropped: bool = False,
 ) -> list[DeadLetter]:
     """The dead letters that fit all that is given, oldest first; with ``dropped`` also those given up."""
-    wanted = {
-        "namespace": namespace,
-        "session_id": session_id,
-        "pipeline": pipeline,
-        "stage": stage,
-        "event_id": event_id,
-        "dropped": dropped,
-    }
-    return [DeadLetter(*row) for row in database.fetch("list_dead_letters", wanted, repeatable=True)]
+    wanted = ListDeadLetters(
+        namespace=namespace,
+        session_id=session_id,
+        pipeline=pipeline,
+        stage=stage,
+        event_id=event_id,
+        dropped=dropped,
+    )
+    return [DeadLetter(**row._asdict()) for row in database.fetch(wanted)]
 
 
 def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
@@ -122,15 +138,15 @@ def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
     """
     if letter.generation_state == "retired":
         return Retry("retired")
-    keys = letter.keys()
     with database.transaction() as tx:
-        tx.fetch("reopen_lane", keys | {"seize": letter.ordered})
-        rows = tx.fetch("revive_event", keys)
+        tx.fetch(ReopenLane(**letter.lane.keys, seize=letter.ordered))
+        rows = tx.fetch(ReviveEvent(**letter.keys))
         if not rows:
             return Retry("gone")
-        if not rows[0][0]:
+        if not rows[0].current:
             return Retry("void")
-        refolded = len(tx.fetch("refold", keys)) if letter.ordered else 0
+        again = tx.fetch(Refold(**letter.lane.keys, event_id=letter.event_id)) if letter.ordered else []
+        refolded = len(again)
     logger.info("dead letter retried", extra={"action": "dead_letter_retried", **_where(letter)})
     return Retry("due", refolded)
 
@@ -141,7 +157,7 @@ def drop_dead_letter(database: Database, letter: DeadLetter) -> bool:
     The letter stays, with its reason and the time, as the record of what was given up.  Returns False if it
     was gone already.
     """
-    dropped = bool(database.fetch("drop_letter", letter.keys()))
+    dropped = bool(database.fetch(DropLetter(**letter.keys)))
     if dropped:
         logger.info("dead letter dropped", extra={"action": "dead_letter_dropped", **_where(letter)})
     return dropped

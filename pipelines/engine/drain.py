@@ -23,7 +23,6 @@ from strandline.pipelines.engine.leases import (
     Lease,
     give_back_untouched,
     hold,
-    lane_params,
     release,
 )
 from strandline.pipelines.engine.stage import Batch, Sharing, Stage, Stepping
@@ -40,6 +39,7 @@ from strandline.schemas.errors import (
     StrandlineError,
     TransientModelError,
 )
+from strandline.schemas.queries.work.lanes import BuryEvent, LaneHasWork
 from strandline.schemas.values.lanes import Lane
 
 logger = logging.getLogger("strandline.engine")
@@ -244,7 +244,7 @@ def _left(engine: Engine) -> Outcome:
 
 
 def _has_work(engine: Engine, lane: Lane) -> bool:
-    return bool(engine.database.fetch("lane_has_work", lane_params(lane)))
+    return bool(engine.database.fetch(LaneHasWork(**lane.keys)))
 
 
 def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:
@@ -306,8 +306,9 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchE
             close(tx, batch, "split")
             return _BatchEnd(has_more=True)
         (event_id,) = batch.event_ids
-        bury = {"event_id": event_id, "batch_id": batch.batch_id, "reason": reason[:2000]}
-        tx.fetch("bury_event", lane_params(batch.lane) | bury)
+        tx.fetch(
+            BuryEvent(**batch.lane.keys, event_id=event_id, batch_id=batch.batch_id, reason=reason[:2000])
+        )
         has_more = finish(tx, lease, batch, "dead")
     logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(batch.lane)})
     return _BatchEnd(has_more)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.values.lanes import Lane
+from strandline.schemas.queries.work.lanes import HoldLane, KeepLane, ReleaseLane, ReturnLane
+from strandline.schemas.values.lanes import Lane, LaneKeys
 
 # A lease that is kept is renewed when this share of its deadline has passed.
 KEPT_AFTER_SHARE = 0.1
@@ -29,6 +29,13 @@ class LeaseTerms:
 
     dead_after_seconds: float
     deadline_seconds: float
+
+
+class LeaseKeys(LaneKeys):
+    """A lane, and whose it is under which fencing token, as parameters of statements."""
+
+    worker_id: UUID
+    lease_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +58,9 @@ class Lease:
     has_budget: bool = False
 
     @property
-    def params(self) -> dict[str, Any]:
+    def keys(self) -> LeaseKeys:
         """What every guarded statement needs."""
-        return lane_params(self.lane) | {"worker_id": self.worker_id, "lease_epoch": self.epoch}
+        return {**self.lane.keys, "worker_id": self.worker_id, "lease_epoch": self.epoch}
 
     def after_a_batch(self) -> Lease:
         """The same, with nothing held against it: the lane got on."""
@@ -77,19 +84,9 @@ class KeptLease:
         """
         if time.monotonic() - self._kept_at < KEPT_AFTER_SHARE * self._seconds:
             return
-        if not self._database.fetch("keep_lane", self._lease.params | {"deadline_seconds": self._seconds}):
+        if not self._database.fetch(KeepLane(**self._lease.keys, deadline_seconds=self._seconds)):
             raise LeaseLostError(f"The lease on lane {self._lease.lane} was lost during a batch.")
         self._kept_at = time.monotonic()
-
-
-def lane_params(lane: Lane) -> dict[str, Any]:
-    """The lane's primary key as statement parameters."""
-    return {
-        "shard_key": lane.shard_key,
-        "scope_key": lane.scope_key,
-        "generation_id": lane.generation_id,
-        "stage": lane.stage,
-    }
 
 
 def hold(fetcher: Fetcher, lease: Lease) -> None:
@@ -98,7 +95,7 @@ def hold(fetcher: Fetcher, lease: Lease) -> None:
     Raises:
         LeaseLostError: another worker has it by now, or a reset took it away.
     """
-    if not fetcher.fetch("hold_lane", lease.params):
+    if not fetcher.fetch(HoldLane(**lease.keys)):
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost; the prepared result is discarded.")
 
 
@@ -115,15 +112,16 @@ def release(
 
     False if it was taken away before.
     """
-    params = {
-        "postponements": postponements,
-        "failures": failures,
-        "wait_seconds": wait_seconds,
-        "last_error": error,
-    }
-    return bool(database.fetch("release_lane", lease.params | params))
+    released = ReleaseLane(
+        **lease.keys,
+        postponements=postponements,
+        failures=failures,
+        wait_seconds=wait_seconds,
+        last_error=error,
+    )
+    return bool(database.fetch(released))
 
 
 def give_back_untouched(database: Database, lease: Lease, wait_seconds: float) -> None:
     """Give the lane back with its earlier failure counts, not to be claimed again before ``wait_seconds``."""
-    database.fetch("return_lane", lease.params | {"wait_seconds": wait_seconds})
+    database.fetch(ReturnLane(**lease.keys, wait_seconds=wait_seconds))

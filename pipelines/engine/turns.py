@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
+from typing import TypedDict
 from uuid import UUID
 
 # Of so many namespaces a worker remembers the owner served last; in the others the round begins anywhere.
@@ -21,6 +21,15 @@ TURNS_TO_AN_IMPORT = 8
 _LIVE, _IMPORTED = 0, 1
 
 
+class RoundParams(TypedDict):
+    """Where a round stands, as parameters of ``take_turn``."""
+
+    after: str
+    namespaces: list[str]
+    owners: list[UUID]
+    precedences: list[int]
+
+
 class _Round:
     """Where the round of one stage stands."""
 
@@ -29,7 +38,7 @@ class _Round:
         self.namespace = ""
         self.owners: OrderedDict[str, UUID] = OrderedDict()
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> RoundParams:
         imported_first = self.turns % TURNS_TO_AN_IMPORT == TURNS_TO_AN_IMPORT - 1
         return {
             "after": self.namespace,
@@ -58,7 +67,7 @@ class Turns:
         self._rounds: dict[str, _Round] = {}
         self._met: dict[str, tuple[int, ...]] = {}
 
-    def params(self, stage: str) -> dict[str, Any]:
+    def params(self, stage: str) -> RoundParams:
         """Where the round of a stage stands, for ``take_turn``."""
         with self._lock:
             return self._round(stage).params()

@@ -13,9 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID, uuid5
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
@@ -26,6 +25,16 @@ from strandline.pipelines.models.contract import CondenseTask, NumberedFact, Tex
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.derived import facts_merge as queries
+from strandline.schemas.queries.derived.facts_edit import LiveFactLike
+from strandline.schemas.queries.derived.facts_merge import (
+    AddCondensed,
+    CondensableFacts,
+    CondensableFactsRow,
+    EndCondensed,
+    RecordCondensation,
+)
+from strandline.schemas.values.lanes import DerivationKeys
 from strandline.schemas.values.normal_form import normal_form
 
 # What one call is shown: the facts that have most in common with another one.
@@ -40,21 +49,10 @@ Outcome = Literal["applied", "unchanged", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class CondensableFact:
-    """A live fact that no person has worded."""
-
-    fact_id: UUID
-    text: str
-    said_at: datetime
-    fingerprint: bytes
-    lexemes: list[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Condensing:
     """Facts to condense, ``live`` of the owner in all; wanted are at most ``max_facts``."""
 
-    facts: tuple[CondensableFact, ...]
+    facts: tuple[CondensableFactsRow, ...]
     live: int
     max_facts: int
 
@@ -66,7 +64,7 @@ class Condensing:
 
 
 def plan_condensing(
-    fetcher: Fetcher, scope: Mapping[str, Any], batch: Batch, most_facts: int
+    fetcher: Fetcher, scope: DerivationKeys, batch: Batch, most_facts: int
 ) -> Condensing | None:
     """Choose the facts to condense, if it is time: above the limit, and well above what the last attempt
     left.
@@ -79,13 +77,14 @@ def plan_condensing(
     if most_facts < 1:
         return None
     sessions = list({event.session_key for event in batch.events})
-    ((live, left_by_last, wanted),) = fetcher.fetch("condensing", {**scope, "session_keys": sessions})
-    max_facts = most_facts if wanted is None else min(wanted, most_facts)
-    enough = max(max_facts, left_by_last + max_facts // 2) if left_by_last else max_facts
-    if live <= enough:
+    (standing,) = fetcher.fetch(queries.Condensing(**scope, session_keys=sessions))
+    max_facts = most_facts if standing.wanted is None else min(standing.wanted, most_facts)
+    left = standing.left_by_last
+    enough = max(max_facts, left + max_facts // 2) if left else max_facts
+    if standing.live <= enough:
         return None
     facts = _most_alike(_condensable(fetcher, scope))
-    return Condensing(tuple(facts), live, max_facts) if len(facts) > 1 else None
+    return Condensing(tuple(facts), standing.live, max_facts) if len(facts) > 1 else None
 
 
 def condense_call(model: TextModel, condensing: Condensing) -> Call:
@@ -102,7 +101,7 @@ def condense_call(model: TextModel, condensing: Condensing) -> Call:
 
 
 def condense(
-    fetcher: Fetcher, scope: Mapping[str, Any], batch_id: UUID, condensing: Condensing, answer: RawAnswer
+    fetcher: Fetcher, scope: DerivationKeys, batch_id: UUID, condensing: Condensing, answer: RawAnswer
 ) -> None:
     """Apply what holds of an answer, and record what came of it; runs under the lane's lock."""
     try:
@@ -144,15 +143,11 @@ def _numbers(text: str) -> set[str]:
     return set(_NUMBER.findall(normal_form(text)))
 
 
-def _condensable(fetcher: Fetcher, scope: Mapping[str, Any]) -> list[CondensableFact]:
-    rows = fetcher.fetch("condensable_facts", {**scope, "limit": MAX_LOADED_FACTS})
-    return [
-        CondensableFact(fact_id, text, said_at, bytes(words), lexemes)
-        for fact_id, text, said_at, words, lexemes in rows
-    ]
+def _condensable(fetcher: Fetcher, scope: DerivationKeys) -> list[CondensableFactsRow]:
+    return fetcher.fetch(CondensableFacts(**scope, limit=MAX_LOADED_FACTS))
 
 
-def _most_alike(facts: Sequence[CondensableFact]) -> list[CondensableFact]:
+def _most_alike(facts: Sequence[CondensableFactsRow]) -> list[CondensableFactsRow]:
     """Those that share most of their lexemes with another fact, in the order in which they were said."""
     if len(facts) <= MAX_SHOWN_FACTS:
         return list(facts)
@@ -167,52 +162,59 @@ def _most_alike(facts: Sequence[CondensableFact]) -> list[CondensableFact]:
     return [facts[place] for place in sorted(nearest)]
 
 
-def _nearness(place: int, fact: CondensableFact, holders: Mapping[str, Sequence[int]]) -> float:
+def _nearness(place: int, fact: CondensableFactsRow, holders: Mapping[str, Sequence[int]]) -> float:
     shared = Counter(other for lexeme in fact.lexemes for other in holders.get(lexeme, ()) if other != place)
     return max(shared.values(), default=0) / max(1, len(fact.lexemes))
 
 
 def _merge_parts(
     fetcher: Fetcher,
-    scope: Mapping[str, Any],
+    scope: DerivationKeys,
     batch_id: UUID,
     fact_id: UUID,
     merged: CondensedFact,
-    parts: Sequence[CondensableFact],
+    parts: Sequence[CondensableFactsRow],
     answer: RawAnswer,
 ) -> bool:
-    words = {"text": merged.text, "fingerprint": fingerprint(merged.text)}
+    words = fingerprint(merged.text)
     part_ids = [part.fact_id for part in parts]
-    like = [row[0] for row in fetcher.fetch("live_fact_like", {**scope, **words})]
+    like = [row.fact_id for row in fetcher.fetch(LiveFactLike(**scope, fingerprint=words))]
     if set(like) - set(part_ids):
         return False
-    keys = {**scope, **words, "fact_id": fact_id, "parts": part_ids}
-    fetcher.fetch("end_condensed", keys)
+    fetcher.fetch(EndCondensed(**scope, fact_id=fact_id, parts=part_ids))
     fetcher.fetch(
-        "add_condensed",
-        keys
-        | {
-            "lexemes": query_lexemes(merged.text),
-            "topics": list(merged.topics),
-            "batch_id": batch_id,
-            "model": answer.model,
-            "prompt_hash": answer.prompt_hash,
-        },
+        AddCondensed(
+            **scope,
+            fact_id=fact_id,
+            parts=part_ids,
+            text=merged.text,
+            fingerprint=words,
+            lexemes=query_lexemes(merged.text),
+            topics=list(merged.topics),
+            batch_id=batch_id,
+            model=answer.model,
+            prompt_hash=answer.prompt_hash,
+        )
     )
     return True
 
 
 def _record(
     fetcher: Fetcher,
-    scope: Mapping[str, Any],
+    scope: DerivationKeys,
     batch_id: UUID,
     condensing: Condensing,
     outcome: Outcome,
     reason: str | None,
 ) -> None:
-    ((live, *_rest),) = fetcher.fetch("condensing", {**scope, "session_keys": []})
-    counts = {"facts_before": condensing.live, "facts_after": live}
+    (standing,) = fetcher.fetch(queries.Condensing(**scope, session_keys=[]))
     fetcher.fetch(
-        "record_condensation",
-        {**scope, **counts, "batch_id": batch_id, "outcome": outcome, "reason": reason},
+        RecordCondensation(
+            **scope,
+            facts_before=condensing.live,
+            facts_after=standing.live,
+            batch_id=batch_id,
+            outcome=outcome,
+            reason=reason,
+        )
     )

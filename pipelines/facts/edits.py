@@ -11,14 +11,38 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from uuid import UUID
 
 from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.facts.tombstones import Trace, read_traces
-from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.schemas.postgres.operations import Fetch, Operation, Row
-from strandline.schemas.values.lanes import MERGE_STAGE
+from strandline.pipelines.facts.wording import read_wording
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.derived.facts_edit import (
+    DecidingFactEvents,
+    FactDerivations,
+    FactEvents,
+    FactEventsRow,
+    FactsOfTraces,
+    FactsOfTracesRow,
+    FactsThatHold,
+    FactsUntil,
+    FactTraces,
+    FindFact,
+    HoldFactLanes,
+    LiveFactLike,
+    OpenFactLanes,
+    OwnFactTraces,
+    RemoveFacts,
+    RemoveFactsRow,
+    RepeatFact,
+    ReviseByPerson,
+    RewordFact,
+    SetFeedback,
+    Uncondense,
+    WriteFact,
+)
+from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys
 
 FactEventKind = Literal["add", "replace", "delete", "clear", "feedback"]
 
@@ -54,7 +78,7 @@ class Derivation:
     generation_id: int
 
     @property
-    def keys(self) -> dict[str, Any]:
+    def keys(self) -> DerivationKeys:
         return {"shard_key": self.shard_key, "generation_id": self.generation_id}
 
 
@@ -64,15 +88,14 @@ def hold_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation 
     While the locks are waited for, another derivation may be begun, or come to serve; so they are looked up
     once all locks are held.
     """
-    lanes = {"shard_key": shard_key, "stage": MERGE_STAGE}
     while True:
-        held: list[Row] = yield Fetch("hold_fact_lanes", lanes)
-        rows: list[Row] = yield Fetch("fact_derivations", {"shard_key": shard_key})
-        if {generation_id for generation_id, _serving in rows} <= {row[0] for row in held}:
+        held = yield from fetch(HoldFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
+        rows = yield from fetch(FactDerivations(shard_key=shard_key))
+        if {row.generation_id for row in rows} <= {row.generation_id for row in held}:
             break
         yield from open_fact_lanes(shard_key)
-    derivations = [Derivation(shard_key, generation_id) for generation_id, _serving in rows]
-    serving = [Derivation(shard_key, generation_id) for generation_id, is_serving in rows if is_serving]
+    derivations = [Derivation(shard_key, row.generation_id) for row in rows]
+    serving = [Derivation(shard_key, row.generation_id) for row in rows if row.serving]
     return derivations, serving[0] if serving else None
 
 
@@ -81,7 +104,7 @@ def open_fact_lanes(shard_key: UUID) -> Operation[None]:
 
     Made in the same transaction, an uncommitted row would hold up others, which may hold what it waits for.
     """
-    yield Fetch("open_fact_lanes", {"shard_key": shard_key, "stage": MERGE_STAGE})
+    yield from fetch(OpenFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
 
 
 def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
@@ -92,13 +115,13 @@ def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
     counts once.
     """
     yield from hold_facts(shard_key)
-    rows: list[Row] = yield Fetch("fact_events", {"shard_key": shard_key})
+    rows = yield from fetch(FactEvents(shard_key=shard_key))
     for row in rows:
         yield from apply_fact_event(Derivation(shard_key, generation_id), _event(row))
     return len(rows)
 
 
-def apply_fact_event(derivation: Derivation, event: FactEvent) -> Operation[list[Row]]:
+def apply_fact_event(derivation: Derivation, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
     """Apply one event; gives the facts that are gone by it, as ``remove_facts`` does."""
     if event.kind == "add":
         yield from _add(derivation, event)
@@ -111,8 +134,8 @@ def apply_fact_event(derivation: Derivation, event: FactEvent) -> Operation[list
             yield from _remove(derivation, event, (yield from _by_themselves(derivation, event, _deleted)))
         )
     else:
-        rows: list[Row] = yield Fetch("facts_until", derivation.keys | {"until": event.at})
-        return (yield from _remove(derivation, event, [fact_id for (fact_id,) in rows]))
+        rows = yield from fetch(FactsUntil(**derivation.keys, until=event.at))
+        return (yield from _remove(derivation, event, [row.fact_id for row in rows]))
     return []
 
 
@@ -131,9 +154,9 @@ def take_away_again(
     """
     if not fact_ids:
         return
-    rows: list[Row] = yield Fetch("fact_derivations", {"shard_key": shard_key})
-    for generation_id, _serving in rows:
-        derivation = Derivation(shard_key, generation_id)
+    rows = yield from fetch(FactDerivations(shard_key=shard_key))
+    for row in rows:
+        derivation = Derivation(shard_key, row.generation_id)
         traces = yield from _own_traces(derivation, fact_ids)
         events = yield from _events_about(shard_key, traces)
         for event in events if before is None else [event for event in events if event.number < before]:
@@ -143,20 +166,20 @@ def take_away_again(
 
 def fact_like(derivation: Derivation, text: str) -> Operation[UUID | None]:
     """The live fact that says the same words as ``text``."""
-    rows: list[Row] = yield Fetch("live_fact_like", derivation.keys | {"fingerprint": fingerprint(text)})
-    return rows[0][0] if rows else None
+    rows = yield from fetch(LiveFactLike(**derivation.keys, fingerprint=fingerprint(text)))
+    return rows[0].fact_id if rows else None
 
 
 def traces_of(derivation: Derivation, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
     """By what facts of a derivation are recognised, with what was condensed into them."""
-    rows: list[Row] = yield Fetch("fact_traces", derivation.keys | {"fact_ids": list(fact_ids)})
-    return {fact_id: read_traces(traces) for fact_id, traces in rows}
+    rows = yield from fetch(FactTraces(**derivation.keys, fact_ids=list(fact_ids)))
+    return {row.root: read_traces(row.traces) for row in rows}
 
 
 def _own_traces(derivation: Derivation, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
     """By what facts are recognised, each for itself."""
-    rows: list[Row] = yield Fetch("own_fact_traces", derivation.keys | {"fact_ids": list(fact_ids)})
-    return {fact_id: read_traces(traces) for fact_id, traces in rows}
+    rows = yield from fetch(OwnFactTraces(**derivation.keys, fact_ids=list(fact_ids)))
+    return {row.fact_id: read_traces(row.traces) for row in rows}
 
 
 def _add(derivation: Derivation, event: FactEvent) -> Operation[None]:
@@ -169,7 +192,7 @@ def _add(derivation: Derivation, event: FactEvent) -> Operation[None]:
         yield from _write(derivation, event, "add")
 
 
-def _replace(derivation: Derivation, event: FactEvent) -> Operation[list[Row]]:
+def _replace(derivation: Derivation, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
     """Give the fact its new words; one that says them already takes its place."""
     meant = yield from _by_themselves(derivation, event, _meant)
     if event.payload is None:
@@ -181,7 +204,17 @@ def _replace(derivation: Derivation, event: FactEvent) -> Operation[list[Row]]:
     if not meant:
         yield from _write(derivation, event, "replace")
     elif not (yield from _is_worded_by(derivation, event, meant[0])):
-        yield Fetch("reword_fact", _wording(derivation, event) | {"fact_id": meant[0]})
+        wording = read_wording(event.payload or {})
+        yield from fetch(
+            RewordFact(
+                **derivation.keys,
+                fact_id=meant[0],
+                **wording.words,
+                topics=wording.topics,
+                about_date=wording.about_date,
+                at=event.at,
+            )
+        )
         yield from _revise(derivation, event, meant[0], "replace")
     return (yield from _remove(derivation, event, meant[1:]))
 
@@ -189,9 +222,10 @@ def _replace(derivation: Derivation, event: FactEvent) -> Operation[list[Row]]:
 def _set_feedback(derivation: Derivation, event: FactEvent) -> Operation[None]:
     if event.payload is not None:
         meant = yield from _meant(derivation, event)
-        rows: list[Row] = yield Fetch("facts_that_hold", derivation.keys | {"fact_ids": meant})
-        judged = {"fact_ids": [row[0] for row in rows], "feedback": event.payload.get("feedback")}
-        yield Fetch("set_feedback", derivation.keys | judged)
+        rows = yield from fetch(FactsThatHold(**derivation.keys, fact_ids=meant))
+        fact_ids = [row.fact_id for row in rows]
+        feedback: str | None = event.payload.get("feedback")
+        yield from fetch(SetFeedback(**derivation.keys, fact_ids=fact_ids, feedback=feedback))
 
 
 def _by_themselves(
@@ -201,30 +235,29 @@ def _by_themselves(
 ) -> Operation[list[UUID]]:
     """What ``find`` gives, once facts among it that were condensed with others stand by themselves."""
     found = yield from find(derivation, event)
-    rows: list[Row] = yield Fetch("uncondense", derivation.keys | {"fact_ids": found})
+    rows = yield from fetch(Uncondense(**derivation.keys, fact_ids=found))
     if not rows:
         return found
     # What earlier events had taken away while it was part of another one is among what came back.
-    yield from take_away_again(derivation.shard_key, [row[0] for row in rows], before=event.number)
+    yield from take_away_again(derivation.shard_key, [row.fact_id for row in rows], before=event.number)
     return (yield from find(derivation, event))
 
 
 def _events_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Operation[list[FactEvent]]:
     """The deletions and corrections that recognise one of these facts."""
     theirs = [trace for of_fact in traces.values() for trace in of_fact]
-    rows: list[Row] = yield Fetch(
-        "deciding_fact_events",
-        {
-            "shard_key": shard_key,
-            "fact_ids": [],
-            "fingerprints": [trace.fingerprint.hex() for trace in theirs],
-            "session_keys": list({trace.session_key for trace in theirs} - {None}),
-        },
+    rows = yield from fetch(
+        DecidingFactEvents(
+            shard_key=shard_key,
+            fact_ids=[],
+            fingerprints=[trace.fingerprint.hex() for trace in theirs],
+            session_keys=list({trace.session_key for trace in theirs if trace.session_key is not None}),
+        )
     )
     events = (
-        FactEvent(number, kind, fact_id, None, read_traces(stored), at)
-        for number, kind, fact_id, stored, at in rows
-        if kind != "clear"
+        FactEvent(row.number, _kind(row.kind), row.fact_id, None, read_traces(row.traces), row.created_at)
+        for row in rows
+        if row.kind != "clear"
     )
     return [
         event for event in events if any(mine.recognises(trace) for mine in event.traces for trace in theirs)
@@ -236,8 +269,10 @@ def _meant(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
 
     The derivation that the event was made in has the fact itself, and what is alike there is another one.
     """
-    rows: list[Row] = yield Fetch("find_fact", derivation.keys | {"fact_id": event.fact_id})
-    named = [row[0] for row in rows]
+    named: list[UUID] = []
+    if event.fact_id is not None:
+        rows = yield from fetch(FindFact(**derivation.keys, fact_id=event.fact_id))
+        named = [row.fact_id for row in rows]
     if named and derivation.generation_id == event.made_in:
         return named
     return list(dict.fromkeys(named + (yield from _recognised(derivation, event, since=event.number))))
@@ -254,26 +289,29 @@ def _recognised(derivation: Derivation, event: FactEvent, *, since: int) -> Oper
         [trace.session_key for trace in event.traces if trace.session_key is not None],
         since=since,
     )
-    traces = yield from _own_traces(derivation, [row[0] for row in found])
+    traces = yield from _own_traces(derivation, [row.fact_id for row in found])
     return [
-        fact_id
-        for fact_id, _text, _live in found
-        if any(mine.recognises(theirs) for mine in event.traces for theirs in traces.get(fact_id, ()))
+        row.fact_id
+        for row in found
+        if any(mine.recognises(theirs) for mine in event.traces for theirs in traces.get(row.fact_id, ()))
     ]
 
 
 def _said_before(
     derivation: Derivation, event: FactEvent, session_keys: Sequence[UUID] = (), *, since: int | None = None
-) -> Operation[list[Row]]:
+) -> Operation[list[FactsOfTracesRow]]:
     """Facts that were once worded as the one an event speaks of, or come from these sessions."""
-    about = {
-        "fingerprints": [trace.fingerprint.hex() for trace in event.traces],
-        "session_keys": list(session_keys),
-        "number": event.number if since is None else since,
-        "at": event.at,
-    }
-    rows: list[Row] = yield Fetch("facts_of_traces", derivation.keys | about)
-    return rows
+    return (
+        yield from fetch(
+            FactsOfTraces(
+                **derivation.keys,
+                fingerprints=[trace.fingerprint.hex() for trace in event.traces],
+                session_keys=list(session_keys),
+                number=event.number if since is None else since,
+                at=event.at,
+            )
+        )
+    )
 
 
 def _deleted(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
@@ -281,62 +319,77 @@ def _deleted(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
     meant = yield from _meant(derivation, event)
     words = {trace.fingerprint for trace in event.traces}
     found = yield from _said_before(derivation, event)
-    return list(dict.fromkeys(meant + [row[0] for row in found if fingerprint(row[1]) in words]))
+    return list(dict.fromkeys(meant + [row.fact_id for row in found if fingerprint(row.text) in words]))
 
 
-def _remove(derivation: Derivation, event: FactEvent, fact_ids: Sequence[UUID]) -> Operation[list[Row]]:
+def _remove(
+    derivation: Derivation, event: FactEvent, fact_ids: Sequence[UUID]
+) -> Operation[list[RemoveFactsRow]]:
     if not fact_ids:
         return []
-    gone: list[Row] = yield Fetch(
-        "remove_facts", derivation.keys | {"fact_ids": list(fact_ids), "number": event.number}
-    )
+    gone = yield from fetch(RemoveFacts(**derivation.keys, fact_ids=list(fact_ids), number=event.number))
     return gone
 
 
 def _write(derivation: Derivation, event: FactEvent, operation: str) -> Operation[None]:
-    new = {"fact_id": event.fact_id, "number": event.number}
-    rows: list[Row] = yield Fetch("write_fact", _wording(derivation, event) | new)
-    if rows and event.fact_id is not None:
+    if event.fact_id is None:
+        return
+    wording = read_wording(event.payload or {})
+    rows = yield from fetch(
+        WriteFact(
+            **derivation.keys,
+            fact_id=event.fact_id,
+            number=event.number,
+            **wording.words,
+            **wording.details,
+            at=event.at,
+            valid_from=wording.valid_from or event.at,
+            created_at=wording.created_at or event.at,
+        )
+    )
+    if rows:
         yield from _revise(derivation, event, event.fact_id, operation)
 
 
 def _repeat(derivation: Derivation, event: FactEvent, fact_id: UUID) -> Operation[None]:
     if not (yield from _is_worded_by(derivation, event, fact_id)):
-        yield Fetch("repeat_fact", _wording(derivation, event) | {"fact_id": fact_id})
+        wording = read_wording(event.payload or {})
+        yield from fetch(
+            RepeatFact(
+                **derivation.keys,
+                fact_id=fact_id,
+                at=event.at,
+                **wording.details,
+            )
+        )
         yield from _revise(derivation, event, fact_id, "duplicate")
 
 
 def _is_worded_by(derivation: Derivation, event: FactEvent, fact_id: UUID) -> Operation[bool]:
     """Whether this event, or a later one, has had its say already."""
-    rows: list[Row] = yield Fetch("find_fact", derivation.keys | {"fact_id": fact_id})
-    return bool(rows) and (rows[0][-1] or 0) >= event.number
+    rows = yield from fetch(FindFact(**derivation.keys, fact_id=fact_id))
+    return bool(rows) and (rows[0].worded_by or 0) >= event.number
 
 
 def _revise(derivation: Derivation, event: FactEvent, fact_id: UUID, operation: str) -> Operation[None]:
-    yield Fetch(
-        "revise_by_person",
-        _wording(derivation, event) | {"fact_id": fact_id, "operation": operation, "number": event.number},
+    wording = read_wording(event.payload or {})
+    yield from fetch(
+        ReviseByPerson(
+            **derivation.keys,
+            fact_id=fact_id,
+            operation=operation,
+            number=event.number,
+            **wording.words,
+        )
     )
 
 
-def _wording(derivation: Derivation, event: FactEvent) -> dict[str, Any]:
-    payload = event.payload or {}
-    text = payload["text"]
-    return derivation.keys | {
-        "text": text,
-        "fingerprint": fingerprint(text),
-        "lexemes": query_lexemes(text),
-        "topics": list(payload.get("topics") or ()),
-        "about_date": payload.get("about_date"),
-        "at": event.at,
-        "valid_from": payload.get("valid_from") or event.at,
-        "created_at": payload.get("created_at") or event.at,
-        "input": payload.get("input"),
-        "agent_id": payload.get("agent_id"),
-        "team_id": payload.get("team_id"),
-    }
+def _event(row: FactEventsRow) -> FactEvent:
+    payload = json.loads(row.payload) if row.payload else None
+    return FactEvent(
+        row.number, _kind(row.kind), row.fact_id, payload, read_traces(row.traces), row.created_at
+    )
 
 
-def _event(row: Row) -> FactEvent:
-    number, kind, fact_id, payload, traces, at = row
-    return FactEvent(number, kind, fact_id, json.loads(payload) if payload else None, read_traces(traces), at)
+def _kind(stored: str) -> FactEventKind:
+    return cast(FactEventKind, stored)

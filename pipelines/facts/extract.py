@@ -19,7 +19,9 @@ from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import ExtractTask, TextModel
 from strandline.pipelines.transcript import Transcript, load_transcript
 from strandline.schemas.postgres.database import Fetcher
-from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, Lane
+from strandline.schemas.queries.derived.facts_merge import InsertCandidates
+from strandline.schemas.queries.work.lanes import InsertReceipts, PassOn
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, DerivationKeys, Lane
 
 _STEP = "extract"
 
@@ -27,11 +29,20 @@ _STEP = "extract"
 MAX_FACTS_PER_EVENT = 30
 
 
+class CandidateRows(DerivationKeys):
+    """The candidates of a batch as JSON, and whose answer they are, as parameters of statements."""
+
+    batch_id: UUID
+    candidates: str
+    model: str
+    prompt_hash: str
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Candidates as ``insert_candidates`` takes them, and the tokens of each event that has some."""
+    """Candidates as statements take them, and the tokens of each event that has some."""
 
-    rows: Mapping[str, Any] = field(default_factory=dict)
+    rows: CandidateRows | None = None
     sizes: Mapping[UUID, int] = field(default_factory=dict)
 
 
@@ -62,8 +73,8 @@ class ExtractStage:
         return Found(_rows(batch, work, found, answer), _sizes(batch, found))
 
     def write(self, fetcher: Fetcher, batch: Batch, work: Transcript, effect: Found) -> list[Lane]:
-        if effect.rows:
-            fetcher.fetch("insert_candidates", effect.rows)
+        if effect.rows is not None:
+            fetcher.fetch(InsertCandidates(**effect.rows))
         owner_lane = Lane(batch.lane.shard_key, batch.lane.shard_key, batch.lane.generation_id, MERGE_STAGE)
         _receipts(fetcher, batch, [event_id for event_id in batch.event_ids if event_id not in effect.sizes])
         _pass_on(fetcher, owner_lane, effect.sizes)
@@ -90,20 +101,19 @@ def _candidates(
 
 def _rows(
     batch: Batch, work: Transcript, found: Mapping[UUID, list[ExtractedFact]], answer: RawAnswer
-) -> dict[str, Any]:
+) -> CandidateRows:
     records = [
         _record(event_id, ordinal, fact, work)
         for event_id, facts in found.items()
         for ordinal, fact in enumerate(facts)
     ]
-    return {
-        "shard_key": batch.lane.shard_key,
-        "generation_id": batch.lane.generation_id,
-        "batch_id": batch.batch_id,
-        "candidates": json.dumps(records),
-        "model": answer.model,
-        "prompt_hash": answer.prompt_hash,
-    }
+    return CandidateRows(
+        **batch.lane.derivation_keys,
+        batch_id=batch.batch_id,
+        candidates=json.dumps(records),
+        model=answer.model,
+        prompt_hash=answer.prompt_hash,
+    )
 
 
 def _sizes(batch: Batch, found: Mapping[UUID, list[ExtractedFact]]) -> dict[UUID, int]:
@@ -135,27 +145,25 @@ def _receipts(fetcher: Fetcher, batch: Batch, event_ids: Sequence[UUID]) -> None
     """Events without candidates are through with the merge stage as well."""
     if event_ids:
         fetcher.fetch(
-            "insert_receipts",
-            {
-                "shard_key": batch.lane.shard_key,
-                "generation_id": batch.lane.generation_id,
-                "stage": MERGE_STAGE,
-                "batch_id": batch.batch_id,
-                "event_ids": list(event_ids),
-            },
+            InsertReceipts(
+                shard_key=batch.lane.shard_key,
+                generation_id=batch.lane.generation_id,
+                stage=MERGE_STAGE,
+                batch_id=batch.batch_id,
+                event_ids=list(event_ids),
+            )
         )
 
 
 def _pass_on(fetcher: Fetcher, lane: Lane, sizes: Mapping[UUID, int]) -> None:
     for event_id, tokens in sizes.items():
         fetcher.fetch(
-            "pass_on",
-            {
-                "shard_key": lane.shard_key,
-                "scope_key": lane.scope_key,
-                "generation_id": lane.generation_id,
-                "next_stage": lane.stage,
-                "event_ids": [event_id],
-                "tokens": tokens,
-            },
+            PassOn(
+                shard_key=lane.shard_key,
+                scope_key=lane.scope_key,
+                generation_id=lane.generation_id,
+                next_stage=lane.stage,
+                event_ids=[event_id],
+                tokens=tokens,
+            )
         )

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, ClassVar
+from typing import ClassVar
+from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
@@ -32,7 +33,9 @@ from strandline.pipelines.models.answers import MergeOperation, parse_merge
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextModel
 from strandline.schemas.postgres.database import Fetcher
-from strandline.schemas.values.lanes import MERGE_STAGE, Lane
+from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
+from strandline.schemas.queries.derived.facts_merge import DropCandidate, PendingCandidates
+from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys, Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +62,9 @@ class MergeStage:
         return self.model.wait_seconds()
 
     def load(self, fetcher: Fetcher, batch: Batch) -> MergeWork:
-        scope = _scope(batch)
-        found = [
-            Candidate(*row)
-            for row in fetcher.fetch("pending_candidates", scope | {"event_ids": batch.event_ids})
-        ]
+        scope = batch.lane.derivation_keys
+        rows = fetcher.fetch(PendingCandidates(**scope, event_ids=batch.event_ids))
+        found = [Candidate(**row._asdict()) for row in rows]
         tombstones = tombstones_about(fetcher, scope, found)
         numbers = [held_back_by(candidate, tombstones) for candidate in found]
         candidates = tuple(c for c, number in zip(found, numbers, strict=True) if number is None)
@@ -92,7 +93,7 @@ class MergeStage:
         )
 
     def write(self, fetcher: Fetcher, batch: Batch, work: MergeWork, effect: Decided) -> list[Lane]:
-        scope = _scope(batch)
+        scope = batch.lane.derivation_keys
         wordings = [op.text for op in effect.operations if op.text is not None]
         tombstones = tombstones_about(fetcher, scope, work.candidates, work.known, wordings)
         as_they_are = _as_they_are(fetcher, scope, work.known)
@@ -124,21 +125,19 @@ def _operations(work: MergeWork, answer: RawAnswer | None) -> Iterable[MergeOper
     return parse_merge(answer.body.decode(), len(work.known), len(work.candidates))
 
 
-def _as_they_are(fetcher: Fetcher, scope: Mapping[str, Any], known: Sequence[KnownFact]) -> dict[Any, bytes]:
+def _as_they_are(fetcher: Fetcher, scope: DerivationKeys, known: Sequence[KnownFact]) -> dict[UUID, bytes]:
     """The words of the known facts now, under the lane's lock: people cannot change them any more."""
-    rows = fetcher.fetch("facts_as_they_are", {**scope, "fact_ids": [fact.fact_id for fact in known]})
-    return {fact_id: bytes(words) for fact_id, words in rows}
+    rows = fetcher.fetch(FactsAsTheyAre(**scope, fact_ids=[fact.fact_id for fact in known]))
+    return {row.fact_id: row.fingerprint for row in rows}
 
 
-def _drop(fetcher: Fetcher, scope: Mapping[str, Any], dropped: Iterable[Dropped]) -> None:
+def _drop(fetcher: Fetcher, scope: DerivationKeys, dropped: Iterable[Dropped]) -> None:
     for item in dropped:
-        place = {"event_id": item.candidate.event_id, "ordinal": item.candidate.ordinal}
-        fetcher.fetch("drop_candidate", {**scope, **place, "number": item.number})
+        candidate = item.candidate
+        fetcher.fetch(
+            DropCandidate(**scope, event_id=candidate.event_id, ordinal=candidate.ordinal, number=item.number)
+        )
 
 
 def _numbered(facts: Sequence[Candidate | KnownFact]) -> tuple[NumberedFact, ...]:
     return tuple(NumberedFact(number, fact.text, fact.said_at) for number, fact in enumerate(facts, 1))
-
-
-def _scope(batch: Batch) -> dict[str, Any]:
-    return {"shard_key": batch.lane.shard_key, "generation_id": batch.lane.generation_id}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
 from uuid import UUID, uuid5
 
 from strandline.pipelines.facts.merge_inputs import Candidate, KnownFact, MergeWork
@@ -11,6 +9,33 @@ from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.derived.facts_merge import (
+    AddFact,
+    ConfirmFact,
+    InsertRevision,
+    InvalidateFact,
+    UpdateFact,
+)
+from strandline.schemas.values.lanes import DerivationKeys
+
+
+class _Source(DerivationKeys):
+    """Where a revision comes from, as parameters of the statements that write one."""
+
+    fact_id: UUID
+    text: str
+    fingerprint: bytes
+    lexemes: list[str]
+    own_text: str | None
+    own_fingerprint: bytes | None
+    own_lexemes: list[str] | None
+    event_id: UUID
+    session_key: UUID
+    seqs: list[int]
+    extract_batch_id: UUID
+    merge_batch_id: UUID
+    model: str
+    prompt_hash: str
 
 
 class Fold:
@@ -21,13 +46,12 @@ class Fold:
     worded by now, since no fact is changed that says something else than was expected.
 
     Args:
-        scope: ``shard_key`` and ``generation_id``.
         batch_id: the merge batch.
     """
 
-    def __init__(self, fetcher: Fetcher, scope: Mapping[str, Any], batch_id: UUID, work: MergeWork) -> None:
+    def __init__(self, fetcher: Fetcher, scope: DerivationKeys, batch_id: UUID, work: MergeWork) -> None:
         self._fetcher = fetcher
-        self._scope = dict(scope)
+        self._scope = scope
         self._batch_id = batch_id
         self._work = work
         self._became: dict[int, UUID] = {}
@@ -62,16 +86,34 @@ class Fold:
 
     def _add(self, number: int, candidate: Candidate, text: str) -> UUID:
         fact_id = uuid5(self._batch_id, str(number))
-        params = self._changed(candidate, fact_id, text)
         # Words that are known already make no second fact: the one there gets another source.
-        ((fact_id,),) = self._fetcher.fetch("add_fact", params | {"said_by": candidate.said_by})
-        kept: UUID = fact_id
-        self._became[number] = kept
-        return kept
+        (kept,) = self._fetcher.fetch(
+            AddFact(
+                **self._source(candidate, fact_id, text),
+                topics=candidate.topics,
+                about_date=candidate.about_date,
+                said_at=candidate.said_at,
+                said_by=candidate.said_by,
+            )
+        )
+        self._became[number] = kept.fact_id
+        return kept.fact_id
 
     def _update(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
-        if self._fetcher.fetch("update_fact", self._changed(candidate, known.fact_id, text)):
-            self._words[known.fact_id] = fingerprint(text)
+        words = fingerprint(text)
+        update = UpdateFact(
+            **self._scope,
+            fact_id=known.fact_id,
+            text=text,
+            fingerprint=words,
+            lexemes=query_lexemes(text),
+            topics=candidate.topics,
+            about_date=candidate.about_date,
+            said_at=candidate.said_at,
+            expected=self._words[known.fact_id],
+        )
+        if self._fetcher.fetch(update):
+            self._words[known.fact_id] = words
             self._reworded.add(known.fact_id)
             self._revise(number, candidate, known.fact_id, "update", text)
         else:
@@ -91,40 +133,31 @@ class Fold:
         # Words that an earlier candidate gave this very fact: it says so already, and must not end itself.
         if by_fact_id == known.fact_id:
             return
-        keys = {
-            "fact_id": known.fact_id,
-            "by_fact_id": by_fact_id,
-            "said_at": candidate.said_at,
-            "expected": self._words[known.fact_id],
-        }
-        if self._fetcher.fetch("invalidate_fact", self._scope | keys):
+        ended = InvalidateFact(
+            **self._scope,
+            fact_id=known.fact_id,
+            by_fact_id=by_fact_id,
+            said_at=candidate.said_at,
+            expected=self._words[known.fact_id],
+        )
+        if self._fetcher.fetch(ended):
             self._revise(number, candidate, known.fact_id, "invalidate", known.text)
             self._became[number] = by_fact_id
 
     def _confirm(self, number: int, candidate: Candidate, fact_id: UUID) -> None:
-        self._fetcher.fetch("confirm_fact", self._scope | {"fact_id": fact_id, "said_at": candidate.said_at})
+        self._fetcher.fetch(ConfirmFact(**self._scope, fact_id=fact_id, said_at=candidate.said_at))
         self._revise(number, candidate, fact_id, "duplicate", candidate.text)
-
-    def _changed(self, candidate: Candidate, fact_id: UUID, text: str) -> dict[str, Any]:
-        """A fact as it is to be, and where that comes from."""
-        return self._source(candidate, fact_id, text) | {
-            "expected": self._words.get(fact_id),
-            "topics": candidate.topics,
-            "about_date": candidate.about_date,
-            "said_at": candidate.said_at,
-        }
 
     def _revise(self, number: int, candidate: Candidate, fact_id: UUID, operation: str, text: str) -> None:
         self._became[number] = fact_id
         source = self._source(candidate, fact_id, text, changes=operation != "invalidate")
-        self._fetcher.fetch("insert_revision", source | {"operation": operation})
+        self._fetcher.fetch(InsertRevision(**source, operation=operation))
 
-    def _source(
-        self, candidate: Candidate, fact_id: UUID, text: str, *, changes: bool = True
-    ) -> dict[str, Any]:
+    def _source(self, candidate: Candidate, fact_id: UUID, text: str, *, changes: bool = True) -> _Source:
         """Where a revision comes from; with the candidate's own words, where it ``changes`` to others."""
         own = candidate.text if changes and text != candidate.text else None
-        return self._scope | {
+        return {
+            **self._scope,
             "fact_id": fact_id,
             "text": text,
             "fingerprint": fingerprint(text),

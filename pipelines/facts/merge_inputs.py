@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.facts.condense import Condensing
@@ -14,6 +13,9 @@ from strandline.pipelines.facts.tombstones import Said, Tombstone, read_traces, 
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.derived.facts_edit import DecidingFactEvents
+from strandline.schemas.queries.derived.facts_merge import RelatedFacts
+from strandline.schemas.values.lanes import DerivationKeys
 
 # What one merge call shows of the known facts: those that share most words with the candidates.
 MAX_KNOWN_FACTS = 60
@@ -78,25 +80,27 @@ class MergeWork:
 
 
 def related_facts(
-    fetcher: Fetcher, scope: Mapping[str, Any], candidates: Sequence[Candidate]
+    fetcher: Fetcher, scope: DerivationKeys, candidates: Sequence[Candidate]
 ) -> tuple[KnownFact, ...]:
     """The known facts that share words with the candidates, closest first."""
     words = {lexeme for candidate in candidates for lexeme in query_lexemes(candidate.text)}
     rows = fetcher.fetch(
-        "related_facts",
-        {
+        RelatedFacts(
             **scope,
-            "lexemes": sorted(words),
-            "fingerprints": [fingerprint(candidate.text) for candidate in candidates],
-            "limit": MAX_KNOWN_FACTS,
-        },
+            lexemes=sorted(words),
+            fingerprints=[fingerprint(candidate.text) for candidate in candidates],
+            limit=MAX_KNOWN_FACTS,
+        )
     )
-    return tuple(KnownFact(*row) for row in rows)
+    return tuple(
+        KnownFact(row.fact_id, row.text, row.said_at, row.fingerprint, row.number, row.created_at)
+        for row in rows
+    )
 
 
 def tombstones_about(
     fetcher: Fetcher,
-    scope: Mapping[str, Any],
+    scope: DerivationKeys,
     candidates: Sequence[Candidate],
     known: Sequence[KnownFact] = (),
     wordings: Iterable[str] = (),
@@ -105,17 +109,15 @@ def tombstones_about(
     words = {fingerprint(candidate.text) for candidate in candidates} | {fact.fingerprint for fact in known}
     words |= set(map(fingerprint, wordings))
     rows = fetcher.fetch(
-        "deciding_fact_events",
-        {
-            "shard_key": scope["shard_key"],
-            "fact_ids": [fact.fact_id for fact in known],
-            "fingerprints": [bytes(word).hex() for word in words],
-            "session_keys": list({candidate.session_key for candidate in candidates}),
-        },
+        DecidingFactEvents(
+            shard_key=scope["shard_key"],
+            fact_ids=[fact.fact_id for fact in known],
+            fingerprints=[word.hex() for word in words],
+            session_keys=list({candidate.session_key for candidate in candidates}),
+        )
     )
     return [
-        Tombstone(number, kind, fact_id, read_traces(traces), at)
-        for number, kind, fact_id, traces, at in rows
+        Tombstone(row.number, row.kind, row.fact_id, read_traces(row.traces), row.created_at) for row in rows
     ]
 
 

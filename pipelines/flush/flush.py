@@ -14,7 +14,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from strandline.pipelines.flush.plan import Entry, FlushPlan, plan_idle, plan_manual, plan_threshold
-from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.flush import Flush, PlanWindow, PostponePlanning
 from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
 from strandline.schemas.values.lanes import Lane
 
@@ -102,7 +103,7 @@ def _flush_threshold(
         max_bytes=marks.max_window_bytes,
     )
     if plan is None:
-        yield Fetch("postpone_planning", _postponement(shard_key, session_key, marks))
+        yield from fetch(_postponement(shard_key, session_key, marks))
         return None
     return (yield from _apply(shard_key, session_key, marks, plan, cause, lazily=lazily))
 
@@ -147,8 +148,9 @@ def deliver_idle(
 
 def read_window(shard_key: UUID, session_key: UUID) -> Operation[tuple[Marks | None, list[Entry]]]:
     """The marks and the window's entries, in one snapshot; no marks if there is no such session."""
-    rows: list[Row] = yield Fetch("plan_window", {"shard_key": shard_key, "session_key": session_key})
-    return _parse_window(rows[0][0]) if rows[0][0] is not None else (None, [])
+    rows = yield from fetch(PlanWindow(shard_key=shard_key, session_key=session_key))
+    window = rows[0].to_flush
+    return (None, []) if window is None else _parse_window(window)
 
 
 def _parse_window(window: str) -> tuple[Marks, list[Entry]]:
@@ -171,28 +173,27 @@ def _apply(
     lazily: bool = False,
 ) -> Operation[Flushed | None]:
     event_ids = [uuid4() for _ in plan.events]
-    rows: list[Row] = yield Fetch(
-        "flush",
-        {
-            "shard_key": shard_key,
-            "session_key": session_key,
-            "incarnation": marks.incarnation,
-            "old_window_from": marks.window_from,
-            "old_flushed_through": marks.flushed_through,
-            "window_from": plan.window_from,
-            "flushed_through": plan.flushed_through,
-            "tokens_out": plan.tokens_out,
-            "messages_out": plan.messages_out,
-            "bytes_out": plan.bytes_out,
-            "cause": cause,
-            "event_ids": event_ids,
-            "from_seqs": [event.from_seq for event in plan.events],
-            "through_seqs": [event.through_seq for event in plan.events],
-            "tokens": [event.tokens for event in plan.events],
-            "messages": [event.messages for event in plan.events],
-            "version": EVENT_VERSION,
-            "lazily": lazily,
-        },
+    rows = yield from fetch(
+        Flush(
+            shard_key=shard_key,
+            session_key=session_key,
+            incarnation=marks.incarnation,
+            old_window_from=marks.window_from,
+            old_flushed_through=marks.flushed_through,
+            window_from=plan.window_from,
+            flushed_through=plan.flushed_through,
+            tokens_out=plan.tokens_out,
+            messages_out=plan.messages_out,
+            bytes_out=plan.bytes_out,
+            cause=cause,
+            event_ids=event_ids,
+            from_seqs=[event.from_seq for event in plan.events],
+            through_seqs=[event.through_seq for event in plan.events],
+            tokens=[event.tokens for event in plan.events],
+            messages=[event.messages for event in plan.events],
+            version=EVENT_VERSION,
+            lazily=lazily,
+        )
     )
     if not rows:
         return None
@@ -204,13 +205,13 @@ def _apply(
     return Flushed(tuple(event_ids), lanes)
 
 
-def _postponement(shard_key: UUID, session_key: UUID, marks: Marks) -> dict[str, Any]:
+def _postponement(shard_key: UUID, session_key: UUID, marks: Marks) -> PostponePlanning:
     """Plan again once half a flush more has come in; a user message or a tool result lifts it at once."""
-    return {
-        "shard_key": shard_key,
-        "session_key": session_key,
-        "incarnation": marks.incarnation,
-        "old_window_from": marks.window_from,
-        "old_flushed_through": marks.flushed_through,
-        "tokens_more": max(1, marks.token_flush_size // 2),
-    }
+    return PostponePlanning(
+        shard_key=shard_key,
+        session_key=session_key,
+        incarnation=marks.incarnation,
+        old_window_from=marks.window_from,
+        old_flushed_through=marks.flushed_through,
+        tokens_more=max(1, marks.token_flush_size // 2),
+    )

@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict, cast
 
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.generations.recipe import Recipe, differences, recipe_for
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Fetcher
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.queries.derived.generations import (
+    FindGeneration,
+    FindGenerationRow,
+    KeptGenerations,
+    KeptGenerationsRow,
+    RegisterGeneration,
+    ServingGenerations,
+    ServingGenerationsRow,
+)
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import PIPELINE_STAGES, VECTORS, entry_stage
+from strandline.schemas.values.lanes import PIPELINE_STAGES, VECTORS, Scope, entry_stage
 
 GenerationState = Literal["preparing", "feeding", "serving", "retired"]
 
@@ -32,27 +40,27 @@ class Generation:
     recipe: Recipe
 
     @classmethod
-    def read(cls, row: Row) -> Generation:
-        """A generation from the columns that the statements about generations give."""
-        generation_id, pipeline, version, state, entry_scope, config, prompts = row
-        recipe = Recipe(version, entry_scope, json.loads(config), json.loads(prompts))
-        return cls(generation_id, pipeline, state, recipe)
+    def read(cls, row: ServingGenerationsRow | KeptGenerationsRow | FindGenerationRow) -> Generation:
+        recipe = Recipe(
+            row.version, cast(Scope, row.entry_scope), json.loads(row.config), json.loads(row.prompts)
+        )
+        return cls(row.generation_id, row.pipeline, cast(GenerationState, row.state), recipe)
 
 
 def serving(database: Fetcher) -> dict[str, Generation]:
     """The default serving generations, by pipeline; an owner may have another one."""
-    found = map(Generation.read, database.fetch("serving_generations", {}))
+    found = [Generation.read(row) for row in database.fetch(ServingGenerations())]
     return {generation.pipeline: generation for generation in found}
 
 
 def kept(database: Fetcher) -> list[Generation]:
     """The generations that are fed, by pipeline and age."""
-    return [Generation.read(row) for row in database.fetch("kept_generations", {})]
+    return [Generation.read(row) for row in database.fetch(KeptGenerations())]
 
 
 def find(database: Fetcher, generation_id: int) -> Generation | None:
     """One generation by its number, or None."""
-    rows = database.fetch("find_generation", {"generation_id": generation_id})
+    rows = database.fetch(FindGeneration(generation_id=generation_id))
     return Generation.read(rows[0]) if rows else None
 
 
@@ -77,7 +85,7 @@ def register(database: Fetcher, wanted: Mapping[str, Recipe]) -> dict[str, Gener
     One that exists stays as it was made, unless it has derived nothing yet: then it takes the recipe on.
     """
     for pipeline, recipe in wanted.items():
-        database.fetch("register_generation", recipe_params(pipeline, recipe))
+        database.fetch(RegisterGeneration(**recipe_params(pipeline, recipe)))
     return serving(database)
 
 
@@ -106,7 +114,18 @@ def settings_differing(generations: Mapping[str, Generation], settings: Settings
     return {name: differing for name, differing in found.items() if differing}
 
 
-def recipe_params(pipeline: str, recipe: Recipe) -> dict[str, object]:
+class RecipeParams(TypedDict):
+    """A recipe as the statements that insert a generation take it."""
+
+    pipeline: str
+    version: str
+    entry_stage: str
+    entry_scope: str
+    config: str
+    prompts: str
+
+
+def recipe_params(pipeline: str, recipe: Recipe) -> RecipeParams:
     """A recipe as the statements that insert a generation take it."""
     return {
         "pipeline": pipeline,

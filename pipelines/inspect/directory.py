@@ -5,6 +5,7 @@ from __future__ import annotations
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.conversation.sessions import FindSessions, NamespaceIsKnown, UserIsKnown
 from strandline.schemas.values.identity import (
     DEFAULT_NAMESPACE,
     SessionIdentity,
@@ -25,9 +26,9 @@ def find_session(
     """
     within = DEFAULT_NAMESPACE if namespace is None else check_name("namespace", namespace)
     check_name("session", session_id)
-    params = {"namespace": within, "session_id": session_id, "user_id": user_id, "limit": 1}
-    for found, name, owner in fetcher.fetch("find_sessions", params):
-        return identify_session(found, name, owner)
+    wanted = FindSessions(namespace=within, session_id=session_id, user_id=user_id, limit=1)
+    for row in fetcher.fetch(wanted):
+        return identify_session(row.namespace, row.session_id, row.user_id)
     whose = "" if user_id is None else f" of user {quote(user_id)}"
     raise NotFoundError(
         f"There is no session {quote(session_id)}{whose} in namespace {quote(within)};"
@@ -58,7 +59,7 @@ def check_known(
 
 def _check_namespace(fetcher: Fetcher, namespace: str) -> None:
     check_name("namespace", namespace)
-    if not fetcher.fetch("namespace_is_known", {"namespace": namespace})[0][0]:
+    if not fetcher.fetch(NamespaceIsKnown(namespace=namespace))[0].known:
         raise NotFoundError(
             f"There is nothing in namespace {quote(namespace)};"
             " `strandline sessions list` shows the sessions of all namespaces."
@@ -67,8 +68,8 @@ def _check_namespace(fetcher: Fetcher, namespace: str) -> None:
 
 def _check_user(fetcher: Fetcher, namespace: str, user_id: str) -> None:
     owner = identify_user(namespace, user_id)
-    params = {"namespace": namespace, "user_id": user_id, "owner_key": owner.shard_key}
-    if not fetcher.fetch("user_is_known", params)[0][0]:
+    asked = UserIsKnown(namespace=namespace, user_id=user_id, owner_key=owner.shard_key)
+    if not fetcher.fetch(asked)[0].known:
         raise NotFoundError(
             f"There is nothing of user {quote(user_id)} in namespace {quote(namespace)};"
             " nothing has been put for this user yet, or a name is misspelt."

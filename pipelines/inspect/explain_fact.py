@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 from uuid import UUID
 
 from strandline.pipelines.inspect.explanation import (
@@ -11,55 +11,112 @@ from strandline.pipelines.inspect.explanation import (
     RemovedFactExplanation,
     RevisionTrace,
 )
-from strandline.pipelines.inspect.rows import message_of, model_calls, part, source_of
+from strandline.pipelines.inspect.rows import model_calls, source_of
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.inspection.explain import (
+    ExplainFact,
+    ExplainFactEvents,
+    ExplainFindFactEvents,
+    ExplainFindFacts,
+    ExplainRevisions,
+    ExplainRevisionsRow,
+    ExplainSources,
+)
+from strandline.schemas.values.lanes import DerivationKeys
+from strandline.schemas.values.message import read_rows
+
+
+class Where(TypedDict):
+    """Where to look for a fact; ``owner_key`` is of an owner who may have no session."""
+
+    namespace: str
+    session_id: str | None
+    user_id: str | None
+    owner_key: UUID | None
 
 
 def explain_fact(
-    fetcher: Fetcher, within: dict[str, Any], fact_id: UUID
+    fetcher: Fetcher, where: Where, fact_id: UUID
 ) -> FactExplanation | RemovedFactExplanation | None:
-    """Explain a fact by its id, also one that people took away; None if no owner looked at has one.
-
-    ``within`` says where to look: ``namespace``, ``session_id``, ``user_id``, and ``owner_key`` for an owner
-    that may have no session.
-    """
-    wanted = within | {"fact_id": fact_id}
-    for shard_key, generation_id in fetcher.fetch("explain_find_facts", wanted):
-        return _explain_fact(fetcher, shard_key, generation_id, fact_id)
-    for (shard_key,) in fetcher.fetch("explain_find_fact_events", wanted):
-        key = {"shard_key": shard_key, "generation_id": None, "fact_id": fact_id}
-        return RemovedFactExplanation(fact_id=fact_id, events=_events(fetcher, key))
+    """Explain a fact by its id, also one that people took away; None if no owner looked at has one."""
+    for fact in fetcher.fetch(ExplainFindFacts(**where, fact_id=fact_id)):
+        return _explain_fact(fetcher, fact.shard_key, fact.generation_id, fact_id)
+    for owner in fetcher.fetch(ExplainFindFactEvents(**where, fact_id=fact_id)):
+        return RemovedFactExplanation(
+            fact_id=fact_id, events=_events(fetcher, owner.shard_key, None, fact_id)
+        )
     return None
 
 
 def _explain_fact(fetcher: Fetcher, shard_key: UUID, generation_id: int, fact_id: UUID) -> FactExplanation:
-    key = {"shard_key": shard_key, "generation_id": generation_id, "fact_id": fact_id}
-    row = fetcher.fetch("explain_fact", key)[0]
-    names = [name for name in FactExplanation.model_fields if name not in ("revisions", "events")]
-    return part(FactExplanation, names, row, revisions=_revisions(fetcher, key), events=_events(fetcher, key))
+    (row,) = fetcher.fetch(ExplainFact(shard_key=shard_key, generation_id=generation_id, fact_id=fact_id))
+    return FactExplanation(
+        fact_id=row.fact_id,
+        generation=row.generation_id,
+        generation_state=row.state,
+        text=row.text,
+        topics=tuple(row.topics),
+        said_by=row.said_by,
+        about_date=row.about_date,
+        said_at=row.said_at,
+        valid_from=row.valid_from,
+        valid_until=row.valid_until,
+        live=row.live,
+        invalidated_at=row.invalidated_at,
+        invalidated_by=row.invalidated_by,
+        condensed_into=row.condensed_into,
+        replacement=row.replacement,
+        feedback=row.feedback,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        revisions=_revisions(fetcher, shard_key, generation_id, fact_id),
+        events=_events(fetcher, shard_key, generation_id, fact_id),
+    )
 
 
-def _revisions(fetcher: Fetcher, key: dict[str, Any]) -> tuple[RevisionTrace, ...]:
-    rows = fetcher.fetch("explain_revisions", key)
-    sources = [(row[0], source_of(message_of(row[1:]))) for row in fetcher.fetch("explain_sources", key)]
-    calls = model_calls(fetcher, key["shard_key"], [batch_id for row in rows for batch_id in row[6:9]])
-    names = (
-        "revision", "operation", "text", "at", "model", "prompt_hash", "extract_batch_id", "merge_batch_id",
-        "condense_batch_id", "event_id", "cause", "flushed_at", "namespace", "session_id", "fact_event",
-        "actor",
-    )  # fmt: skip
+def _revisions(
+    fetcher: Fetcher, shard_key: UUID, generation_id: int, fact_id: UUID
+) -> tuple[RevisionTrace, ...]:
+    key = DerivationKeys(shard_key=shard_key, generation_id=generation_id)
+    rows = fetcher.fetch(ExplainRevisions(**key, fact_id=fact_id))
+    cited = fetcher.fetch(ExplainSources(**key, fact_id=fact_id))
+    sources = [
+        (row.revision, source_of(message)) for row, message in zip(cited, read_rows(cited), strict=True)
+    ]
+    calls = model_calls(fetcher, shard_key, [batch_id for row in rows for batch_id in _batches(row)])
     return tuple(
-        part(
-            RevisionTrace,
-            names,
-            row,
-            messages=tuple(source for revision, source in sources if revision == row[0]),
-            calls=tuple(call for call in calls if call.batch_id in row[6:9]),
+        RevisionTrace(
+            revision=row.revision,
+            operation=row.operation,
+            text=row.text,
+            at=row.created_at,
+            namespace=row.namespace,
+            session_id=row.session_id,
+            messages=tuple(source for revision, source in sources if revision == row.revision),
+            event_id=row.event_id,
+            cause=row.cause,
+            flushed_at=row.flushed_at,
+            extract_batch_id=row.extract_batch_id,
+            merge_batch_id=row.merge_batch_id,
+            condense_batch_id=row.condense_batch_id,
+            model=row.model,
+            prompt_hash=row.prompt_hash,
+            calls=tuple(call for call in calls if call.batch_id in _batches(row)),
+            fact_event=row.fact_event,
+            actor=row.actor,
         )
         for row in rows
     )
 
 
-def _events(fetcher: Fetcher, key: dict[str, Any]) -> tuple[FactEventTrace, ...]:
-    rows = fetcher.fetch("explain_fact_events", key)
-    return tuple(part(FactEventTrace, list(FactEventTrace.model_fields), row) for row in rows)
+def _batches(row: ExplainRevisionsRow) -> tuple[UUID | None, ...]:
+    return row.extract_batch_id, row.merge_batch_id, row.condense_batch_id
+
+
+def _events(
+    fetcher: Fetcher, shard_key: UUID, generation_id: int | None, fact_id: UUID
+) -> tuple[FactEventTrace, ...]:
+    rows = fetcher.fetch(ExplainFactEvents(shard_key=shard_key, generation_id=generation_id, fact_id=fact_id))
+    return tuple(
+        FactEventTrace(number=row.number, kind=row.kind, at=row.created_at, actor=row.actor) for row in rows
+    )

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import cast
 from uuid import UUID
 
 from strandline.pipelines.inspect.directory import check_known
-from strandline.pipelines.inspect.explain_fact import explain_fact
+from strandline.pipelines.inspect.explain_fact import Where, explain_fact
 from strandline.pipelines.inspect.explanation import (
     CandidateTrace,
-    ChunkTrace,
     CitingFact,
     FactExplanation,
     FlushTrace,
@@ -29,19 +28,37 @@ from strandline.pipelines.inspect.explanation import (
     StateTrace,
 )
 from strandline.pipelines.inspect.policy_history import policy_changes
-from strandline.pipelines.inspect.rows import excerpt, message_of, model_calls, part, source_of
-from strandline.pipelines.inspect.verify import stage_chain
+from strandline.pipelines.inspect.rows import (
+    candidate_trace,
+    chunk_trace,
+    citing_fact,
+    event_trace,
+    excerpt,
+    model_calls,
+    source_of,
+)
+from strandline.pipelines.inspect.verify_checks import stage_chain
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
 from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS
 from strandline.schemas.display.shown_text import counted, quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.postgres.operations import Row
-from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_user
+from strandline.schemas.queries.inspection.explain import (
+    ExplainCandidates,
+    ExplainChunks,
+    ExplainCited,
+    ExplainFindMessages,
+    ExplainFindMessagesRow,
+    ExplainMessage,
+    ExplainStages,
+    ExplainStagesRow,
+    ExplainStates,
+    ExplainStatesRow,
+)
+from strandline.schemas.queries.inspection.verify import VerifySnapshot
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionKeys, identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, SUMMARY, VECTORS
-from strandline.schemas.values.message import Message
-
-CANDIDATE = ("generation", "event_id", "text", "batch_id", "dropped_by", "dropped_because")
+from strandline.schemas.values.message import Message, read_rows
 
 _DONE = {"delete": "deleted that fact", "replace": "corrected that fact", "clear": "cleared all facts"}
 
@@ -64,17 +81,26 @@ def explain(
         ConfigurationError: the id names several messages.
         StrandlineError: as ``Database.fetch`` does.
     """
-    within = {"namespace": namespace, "session_id": session_id, "user_id": user_id}
+    where = Where(
+        namespace=namespace,
+        session_id=session_id,
+        user_id=user_id,
+        owner_key=_owner_key(namespace, user_id),
+    )
     with database.transaction() as tx:
-        tx.fetch("verify_snapshot", {})
-        check_known(tx, **within)
+        tx.fetch(VerifySnapshot())
+        check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
         fact_id = _as_uuid(subject)
         if fact_id is not None:
-            fact = explain_fact(tx, within | {"owner_key": _owner_key(namespace, user_id)}, fact_id)
+            fact = explain_fact(tx, where, fact_id)
             if fact is not None:
                 return fact
-        found = tx.fetch("explain_find_messages", within | {"message_id": subject})
-        return _explain_message(tx, *_only(found, subject, namespace))
+        found = tx.fetch(
+            ExplainFindMessages(
+                namespace=namespace, session_id=session_id, user_id=user_id, message_id=subject
+            )
+        )
+        return _explain_message(tx, _only(found, subject, namespace))
 
 
 def explain_fact_alone(
@@ -91,13 +117,17 @@ def explain_fact_alone(
         NotFoundError: no fact has this id, or the namespace, session or user does not exist.
         StrandlineError: as ``Database.fetch`` does.
     """
-    within = {"namespace": namespace, "session_id": session_id, "user_id": user_id}
+    where = Where(
+        namespace=namespace,
+        session_id=session_id,
+        user_id=user_id,
+        owner_key=_owner_key(namespace, user_id),
+    )
     with database.transaction() as tx:
-        tx.fetch("verify_snapshot", {})
-        check_known(tx, **within)
+        tx.fetch(VerifySnapshot())
+        check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
         wanted = _as_uuid(fact_id)
-        key = {"owner_key": _owner_key(namespace, user_id)}
-        found = None if wanted is None else explain_fact(tx, within | key, wanted)
+        found = None if wanted is None else explain_fact(tx, where, wanted)
     if found is None:
         raise NotFoundError(
             f"There is no fact {quote(fact_id)} in namespace {quote(namespace)};"
@@ -118,59 +148,50 @@ def _as_uuid(subject: str) -> UUID | None:
         return None
 
 
-def _only(found: Sequence[Row], subject: str, namespace: str) -> tuple[UUID, UUID, int]:
+def _only(found: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) -> ExplainFindMessagesRow:
     if not found:
         raise NotFoundError(
             f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
             " check the id, and the namespace, session and user given."
         )
-    sessions = sorted({row[3] for row in found})
+    sessions = sorted({row.session_id for row in found})
     if len(sessions) > 1:
         raise ConfigurationError(
             f"Message id {quote(subject)} is used in several sessions ({', '.join(sessions[:5])}"
             f"{', …' if len(sessions) > 5 else ''}); name the one you mean with --session."
         )
-    shard_key, session_key, seq = found[0][:3]
-    return shard_key, session_key, seq
+    return found[0]
 
 
-def _explain_message(fetcher: Fetcher, shard_key: UUID, session_key: UUID, seq: int) -> MessageExplanation:
-    key = {"shard_key": shard_key, "session_key": session_key, "seq": seq}
-    row = fetcher.fetch("explain_message", key)[0]
-    namespace, session_id, user_id, pinned_through, window_from, current, pipelines, fed, feeds = row[7:16]
-    event = FlushTrace(**dict(zip(FlushTrace.model_fields, row[16:], strict=True))) if row[16] else None
-    event_key = key | {"event_id": event.event_id if event else None}
-    stages = _stages(fetcher, event_key, pipelines) if event else ()
-    candidates = [
-        part(CandidateTrace, CANDIDATE, found) for found in fetcher.fetch("explain_candidates", key)
-    ]
-    facts = [
-        part(CitingFact, ("fact_id", "generation", "text", "live", "operations"), found)
-        for found in fetcher.fetch("explain_cited", key)
-    ]
-    chunks = [
-        part(ChunkTrace, ("generation", "from_seq", "through_seq", "pieces"), found)
-        for found in fetcher.fetch("explain_chunks", key)
-    ]
-    place = _place(current, seq, pinned_through, window_from, stages)
-    message = message_of(row[:7])
+def _explain_message(fetcher: Fetcher, found: ExplainFindMessagesRow) -> MessageExplanation:
+    shard_key, session_key, seq = found.shard_key, found.session_key, found.seq
+    key = SessionKeys(shard_key=shard_key, session_key=session_key)
+    (row,) = fetcher.fetch(ExplainMessage(**key, seq=seq))
+    event = event_trace(row)
+    stages = _stages(fetcher, shard_key, event.event_id, row.pipelines) if event else ()
+    candidates = [candidate_trace(one) for one in fetcher.fetch(ExplainCandidates(**key, seq=seq))]
+    facts = [citing_fact(one) for one in fetcher.fetch(ExplainCited(**key, seq=seq))]
+    chunks = [chunk_trace(one) for one in fetcher.fetch(ExplainChunks(**key, seq=seq))]
+    states = fetcher.fetch(ExplainStates(**key, event_id=event.event_id)) if event else []
+    place = _place(row.current, seq, row.pinned_through, row.window_from, stages)
+    (message,) = read_rows([row])
     return MessageExplanation(
-        namespace=namespace,
-        session_id=session_id,
-        user_id=user_id,
+        namespace=row.namespace,
+        session_id=row.session_id,
+        user_id=row.user_id,
         message=source_of(message),
-        tokens=row[3],
+        tokens=row.tokens,
         place=place,
         event=event,
         stages=stages,
         candidates=tuple(candidates),
         facts=tuple(facts),
         chunks=tuple(chunks),
-        states=tuple(_state(found) for found in fetcher.fetch("explain_states", event_key)) if event else (),
+        states=tuple(map(_state, states)),
         policy_changes=policy_changes(fetcher, shard_key, session_key),
         why=(
-            *_reasons(place, message, fed, feeds, event, stages, candidates, facts),
-            *(_left_out(message, fed) if event else ()),
+            *_reasons(place, message, row.fed, row.feeds, event, stages, candidates, facts),
+            *(_left_out(message, row.fed) if event else ()),
         ),
     )
 
@@ -198,42 +219,45 @@ def _behind_an_end(trace: StageTrace, stages: Sequence[StageTrace]) -> bool:
     )
 
 
-def _stages(fetcher: Fetcher, key: dict[str, Any], pipelines: Sequence[str]) -> tuple[StageTrace, ...]:
-    rows = fetcher.fetch("explain_stages", key | stage_chain() | {"pipelines": list(pipelines)})
-    calls = model_calls(fetcher, key["shard_key"], [row[6] for row in rows])
+def _stages(
+    fetcher: Fetcher, shard_key: UUID, event_id: UUID, pipelines: Sequence[str]
+) -> tuple[StageTrace, ...]:
+    rows = fetcher.fetch(
+        ExplainStages(shard_key=shard_key, event_id=event_id, **stage_chain(), pipelines=list(pipelines))
+    )
+    calls = model_calls(fetcher, shard_key, [row.batch_id for row in rows])
     return tuple(_stage(row, calls) for row in rows)
 
 
-def _stage(row: Row, calls: Sequence[ModelCall]) -> StageTrace:
-    pipeline, generation, generation_state, stage, outcome, ended_at, batch_id = row[:7]
-    batch_stage, batch_events, due_since, reason, dropped_at, error, failures, _waits = row[7:15]
-    held, next_at, waits_until, waits_for = row[15:]
-    if outcome == "dead":
-        state: StageState = "dead" if dropped_at is None else "dropped"
-    elif outcome is not None:
-        state = outcome
-    elif due_since is not None:
-        state = "due"
-    else:
-        state = "waiting" if stage == MERGE_STAGE else "not_fed"
+def _stage(row: ExplainStagesRow, calls: Sequence[ModelCall]) -> StageTrace:
     return StageTrace(
-        pipeline=pipeline,
-        generation=generation,
-        generation_state=generation_state,
-        stage=stage,
-        state=state,
-        since=ended_at or due_since,
-        batch_id=batch_id,
-        batch_events=batch_events,
-        held=bool(held),
-        failures=failures or 0,
-        next_attempt_at=next_at,
-        waits_until=waits_until,
-        waits_for=waits_for,
-        reason=reason or error,
+        pipeline=row.pipeline,
+        generation=row.generation_id,
+        generation_state=row.generation_state,
+        stage=row.stage,
+        state=_stage_state(row),
+        since=row.due_since if row.outcome is None else row.applied_at,
+        batch_id=row.batch_id,
+        batch_events=row.batch_events,
+        held=row.held,
+        failures=row.failures or 0,
+        next_attempt_at=row.next_attempt_at,
+        waits_until=row.waits_until,
+        waits_for=row.waits_for,
+        reason=row.reason or row.error,
         # Merge has nothing to do for an event without candidates: the batch was extract's, and so the call.
-        calls=tuple(call for call in calls if call.batch_id == batch_id and batch_stage == stage),
+        calls=tuple(call for call in calls if call.batch_id == row.batch_id and row.batch_stage == row.stage),
     )
+
+
+def _stage_state(row: ExplainStagesRow) -> StageState:
+    if row.outcome == "dead":
+        return "dead" if row.dropped_at is None else "dropped"
+    if row.outcome is not None:
+        return cast(StageState, row.outcome)
+    if row.due_since is not None:
+        return "due"
+    return "waiting" if row.stage == MERGE_STAGE else "not_fed"
 
 
 def _reasons(
@@ -329,11 +353,13 @@ def _halted(trace: StageTrace) -> str:
     }.get(trace.state, f"stage {trace.stage} did not receive it: this derivation is newer than the flush.")
 
 
-def _state(row: Row) -> StateTrace:
-    generation, through_seq, state, batch_id, at = row
-    content = json.loads(state)
+def _state(row: ExplainStatesRow) -> StateTrace:
+    content = json.loads(row.state)
     text = content.get("text") if isinstance(content, dict) else None
-    shown = text if isinstance(text, str) else state
     return StateTrace(
-        generation=generation, through_seq=through_seq, batch_id=batch_id, at=at, excerpt=excerpt(shown)
+        generation=row.generation_id,
+        through_seq=row.through_seq,
+        batch_id=row.batch_id,
+        at=row.created_at,
+        excerpt=excerpt(text if isinstance(text, str) else row.state),
     )

@@ -10,6 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.conversation.sessions import PolicyChanges, PolicyChangesRow
 
 
 class PolicyChangeTrace(BaseModel):
@@ -30,8 +31,8 @@ class PolicyChangeTrace(BaseModel):
 
 def policy_changes(fetcher: Fetcher, shard_key: UUID, session_key: UUID) -> tuple[PolicyChangeTrace, ...]:
     """The changes of a session's policy, oldest first."""
-    rows = fetcher.fetch("policy_changes", {"shard_key": shard_key, "session_key": session_key})
-    return tuple(_trace(*row) for row in rows)
+    rows = fetcher.fetch(PolicyChanges(shard_key=shard_key, session_key=session_key))
+    return tuple(map(_trace, rows))
 
 
 def change_line(change: PolicyChangeTrace) -> str:
@@ -45,16 +46,14 @@ def change_line(change: PolicyChangeTrace) -> str:
     return f"policy change {change.number} {at} by {by}, after message {change.flushed_through}: {what}"
 
 
-def _trace(
-    number: int, before: str, after: str, flushed_through: int, actor: str | None, at: datetime
-) -> PolicyChangeTrace:
-    old, new = json.loads(before), json.loads(after)
+def _trace(row: PolicyChangesRow) -> PolicyChangeTrace:
+    old, new = json.loads(row.before), json.loads(row.after)
     changed = [name for name in new if old.get(name) != new[name]]
     return PolicyChangeTrace(
-        number=number,
-        at=at,
-        actor=actor,
-        flushed_through=flushed_through,
+        number=row.number,
+        at=row.created_at,
+        actor=row.actor,
+        flushed_through=row.flushed_through,
         before={name: old.get(name) for name in changed},
         after={name: new[name] for name in changed},
     )

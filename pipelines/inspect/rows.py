@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel
-
-from strandline.pipelines.inspect.explanation import ModelCall, Source
+from strandline.pipelines.inspect.explanation import (
+    CandidateTrace,
+    ChunkTrace,
+    CitingFact,
+    FlushTrace,
+    ModelCall,
+    Source,
+)
 from strandline.pipelines.transcript import plain_text, speaker
 from strandline.schemas.postgres.database import Fetcher
-from strandline.schemas.postgres.operations import Row
-from strandline.schemas.values.message import Message, read_rows
+from strandline.schemas.queries.inspection.explain import (
+    ExplainCalls,
+    ExplainCandidatesRow,
+    ExplainChunksRow,
+    ExplainCitedRow,
+    ExplainMessageRow,
+)
+from strandline.schemas.values.message import Message
 
 MAX_EXCERPT_CHARACTERS = 160
-
-P = TypeVar("P", bound=BaseModel)
 
 
 def model_calls(fetcher: Fetcher, shard_key: UUID, batch_ids: Iterable[UUID | None]) -> list[ModelCall]:
     """The ledger of some batches."""
     wanted = sorted({batch_id for batch_id in batch_ids if batch_id is not None})
-    rows = fetcher.fetch("explain_calls", {"shard_key": shard_key, "batch_ids": wanted}) if wanted else []
-    return [part(ModelCall, list(ModelCall.model_fields), row) for row in rows]
-
-
-def message_of(row: Row) -> Message:
-    """A message from the columns of one."""
-    (message,) = read_rows([row])
-    return message
+    rows = fetcher.fetch(ExplainCalls(shard_key=shard_key, batch_ids=wanted)) if wanted else []
+    return [
+        ModelCall(
+            batch_id=row.batch_id,
+            step=row.step,
+            model=row.model,
+            prompt_hash=row.prompt_hash,
+            input_tokens=row.input_tokens,
+            output_tokens=row.output_tokens,
+            cost_usd=row.cost_usd,
+            seconds=row.seconds,
+            at=row.created_at,
+        )
+        for row in rows
+    ]
 
 
 def source_of(message: Message) -> Source:
@@ -50,6 +65,43 @@ def excerpt(text: str) -> str:
     return line if len(line) <= MAX_EXCERPT_CHARACTERS else line[: MAX_EXCERPT_CHARACTERS - 1].rstrip() + "…"
 
 
-def part(kind: type[P], names: Iterable[str], row: Row, **more: Any) -> P:
-    """A part from a row whose columns have these names."""
-    return kind(**dict(zip(names, row, strict=True)), **more)
+def event_trace(row: ExplainMessageRow) -> FlushTrace | None:
+    if row.event_id is None:
+        return None
+    return FlushTrace(
+        event_id=row.event_id,
+        cause=row.cause,
+        from_seq=row.from_seq,
+        through_seq=row.through_seq,
+        at=row.flushed_at,
+    )
+
+
+def candidate_trace(row: ExplainCandidatesRow) -> CandidateTrace:
+    return CandidateTrace(
+        generation=row.generation_id,
+        event_id=row.event_id,
+        text=row.text,
+        batch_id=row.batch_id,
+        dropped_by=row.dropped_by,
+        dropped_because=row.kind,
+    )
+
+
+def citing_fact(row: ExplainCitedRow) -> CitingFact:
+    return CitingFact(
+        fact_id=row.fact_id,
+        generation=row.generation_id,
+        text=row.text,
+        live=row.live,
+        operations=tuple(row.operations),
+    )
+
+
+def chunk_trace(row: ExplainChunksRow) -> ChunkTrace:
+    return ChunkTrace(
+        generation=row.generation_id,
+        from_seq=row.from_seq,
+        through_seq=row.through_seq,
+        pieces=row.pieces,
+    )

@@ -6,7 +6,6 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from json import dumps, loads
-from typing import Any, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
@@ -16,10 +15,26 @@ from strandline.pipelines.inspect.policy_history import PolicyChangeTrace, polic
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.queries.conversation.sessions import (
+    DirectoryPage,
+    DirectoryPageOfNamespace,
+    DirectoryPageOfNamespaceRow,
+    DirectoryPageOfUser,
+    DirectoryPageOfUserRow,
+    DirectoryPageRow,
+    SessionCoverage,
+    SessionCoverageRow,
+    SessionDeadLetters,
+    SessionDeadLettersRow,
+    SessionFlushes,
+    SessionFlushesRow,
+    SessionRows,
+    SessionRowsRow,
+)
+from strandline.schemas.queries.inspection.verify import VerifySnapshot
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
 
-P = TypeVar("P", bound=BaseModel)
+_Listed = DirectoryPageRow | DirectoryPageOfNamespaceRow | DirectoryPageOfUserRow
 
 
 class _Part(BaseModel):
@@ -142,18 +157,22 @@ def list_sessions(
     if user_id is not None and namespace is None:
         namespace = DEFAULT_NAMESPACE
     after_namespace, after_session = ("", "") if after is None else _read_cursor(after)
-    statement = "directory_page" if namespace is None else "directory_page_of_namespace"
-    listed = database.fetch(
-        statement if user_id is None else "directory_page_of_user",
-        {
-            "namespace": namespace,
-            "user_id": user_id,
-            "after_namespace": after_namespace,
-            "after_session": after_session,
-            "limit": limit + 1,
-        },
-    )
-    page = [identify_session(*row) for row in listed[:limit]]
+    listed: list[_Listed] = []
+    if namespace is None:
+        listed += database.fetch(
+            DirectoryPage(after_namespace=after_namespace, after_session=after_session, limit=limit + 1)
+        )
+    elif user_id is None:
+        listed += database.fetch(
+            DirectoryPageOfNamespace(namespace=namespace, after_session=after_session, limit=limit + 1)
+        )
+    else:
+        listed += database.fetch(
+            DirectoryPageOfUser(
+                namespace=namespace, user_id=user_id, after_session=after_session, limit=limit + 1
+            )
+        )
+    page = [identify_session(row.namespace, row.session_id, row.user_id) for row in listed[:limit]]
     last = page[-1] if len(listed) > limit and page else None
     return SessionPage(
         sessions=tuple(_states(database, page)),
@@ -176,19 +195,18 @@ def show_session(
         StrandlineError: as ``Database.fetch`` does.
     """
     with database.transaction() as tx:
-        tx.fetch("verify_snapshot", {})
+        tx.fetch(VerifySnapshot())
         identity = find_session(tx, session_id, namespace=namespace, user_id=user_id)
         state = session_state(tx, identity)
-        keys = {"shard_key": identity.shard_key, "session_key": identity.session_key}
-        events = tx.fetch("session_flushes", keys | {"limit": max(1, flushes)})
-        coverage = [_coverage(state, row) for row in tx.fetch("session_coverage", keys)]
+        events = tx.fetch(SessionFlushes(**identity.keys, limit=max(1, flushes)))
+        coverage = [_coverage(state, row) for row in tx.fetch(SessionCoverage(**identity.keys))]
         changes = policy_changes(tx, identity.shard_key, identity.session_key)
-        holes = [_hole(row) for row in tx.fetch("session_dead_letters", keys)]
+        holes = [_hole(row) for row in tx.fetch(SessionDeadLetters(**identity.keys))]
     return SessionPicture(
         session=state,
         coverage=tuple(coverage),
-        flushes=events[0][-1] if events else 0,
-        latest_flushes=tuple(_part(SessionFlush, row[:-1]) for row in events[:flushes]),
+        flushes=events[0].flushes if events else 0,
+        latest_flushes=tuple(_flush(row) for row in events[:flushes]),
         dead_letters=tuple(holes),
         policy_changes=changes,
     )
@@ -210,45 +228,77 @@ def session_state(fetcher: Fetcher, identity: SessionIdentity) -> SessionState:
 
 def _states(fetcher: Fetcher, sessions: Sequence[SessionIdentity]) -> list[SessionState]:
     """In the order given; an id that was claimed and not put to yet has no state."""
-    keys = {
-        "shard_keys": [session.shard_key for session in sessions],
-        "session_keys": [session.session_key for session in sessions],
-    }
-    rows = {row[0]: row[1:] for row in fetcher.fetch("session_rows", keys)} if sessions else {}
+    if not sessions:
+        return []
+    wanted = SessionRows(
+        shard_keys=[session.shard_key for session in sessions],
+        session_keys=[session.session_key for session in sessions],
+    )
+    rows = {row.session_key: row for row in fetcher.fetch(wanted)}
     return [_state(rows[session.session_key]) for session in sessions if session.session_key in rows]
 
 
-def _state(row: Row) -> SessionState:
-    policy = _part(SessionPolicy, row[-len(SessionPolicy.model_fields) :])
-    names = [name for name in SessionState.model_fields if name != "policy"]
-    return SessionState(**dict(zip(names, row, strict=False)), policy=policy)
-
-
-def _part(kind: type[P], row: Sequence[Any]) -> P:
-    return kind(**dict(zip(kind.model_fields, row, strict=True)))
-
-
-def _coverage(state: SessionState, row: Row) -> PipelineCoverage:
-    pipeline, generation, due, dead, first_pending = row
-    through = state.flushed_through if first_pending is None else first_pending - 1
-    return PipelineCoverage(
-        pipeline=pipeline,
-        generation=generation,
-        covered_through=None if generation is None else through,
-        due=due,
-        dead=dead,
+def _state(row: SessionRowsRow) -> SessionState:
+    return SessionState(
+        namespace=row.namespace,
+        session_id=row.session_id,
+        user_id=row.user_id,
+        messages=row.messages,
+        log_start_seq=row.log_start_seq,
+        pinned_through=row.pinned_through,
+        flushed_through=row.flushed_through,
+        window_from=row.window_from,
+        last_seq=row.last_seq,
+        pinned_tokens=row.pinned_tokens,
+        window_tokens=row.window_tokens,
+        created_at=row.created_at,
+        last_put_at=row.last_put_at,
+        policy=SessionPolicy(
+            token_limit=row.token_limit,
+            flush_at_tokens=row.flush_at_tokens,
+            token_flush_size=row.token_flush_size,
+            idle_seconds=row.idle_seconds,
+            tokenizer=row.tokenizer,
+            pipelines=tuple(row.pipelines),
+            max_facts=row.max_facts,
+            shared_scope=row.shared_scope,
+            max_window_messages=row.max_window_messages,
+            max_window_bytes=row.max_window_bytes,
+        ),
     )
 
 
-def _hole(row: Row) -> SessionHole:
-    event_id, stage, generation, from_seq, through_seq, at, reason = row
+def _flush(row: SessionFlushesRow) -> SessionFlush:
+    return SessionFlush(
+        event_id=row.event_id,
+        cause=row.cause,
+        from_seq=row.from_seq,
+        through_seq=row.through_seq,
+        messages=row.message_count,
+        tokens=row.tokens,
+        at=row.created_at,
+    )
+
+
+def _coverage(state: SessionState, row: SessionCoverageRow) -> PipelineCoverage:
+    through = state.flushed_through if row.first_pending is None else row.first_pending - 1
+    return PipelineCoverage(
+        pipeline=row.pipeline,
+        generation=row.generation_id,
+        covered_through=None if row.generation_id is None else through,
+        due=row.due,
+        dead=row.dead,
+    )
+
+
+def _hole(row: SessionDeadLettersRow) -> SessionHole:
     return SessionHole(
-        id=f"{event_id}/{stage}",
-        generation=generation,
-        from_seq=from_seq,
-        through_seq=through_seq,
-        at=at,
-        reason=reason,
+        id=f"{row.event_id}/{row.stage}",
+        generation=row.generation_id,
+        from_seq=row.from_seq,
+        through_seq=row.through_seq,
+        at=row.created_at,
+        reason=row.reason,
     )
 
 

@@ -11,44 +11,34 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
 from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.inspect.directory import check_known
+from strandline.pipelines.inspect.verify_checks import CHECKS, Scope, stage_chain
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
+from strandline.schemas.queries.inspection.verify import (
+    VerifyCoverage,
+    VerifyCoverageRow,
+    VerifyFactPage,
+    VerifyFindSession,
+    VerifyLimits,
+    VerifyNames,
+    VerifyOwners,
+    VerifySnapshot,
+    VerifyTotals,
+)
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
-from strandline.schemas.values.lanes import PIPELINE_STAGES
 
 Progress = Callable[[str, int, int], None]
 
 FACT_PAGE = 10_000
-
-CHECKS: Mapping[str, str] = {
-    "verify_log": "logs, marks and token counts",
-    "verify_strays": "messages outside their log",
-    "verify_ranges": "coverage by flush events",
-    "verify_event_contents": "contents of flush events",
-    "verify_generations": "generations that serve",
-    "verify_work": "work neither due nor received",
-    "verify_order": "order of stages",
-    "verify_due": "due work",
-    "verify_receipts": "receipts",
-    "verify_letters": "dead letters",
-    "verify_batches": "batches",
-    "verify_candidates": "candidates",
-    "verify_chunks": "chunks",
-    "verify_shared": "shared messages",
-    "verify_states": "states",
-    "verify_facts": "facts",
-    "verify_revisions": "provenance of facts",
-}
 
 _WORK = "Event {event_id} of {session}, stage {stage} (generation {generation})"
 
@@ -220,13 +210,6 @@ class Report(BaseModel):
     violations: tuple[Violation, ...]
 
 
-class Scope(NamedTuple):
-    """What to look at: everything, the owners of a namespace, or one session and its owner's facts."""
-
-    owners: list[UUID] | None = None
-    session_key: UUID | None = None
-
-
 def verify(
     database: Database,
     *,
@@ -249,51 +232,53 @@ def verify(
     """
     began = time.monotonic()
     with database.transaction(within_seconds=MAINTENANCE_SECONDS) as tx:
-        tx.fetch("verify_snapshot", {})
-        tx.fetch("verify_limits", {})
+        tx.fetch(VerifySnapshot())
+        tx.fetch(VerifyLimits())
         scope = _scope(tx, namespace, session_id)
         found = list(_findings(tx, scope, deep, progress))
         names = _names(tx, found)
-        (totals,) = tx.fetch("verify_totals", scope._asdict())
-        coverage = tx.fetch("verify_coverage", scope._asdict() | stage_chain())
-    sessions, messages, events, facts, pending, holes, applications, voids, dropped, tombstones = totals
+        (totals,) = tx.fetch(VerifyTotals(**scope.params))
+        coverage = tx.fetch(VerifyCoverage(**scope.params, **stage_chain()))
     return Report(
-        messages=messages,
-        events=events,
-        sessions=sessions,
-        facts=facts,
-        applications=applications,
-        voids=voids,
-        pending=pending,
-        holes=holes,
-        dropped=dropped,
-        tombstones=tombstones,
+        messages=totals.messages,
+        events=totals.events,
+        sessions=totals.sessions,
+        facts=totals.facts,
+        applications=totals.applications,
+        voids=totals.voids,
+        pending=totals.pending,
+        holes=totals.holes,
+        dropped=totals.dropped,
+        tombstones=totals.tombstones,
         seconds=round(time.monotonic() - began, 3),
-        generations=tuple(Coverage(**dict(zip(Coverage.model_fields, row, strict=True))) for row in coverage),
+        generations=tuple(map(_coverage, coverage)),
         violations=tuple(_violation(kind, place, names) for kind, place in found),
     )
 
 
-def stage_chain() -> dict[str, list[str]]:
-    """Each later stage with the one before it, as parallel arrays for the statements."""
-    pairs = [(after, before) for stages in PIPELINE_STAGES.values() for before, after in pairwise(stages)]
-    return {"stages": [pair[0] for pair in pairs], "stages_before": [pair[1] for pair in pairs]}
+def _coverage(row: VerifyCoverageRow) -> Coverage:
+    return Coverage(
+        generation=row.generation_id,
+        pipeline=row.pipeline,
+        state=row.state,
+        applied=row.applied,
+        due=row.due,
+        holes=row.holes,
+    )
 
 
 def _scope(fetcher: Fetcher, namespace: str | None, session_id: str | None) -> Scope:
     if session_id is not None:
         within = DEFAULT_NAMESPACE if namespace is None else namespace
         check_known(fetcher, namespace=within, session_id=session_id)
-        for shard_key, session_key in fetcher.fetch(
-            "verify_find_session", {"namespace": within, "session_id": session_id}
-        ):
-            return Scope([shard_key], session_key)
+        for row in fetcher.fetch(VerifyFindSession(namespace=within, session_id=session_id)):
+            return Scope([row.owner_key], row.session_key)
         raise NotFoundError(
             f"Nothing has been put yet to session {quote(session_id)} in namespace {quote(within)}."
         )
     check_known(fetcher, namespace=namespace)
     if namespace is not None:
-        return Scope([row[0] for row in fetcher.fetch("verify_owners", {"namespace": namespace})])
+        return Scope([row.shard_key for row in fetcher.fetch(VerifyOwners(namespace=namespace))])
     return Scope()
 
 
@@ -301,33 +286,39 @@ def _findings(
     fetcher: Fetcher, scope: Scope, deep: bool, progress: Progress
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     total = len(CHECKS) + deep
-    params = scope._asdict() | stage_chain()
-    for number, (statement, name) in enumerate(CHECKS.items(), 1):
+    for number, (name, check) in enumerate(CHECKS.items(), 1):
         progress(name, number, total)
-        for kind, place in fetcher.fetch(statement, params):
-            yield kind, json.loads(place)
+        for finding in fetcher.fetch(check(scope)):
+            yield finding.kind, json.loads(finding.place)
     if deep:
         progress("fingerprints", total, total)
         yield from _wrong_fingerprints(fetcher, scope)
 
 
 def _wrong_fingerprints(fetcher: Fetcher, scope: Scope) -> Iterator[tuple[str, dict[str, Any]]]:
-    after: Sequence[Any] = (UUID(int=0), 0, UUID(int=0))
+    shard_key, generation_id, fact_id = UUID(int=0), 0, UUID(int=0)
     while True:
-        place = dict(zip(("after_shard", "after_generation", "after_fact"), after, strict=True))
-        page = fetcher.fetch("verify_fact_page", {"owners": scope.owners, "page_size": FACT_PAGE} | place)
-        for _shard_key, generation_id, fact_id, text, stored in page:
-            if fingerprint(text) != bytes(stored):
+        page = fetcher.fetch(
+            VerifyFactPage(
+                owners=scope.owners,
+                page_size=FACT_PAGE,
+                after_shard=shard_key,
+                after_generation=generation_id,
+                after_fact=fact_id,
+            )
+        )
+        for fact in page:
+            shard_key, generation_id, fact_id = fact.shard_key, fact.generation_id, fact.fact_id
+            if fingerprint(fact.text) != fact.fingerprint:
                 yield "fact_fingerprint_wrong", {"fact_id": str(fact_id), "generation": generation_id}
         if len(page) < FACT_PAGE:
             return
-        after = page[-1][:3]
 
 
 def _names(fetcher: Fetcher, found: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, tuple[str, str]]:
-    keys = {place["session_key"] for _kind, place in found if place.get("session_key")}
-    rows = fetcher.fetch("verify_names", {"session_keys": sorted(keys)}) if keys else []
-    return {str(key): (namespace, session_id) for key, namespace, session_id in rows}
+    keys = {UUID(place["session_key"]) for _kind, place in found if place.get("session_key")}
+    rows = fetcher.fetch(VerifyNames(session_keys=sorted(keys))) if keys else []
+    return {str(row.session_key): (row.namespace, row.session_id) for row in rows}
 
 
 def _violation(kind: str, place: Mapping[str, Any], names: Mapping[str, tuple[str, str]]) -> Violation:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from strandline.pipelines.generations.registry import Generation, find, find_kept, serving
+from strandline.pipelines.replay.records import Selection
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.derived.replay import CompareFacts, CompareStates, OwnerNames, SelectedOwners
 from strandline.schemas.values.lanes import FACTS, VECTORS
 
 OWNERS_PER_PAGE = 100
@@ -77,8 +79,8 @@ def compare(
     old, new = _pair(database, new_id, old_id)
     totals: Counter[str] = Counter()
     told: list[OwnerDiff] = []
-    wanted = {"namespace": namespace, "user_id": user_id, "session_id": session_id}
-    for shard_key in _owners(database, wanted):
+    selection = Selection(namespace=namespace, user_id=user_id, session_id=session_id)
+    for shard_key in _owners(database, selection):
         found = _owner(database, new.pipeline, old.generation_id, new.generation_id, shard_key)
         totals.update(change.change for change in found.facts)
         totals.update("changed" for _state in found.states)
@@ -99,30 +101,30 @@ def _pair(database: Database, new_id: int, old_id: int | None) -> tuple[Generati
     return old, new
 
 
-def _owners(database: Database, wanted: dict[str, str | None]) -> Iterator[UUID]:
+def _owners(database: Database, selection: Selection) -> Iterator[UUID]:
     after = UUID(int=0)
-    while page := database.fetch("selected_owners", wanted | {"after": after, "limit": OWNERS_PER_PAGE}):
-        for (after,) in page:
-            yield after
+    while page := database.fetch(SelectedOwners(**selection.whose, after=after, limit=OWNERS_PER_PAGE)):
+        for row in page:
+            yield row.shard_key
+        after = page[-1].shard_key
 
 
 def _owner(database: Database, pipeline: str, old: int, new: int, shard_key: UUID) -> OwnerDiff:
-    names = database.fetch("owner_names", {"shard_keys": [shard_key]})
-    _key, namespace, user_id, session_id = names[0]
-    pair = {"shard_key": shard_key, "old": old, "new": new}
+    name = database.fetch(OwnerNames(shard_keys=[shard_key]))[0]
+    whose = OwnerDiff(name.namespace, name.user_id, name.session_id, 0)
     if pipeline == VECTORS:
         # They hold the same messages; what they find is told by questions.
-        return OwnerDiff(namespace, user_id, session_id, 0)
+        return whose
     if pipeline == FACTS:
-        rows = database.fetch("compare_facts", pair)
-        changes = tuple(FactChange(*row) for row in rows if row[0] != "same")
-        return OwnerDiff(namespace, user_id, session_id, len(rows) - len(changes), facts=changes)
+        rows = database.fetch(CompareFacts(shard_key=shard_key, old=old, new=new))
+        changes = tuple(FactChange(**row._asdict()) for row in rows if row.change != "same")
+        return replace(whose, same=len(rows) - len(changes), facts=changes)
     states = [
-        StateChange(name, _text(before), _text(after))
-        for name, before, after in database.fetch("compare_states", pair)
+        StateChange(row.session_id, _text(row.before), _text(row.after))
+        for row in database.fetch(CompareStates(shard_key=shard_key, old=old, new=new))
     ]
     differing = tuple(state for state in states if state.before != state.after)
-    return OwnerDiff(namespace, user_id, session_id, len(states) - len(differing), states=differing)
+    return replace(whose, same=len(states) - len(differing), states=differing)
 
 
 def _text(state: str | None) -> str | None:

@@ -26,6 +26,19 @@ from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.derived.generations import (
+    BeginGeneration,
+    EndBackfill,
+    FeedGeneration,
+    HoldOwner,
+    HoldPipeline,
+    OpenBackfilled,
+    OwnersAfter,
+    TransactionsBegun,
+    TransactionsUnderWay,
+    UncoveredOwners,
+)
+from strandline.schemas.queries.derived.replay import GenerationBacklog, OlderBacklog, OwnersBacklog
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS
 
@@ -85,7 +98,7 @@ def begin_generation(
     """
     wanted = recipe_for(pipeline, settings)
     with database.transaction() as tx:
-        tx.fetch("hold_pipeline", {"pipeline": pipeline})
+        tx.fetch(HoldPipeline(pipeline=pipeline))
         before = serving(tx).get(pipeline)
         if before is None:
             raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
@@ -94,7 +107,8 @@ def begin_generation(
                 f"The settings match generation {before.generation_id} of {pipeline}, so there is nothing"
                 " new to derive. Leave out --new to check it in place, or add --force to derive it again."
             )
-        ((generation_id,),) = tx.fetch("begin_generation", recipe_params(pipeline, wanted))
+        (begun,) = tx.fetch(BeginGeneration(**recipe_params(pipeline, wanted)))
+        generation_id = begun.generation_id
         build(Generation(generation_id, pipeline, "preparing", wanted), settings)
         return begin(
             tx, "new", pipeline, generation_id, Selection(), held=hold, calls_per_second=calls_per_second
@@ -173,12 +187,12 @@ class _Run:
     def _wait_for_older(self) -> None:
         """Flushes that began before the generation's row was there may not have seen it."""
         self._tell(phase="waiting")
-        ((target,),) = self._database.fetch("transactions_begun", {})
+        (target,) = self._database.fetch(TransactionsBegun())
         deadline = time.monotonic() + self._wait_seconds
         while not self._stop.is_set():
-            ((oldest,),) = self._database.fetch("transactions_under_way", {})
-            if oldest >= target:
-                self._database.fetch("feed_generation", {"generation_id": self._generation.generation_id})
+            (oldest,) = self._database.fetch(TransactionsUnderWay())
+            if oldest.number >= target.number:
+                self._database.fetch(FeedGeneration(generation_id=self._generation.generation_id))
                 return
             if time.monotonic() > deadline:
                 raise ReplayError(
@@ -194,14 +208,14 @@ class _Run:
         self._tell(phase="filling")
         after = self._replay.position or NOBODY
         while not self._stop.is_set():
-            page = self._database.fetch("owners_after", {"after": after, "limit": OWNERS_PER_PAGE})
-            for (shard_key,) in page:
-                self._fill_owner(shard_key)
-                after = shard_key
+            page = self._database.fetch(OwnersAfter(after=after, limit=OWNERS_PER_PAGE))
+            for row in page:
+                after = row.shard_key
+                self._fill_owner(after)
                 if self._stop.is_set():
                     return False
             if len(page) < OWNERS_PER_PAGE:
-                self._database.fetch("end_backfill", {"generation_id": self._generation.generation_id})
+                self._database.fetch(EndBackfill(generation_id=self._generation.generation_id))
                 return True
         return False
 
@@ -218,7 +232,7 @@ class _Run:
                 # First, since it locks lanes, as a reset does before it comes to the events.
                 tx.run(apply_fact_events(shard_key, generation_id))
             events, tokens = make_due(tx, self._generation, shard_key, Selection())
-            tx.fetch("open_backfilled", {"generation_id": generation_id, "through": shard_key})
+            tx.fetch(OpenBackfilled(generation_id=generation_id, through=shard_key))
             self._progress = replace(
                 self._progress,
                 owners=self._progress.owners + 1,
@@ -234,9 +248,11 @@ class _Run:
         now: datetime | None = None
         while not self._stop.is_set():
             self._look_at_backlog()
-            wanted = {"generation_id": self._generation.generation_id, "before": now}
-            ((older, now),) = self._database.fetch("older_backlog", wanted)
-            if not older:
+            (older,) = self._database.fetch(
+                OlderBacklog(generation_id=self._generation.generation_id, before=now)
+            )
+            now = older.moment
+            if not older.due:
                 self._tell(phase="held")
                 return
             self._tell(phase="deriving")
@@ -266,8 +282,10 @@ class _Run:
 
     def _due_of(self, owners: list[UUID]) -> int:
         """The due work of these owners; others produce new work all the time."""
-        wanted = {"shard_keys": owners, "generation_id": self._generation.generation_id}
-        return int(self._database.fetch("owners_backlog", wanted)[0][0])
+        (backlog,) = self._database.fetch(
+            OwnersBacklog(shard_keys=owners, generation_id=self._generation.generation_id)
+        )
+        return backlog.due
 
     def _switch_covered(self) -> tuple[list[UUID], list[UUID], int]:
         """One pass over all owners: who lacks something, whom only dead letters block, how many these are."""
@@ -275,34 +293,41 @@ class _Run:
         blocked: list[UUID] = []
         dead = switched = 0
         after = NOBODY
-        wanted = {"generation_id": self._generation.generation_id, "last_stage": self._stage}
         while not self._stop.is_set():
             page = self._database.fetch(
-                "uncovered_owners", wanted | {"after": after, "limit": OWNERS_PER_PAGE}
+                UncoveredOwners(
+                    generation_id=self._generation.generation_id,
+                    last_stage=self._stage,
+                    after=after,
+                    limit=OWNERS_PER_PAGE,
+                )
             )
-            for shard_key, events, dead_events, older, is_switched, is_shared in page:
+            for owner in page:
                 # What owners share is searched in one derivation: they are switched when everybody is.
-                if not events and is_shared:
+                if not owner.events and owner.is_shared:
                     continue
-                if is_switched or (not events and switch_owner(self._database, self._generation, shard_key)):
+                if owner.is_switched or (not owner.events and self._switch(owner.shard_key)):
                     switched += 1
                     continue
-                lacking.append(shard_key)
-                dead += dead_events
-                if dead_events and not older:
-                    blocked.append(shard_key)
-                elif events and not older:
-                    self._hold(shard_key)
+                lacking.append(owner.shard_key)
+                dead += owner.dead
+                if owner.dead and not owner.older:
+                    blocked.append(owner.shard_key)
+                elif owner.events and not owner.older:
+                    self._hold(owner.shard_key)
             self._tell(phase="switching", switched=switched, remaining=len(lacking))
             if len(page) < OWNERS_PER_PAGE:
                 break
-            after = page[-1][0]
+            after = page[-1].shard_key
         return lacking, blocked, dead
+
+    def _switch(self, shard_key: UUID) -> bool:
+        return switch_owner(self._database, self._generation, shard_key)
 
     def _hold(self, shard_key: UUID) -> None:
         """An owner who says something all the time: only what is live yet is missing, so let it catch up."""
-        owner = {"shard_key": shard_key, "pipeline": self._generation.pipeline}
-        self._database.fetch("hold_owner", owner | {"seconds": HOLD_SECONDS})
+        pipeline = self._generation.pipeline
+        self._database.fetch(HoldOwner(shard_key=shard_key, pipeline=pipeline, seconds=HOLD_SECONDS))
 
     def _fill_lacking(self, owners: list[UUID]) -> None:
         for shard_key in owners:
@@ -310,8 +335,8 @@ class _Run:
                 make_due(tx, self._generation, shard_key, Selection())
 
     def _look_at_backlog(self) -> int:
-        rows = self._database.fetch("generation_backlog", {"generation_id": self._generation.generation_id})
-        due = sum(int(row[1]) for row in rows)
+        rows = self._database.fetch(GenerationBacklog(generation_id=self._generation.generation_id))
+        due = sum(row.due for row in rows)
         if self._due_at_first is None:
             self._due_at_first, self._began = due, time.monotonic()
         done = self._due_at_first - due

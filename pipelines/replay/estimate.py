@@ -13,6 +13,7 @@ from strandline.pipelines.replay.records import Selection
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import ModelPrice, cost_usd
+from strandline.schemas.queries.derived.replay import LedgerAverages, ReplaySize
 from strandline.schemas.settings import Settings
 
 
@@ -65,8 +66,15 @@ def estimate(
         events, tokens = plan.events, plan.tokens
     else:
         plan = _planner(database, generation, settings).in_place(selection)
-        params = selection.params | {"pipeline": pipeline, "generation_id": generation.generation_id}
-        ((events, tokens),) = database.fetch("replay_size", params)
+        (size,) = database.fetch(
+            ReplaySize(
+                **selection.params,
+                only_dead=selection.only_dead,
+                pipeline=pipeline,
+                generation_id=generation.generation_id,
+            )
+        )
+        events, tokens = size.events, size.tokens
     sizes = _sizes(database, pipeline, plan)
     made_with = wanted if new else generation.recipe
     return Estimate(
@@ -93,11 +101,11 @@ def _sizes(database: Database, pipeline: str, plan: Plan) -> tuple[int, int] | N
     """Tokens in and out of the planned calls: as many per token of events as the latest calls had."""
     if not plan.calls.total():
         return 0, 0
-    averages = database.fetch("ledger_averages", {"pipeline": pipeline})
+    averages = database.fetch(LedgerAverages(pipeline=pipeline))
     given = answered = 0.0
-    for stage, seen, input_tokens, output_tokens, of_tokens in averages:
-        share = seen * plan.asked_tokens[stage] / of_tokens if of_tokens else 0.0
-        given, answered = given + share * input_tokens, answered + share * output_tokens
+    for row in averages:
+        share = row.calls * plan.asked_tokens[row.stage] / row.tokens if row.tokens else 0.0
+        given, answered = given + share * row.input_tokens, answered + share * row.output_tokens
     return (round(given), round(answered)) if averages else None
 
 

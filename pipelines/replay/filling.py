@@ -8,6 +8,7 @@ from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import last_stage
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.derived.generations import BackfillOwner, LanesToFill
 
 EVENTS_PER_PAGE = 5_000
 
@@ -20,12 +21,19 @@ def make_due(
     scope_key: UUID | None = None,
 ) -> tuple[int, int]:
     """Make due what fits, in the lane of ``scope_key`` or in all; how many events, and of how many tokens."""
-    wanted = _wanted(generation, shard_key, selection) | {"scope_key": scope_key, "limit": EVENTS_PER_PAGE}
+    fill = BackfillOwner(
+        **selection.params,
+        shard_key=shard_key,
+        generation_id=generation.generation_id,
+        last_stage=last_stage(generation.pipeline),
+        scope_key=scope_key,
+        limit=EVENTS_PER_PAGE,
+    )
     events = tokens = 0
     while True:
-        ((page_events, page_tokens),) = tx.fetch("backfill_owner", wanted)
-        events, tokens = events + page_events, tokens + page_tokens
-        if page_events < EVENTS_PER_PAGE:
+        (page,) = tx.fetch(fill)
+        events, tokens = events + page.events, tokens + page.tokens
+        if page.events < EVENTS_PER_PAGE:
             return events, tokens
 
 
@@ -33,12 +41,10 @@ def lanes_to_fill(
     fetcher: Fetcher, generation: Generation, shard_key: UUID, selection: Selection
 ) -> dict[UUID, bool]:
     """The scopes in whose lanes ``make_due`` would do something, and whether any of that is derived then."""
-    return dict(fetcher.fetch("lanes_to_fill", _wanted(generation, shard_key, selection)))
-
-
-def _wanted(generation: Generation, shard_key: UUID, selection: Selection) -> dict[str, object]:
-    return selection.params | {
-        "shard_key": shard_key,
-        "generation_id": generation.generation_id,
-        "last_stage": last_stage(generation.pipeline),
-    }
+    lacking = LanesToFill(
+        **selection.params,
+        shard_key=shard_key,
+        generation_id=generation.generation_id,
+        last_stage=last_stage(generation.pipeline),
+    )
+    return {row.scope_key: row.is_known for row in fetcher.fetch(lacking)}

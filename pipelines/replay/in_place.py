@@ -16,12 +16,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from strandline.pipelines.engine.batches import read_batch
 from strandline.pipelines.engine.dead_letters import retry_dead_letter
 from strandline.pipelines.engine.stage import Batch, Stage
+from strandline.pipelines.facts.extract import CandidateRows
 from strandline.pipelines.generations.registry import Generation, serving
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import lanes_to_fill, make_due
@@ -30,11 +31,26 @@ from strandline.pipelines.replay.planning import dead_letters_of, lacks_answers,
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.pipelines.states import OrderedStage
+from strandline.pipelines.vectors.sharing import ChunkRows
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.derived.generations import HoldPipeline
+from strandline.schemas.queries.derived.replay import (
+    DeleteChunks,
+    DigestCandidates,
+    DigestChunks,
+    DigestDerivedCandidates,
+    DigestDerivedChunks,
+    HoldLaneForReplay,
+    IsApplied,
+    RedoBatch,
+    SelectedBatches,
+    SelectedBatchesRow,
+    SelectedOwners,
+)
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, VECTORS, VECTORS_STAGE, Lane
+from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, VECTORS, VECTORS_STAGE, DerivationKeys, Lane
 
 OWNERS_PER_PAGE = 100
 
@@ -73,7 +89,7 @@ def begin_in_place(database: Database, pipeline: str, selection: Selection) -> R
         ReplayError: nothing of the pipeline serves, or it would collide with another replay.
     """
     with database.transaction() as tx:
-        tx.fetch("hold_pipeline", {"pipeline": pipeline})
+        tx.fetch(HoldPipeline(pipeline=pipeline))
         generation = serving(tx).get(pipeline)
         if generation is None:
             raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
@@ -134,11 +150,12 @@ class _Run:
             return True
         after = replay.position or UUID(int=0)
         while not stop.is_set():
-            wanted = self._selection.params | {"after": after, "limit": OWNERS_PER_PAGE}
-            page = self._database.fetch("selected_owners", wanted)
-            for (shard_key,) in page:
-                self._owner(shard_key)
-                after = shard_key
+            page = self._database.fetch(
+                SelectedOwners(**self._selection.whose, after=after, limit=OWNERS_PER_PAGE)
+            )
+            for row in page:
+                after = row.shard_key
+                self._owner(after)
                 report(self._database, replay, "running", asdict(self.found), after)
                 on_progress(self.found)
                 if stop.is_set():
@@ -166,7 +183,7 @@ class _Run:
             for row in self._batches(shard_key, EXTRACT_STAGE):
                 self._candidates(shard_key, row)
         else:
-            for scope_key in dict.fromkeys(row[1] for row in self._batches(shard_key, pipeline)):
+            for scope_key in dict.fromkeys(row.scope_key for row in self._batches(shard_key, pipeline)):
                 lane = self._lane(shard_key, scope_key, pipeline)
                 self._count(put_right(self._database, lane, self._ordered(pipeline)))
         self.found = self.found.plus(owners=1)
@@ -192,30 +209,37 @@ class _Run:
     def _count(self, folding: Folding) -> None:
         self.found = self.found.plus(**asdict(folding))
 
-    def _batches(self, shard_key: UUID, stage: str) -> list[Row]:
-        wanted = self._selection.params | self._keys(shard_key) | {"stage": stage}
-        return self._database.fetch("selected_batches", wanted)
+    def _batches(self, shard_key: UUID, stage: str) -> list[SelectedBatchesRow]:
+        return self._database.fetch(
+            SelectedBatches(
+                **self._selection.params,
+                shard_key=shard_key,
+                generation_id=self._generation.generation_id,
+                stage=stage,
+            )
+        )
 
-    def _chunks(self, shard_key: UUID, row: Row) -> None:
+    def _chunks(self, shard_key: UUID, row: SelectedBatchesRow) -> None:
         batch = self._batch(shard_key, row, VECTORS_STAGE)
-        keys = self._batch_keys(batch)
         stage = self._stages[VECTORS_STAGE]
         work = stage.load(self._database, batch)
         answers = stored_answers(self._database, batch)
         if lacks_answers(stage, batch, work, answers):
             with self._database.transaction() as tx:
-                redone = tx.fetch("redo_batch", keys) if _hold_applied(tx, keys) else []
+                redo = RedoBatch(**batch.lane.keys, batch_id=batch.batch_id)
+                redone = tx.fetch(redo) if _hold_applied(tx, batch) else []
             self.found = self.found.plus(batches=1, asked_again=int(bool(redone)))
             return
         effect = stage.effect(batch, work, answers)
         with self._database.transaction() as tx:
-            same = _is_same(tx, "digest_chunks", keys, "digest_derived_chunks", effect)
+            derived = _derived_chunks(effect) if effect else None
+            same = _is_same(tx, batch, DigestChunks(**_made_by(batch)), derived)
             if not same:
-                tx.fetch("delete_chunks", keys)
+                tx.fetch(DeleteChunks(**_made_by(batch)))
                 stage.write(tx, batch, work, effect)
         self.found = self.found.plus(batches=1, same=int(same), rewritten=int(not same))
 
-    def _candidates(self, shard_key: UUID, row: Row) -> None:
+    def _candidates(self, shard_key: UUID, row: SelectedBatchesRow) -> None:
         batch = self._batch(shard_key, row, EXTRACT_STAGE)
         stage = self._stages[EXTRACT_STAGE]
         work = stage.load(self._database, batch)
@@ -224,9 +248,9 @@ class _Run:
             self.found = self.found.plus(batches=1, kept=1)
             return
         rows = stage.effect(batch, work, answers).rows
-        keys = self._batch_keys(batch)
+        derived = _derived_candidates(rows) if rows else None
         with self._database.transaction() as tx:
-            same = _is_same(tx, "digest_candidates", keys, "digest_derived_candidates", rows)
+            same = _is_same(tx, batch, DigestCandidates(**_made_by(batch)), derived)
         self.found = self.found.plus(batches=1, same=int(same), differing=int(not same))
 
     def _ordered(self, pipeline: str) -> OrderedStage:
@@ -238,34 +262,62 @@ class _Run:
     def _lane(self, shard_key: UUID, scope_key: UUID, stage: str) -> Lane:
         return Lane(shard_key, scope_key, self._generation.generation_id, stage)
 
-    def _batch(self, shard_key: UUID, row: Row, stage: str) -> Batch:
-        batch_id, scope_key, event_ids = row
-        return read_batch(self._database, self._lane(shard_key, scope_key, stage), batch_id, event_ids)
-
-    def _keys(self, shard_key: UUID) -> dict[str, Any]:
-        return {"shard_key": shard_key, "generation_id": self._generation.generation_id}
-
-    def _batch_keys(self, batch: Batch) -> dict[str, Any]:
-        lane = {"scope_key": batch.lane.scope_key, "stage": batch.lane.stage}
-        return self._keys(batch.lane.shard_key) | lane | {"batch_id": batch.batch_id}
+    def _batch(self, shard_key: UUID, row: SelectedBatchesRow, stage: str) -> Batch:
+        lane = self._lane(shard_key, row.scope_key, stage)
+        return read_batch(self._database, lane, row.batch_id, row.event_ids)
 
 
-def _hold_applied(tx: Fetcher, keys: Mapping[str, Any]) -> bool:
+def _derived_chunks(rows: ChunkRows) -> DigestDerivedChunks:
+    return DigestDerivedChunks(
+        session_keys=rows["session_keys"],
+        from_seqs=rows["from_seqs"],
+        pieces=rows["pieces"],
+        through_seqs=rows["through_seqs"],
+        event_ids=rows["event_ids"],
+        lengths=rows["lengths"],
+        lexemes=rows["lexemes"],
+        embeddings=rows["embeddings"],
+    )
+
+
+def _derived_candidates(rows: CandidateRows) -> DigestDerivedCandidates:
+    return DigestDerivedCandidates(
+        model=rows["model"], prompt_hash=rows["prompt_hash"], candidates=rows["candidates"]
+    )
+
+
+class _Digest(Protocol):
+    @property
+    def pieces(self) -> int: ...
+    @property
+    def digest(self) -> str: ...
+
+
+class _MadeBy(DerivationKeys):
+    """What a batch made, as parameters of statements."""
+
+    batch_id: UUID
+
+
+def _made_by(batch: Batch) -> _MadeBy:
+    return {**batch.lane.derivation_keys, "batch_id": batch.batch_id}
+
+
+def _hold_applied(tx: Fetcher, batch: Batch) -> bool:
     """Keep others from writing in the batch's lane; False if the batch does not count as applied any more."""
-    return bool(tx.fetch("hold_lane_for_replay", keys) and tx.fetch("is_applied", keys))
+    applied = IsApplied(shard_key=batch.lane.shard_key, batch_id=batch.batch_id)
+    return bool(tx.fetch(HoldLaneForReplay(**batch.lane.keys)) and tx.fetch(applied))
 
 
-def _is_same(
-    tx: Fetcher, of_stored: str, keys: Mapping[str, Any], of_derived: str, rows: Mapping[str, Any] | None
-) -> bool:
+def _is_same(tx: Fetcher, batch: Batch, of_stored: Query[_Digest], of_derived: Query[_Digest] | None) -> bool:
     """Whether the stored rows of a batch equal those that its answers make now; only read.
 
     Postgres digests both, so that what it makes of a value (half floats, word vectors) tells nothing apart.
     """
-    if not _hold_applied(tx, keys):
+    if not _hold_applied(tx, batch):
         # A reset has taken away what it was made of since it was read.
         return True
-    ((count, digest),) = tx.fetch(of_stored, keys)
-    if not rows:
-        return bool(count == 0)
-    return bool(tx.fetch(of_derived, rows) == [(count, digest)])
+    (stored,) = tx.fetch(of_stored)
+    if of_derived is None:
+        return stored.pieces == 0
+    return tx.fetch(of_derived) == [stored]

@@ -13,14 +13,20 @@ from itertools import takewhile
 from uuid import UUID
 
 from strandline.pipelines.engine.batches import read_batch
-from strandline.pipelines.engine.leases import lane_params
 from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.planning import lacks_answers, stored_answers
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.states import OrderedStage
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.queries.derived.replay import (
+    LaneStates,
+    LaneStatesRow,
+    OpenLane,
+    RewriteState,
+    UnfoldFrom,
+)
+from strandline.schemas.queries.work.dead_letters import ReopenLane
 from strandline.schemas.values.lanes import Lane
 
 
@@ -48,9 +54,8 @@ class _Refolded:
     def is_same(self) -> bool:
         return bool(json.loads(self.made) == json.loads(self.stored))
 
-    def is_in(self, row: Row) -> bool:
-        ordinal, _through_seq, stored, batch_id, _event_ids = row
-        return (ordinal, batch_id, stored) == (self.ordinal, self.batch_id, self.stored)
+    def is_in(self, row: LaneStatesRow) -> bool:
+        return (row.ordinal, row.batch_id, row.state) == (self.ordinal, self.batch_id, self.stored)
 
 
 def fill_lane(database: Database, generation: Generation, lane: Lane, selection: Selection) -> Folding:
@@ -58,15 +63,14 @@ def fill_lane(database: Database, generation: Generation, lane: Lane, selection:
 
     One transaction, which locks the lane first: no worker folds later events before those made due here.
     """
-    keys = lane_params(lane)
     with database.transaction() as tx:
-        tx.fetch("open_lane", keys)
-        tx.fetch("reopen_lane", keys | {"seize": True})
+        tx.fetch(OpenLane(**lane.keys))
+        tx.fetch(ReopenLane(**lane.keys, seize=True))
         events, _tokens = make_due(tx, generation, lane.shard_key, selection, lane.scope_key)
         if not events:
             return Folding()
-        states = tx.fetch("lane_states", keys)
-        tx.fetch("unfold_from", keys | {"ordinal": states[0][0] if states else None})
+        states = tx.fetch(LaneStates(**lane.state_keys))
+        tx.fetch(UnfoldFrom(**lane.keys, ordinal=states[0].ordinal if states else None))
     return Folding(batches=len(states), asked_again=len(states), made_due=events)
 
 
@@ -76,27 +80,29 @@ def put_right(database: Database, lane: Lane, stage: OrderedStage) -> Folding:
     What was folded onto a state that differs is due again, if it was not folded again here; so is what comes
     from the first batch on whose answer is gone.
     """
-    rows = database.fetch("lane_states", lane_params(lane))
+    rows = database.fetch(LaneStates(**lane.state_keys))
     refolded = _fold_again(database, lane, stage, rows)
-    lacking = rows[len(refolded)][3] if len(refolded) < len(rows) else None
+    lacking = rows[len(refolded)].batch_id if len(refolded) < len(rows) else None
     if lacking is None and all(one.is_same for one in refolded):
         return Folding(batches=len(refolded), same=len(refolded))
     return _settle(database, lane, refolded, lacking)
 
 
-def _fold_again(database: Database, lane: Lane, stage: OrderedStage, rows: Sequence[Row]) -> list[_Refolded]:
+def _fold_again(
+    database: Database, lane: Lane, stage: OrderedStage, rows: Sequence[LaneStatesRow]
+) -> list[_Refolded]:
     """The states as they are made now, up to the first batch whose answer is gone; nothing is written."""
     refolded: list[_Refolded] = []
     state: str | None = None
-    for ordinal, _through_seq, stored, batch_id, event_ids in rows:
-        batch = read_batch(database, lane, batch_id, event_ids)
+    for row in rows:
+        batch = read_batch(database, lane, row.batch_id, row.event_ids)
         work = stage.load_onto(state, database, batch)
         answers = stored_answers(database, batch)
         if lacks_answers(stage, batch, work, answers):
             break
         made = stage.effect(batch, work, answers)
-        state = stored if made is None else made
-        refolded.append(_Refolded(ordinal, batch_id, stored, state))
+        state = row.state if made is None else made
+        refolded.append(_Refolded(row.ordinal, row.batch_id, row.state, state))
     return refolded
 
 
@@ -105,20 +111,19 @@ def _settle(database: Database, lane: Lane, refolded: Sequence[_Refolded], lacki
 
     What others changed since the states were read stays, and what was not folded again here is due again.
     """
-    keys = lane_params(lane)
     with database.transaction() as tx:
-        tx.fetch("reopen_lane", keys | {"seize": True})
-        rows = tx.fetch("lane_states", keys)
+        tx.fetch(ReopenLane(**lane.keys, seize=True))
+        rows = tx.fetch(LaneStates(**lane.state_keys))
         pairs = takewhile(lambda pair: pair[0].is_in(pair[1]), zip(refolded, rows, strict=False))
         kept = [one for one, _row in pairs]
         differing = [one for one in kept if not one.is_same]
         for one in differing:
-            tx.fetch("rewrite_state", keys | {"batch_id": one.batch_id, "state": one.made})
+            tx.fetch(RewriteState(**lane.state_keys, batch_id=one.batch_id, state=one.made))
         beyond = rows[len(kept) :]
-        is_lacking = bool(beyond) and beyond[0][3] == lacking
+        is_lacking = bool(beyond) and beyond[0].batch_id == lacking
         is_built_on = bool(kept) and not kept[-1].is_same
         if is_lacking or is_built_on:
-            tx.fetch("unfold_from", keys | {"ordinal": beyond[0][0] if beyond else None})
+            tx.fetch(UnfoldFrom(**lane.keys, ordinal=beyond[0].ordinal if beyond else None))
     again = 1 if is_lacking else len(beyond) if is_built_on else 0
     counts = {"same": len(kept) - len(differing), "rewritten": len(differing), "asked_again": again}
     return Folding(batches=sum(counts.values()), **counts)

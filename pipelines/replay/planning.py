@@ -8,8 +8,9 @@ the candidates of the serving generation stand in for it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -21,7 +22,19 @@ from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import last_stage, stages_of
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.derived.generations import OwnersAfter, OwnersAfterRow
+from strandline.schemas.queries.derived.replay import (
+    DerivableEvents,
+    DerivedCandidates,
+    EventSizes,
+    LaneStates,
+    SelectedBatches,
+    SelectedBatchesRow,
+    SelectedOwners,
+    SelectedOwnersRow,
+    StoredAnswers,
+)
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, VECTORS, VECTORS_STAGE, Lane
 
 OWNERS_PER_PAGE = 100
@@ -67,9 +80,8 @@ def lacks_answers(stage: Stage[Any, Any], batch: Batch, work: Any, answers: Mapp
 
 def stored_answers(fetcher: Fetcher, batch: Batch) -> dict[str, RawAnswer]:
     """The answers of a batch, by step."""
-    keys = {"shard_key": batch.lane.shard_key, "batch_id": batch.batch_id}
-    rows = fetcher.fetch("stored_answers", keys)
-    return {step: RawAnswer(model, prompt_hash, bytes(body)) for step, model, prompt_hash, body in rows}
+    rows = fetcher.fetch(StoredAnswers(shard_key=batch.lane.shard_key, batch_id=batch.batch_id))
+    return {row.step: RawAnswer(row.model, row.prompt_hash, row.body) for row in rows}
 
 
 def fits(letter: DeadLetter, selection: Selection) -> bool:
@@ -117,57 +129,62 @@ class Planner:
                 lane = Lane(letter.shard_key, letter.scope_key, letter.generation_id, letter.stage)
                 self._ask(lane, [_Due(letter.event_id, letter.tokens)])
             return self.plan
-        for shard_key in self._owners("selected_owners", selection.params):
+        selected = partial(SelectedOwners, **selection.whose, limit=OWNERS_PER_PAGE)
+        for shard_key in self._owners(lambda after: selected(after=after)):
             self._compare(shard_key, selection)
         return self.plan
 
     def anew(self) -> Plan:
         """Plan a new generation, with the settings that its stages are made with."""
-        for shard_key in self._owners("owners_after", {}):
+        for shard_key in self._owners(lambda after: OwnersAfter(after=after, limit=OWNERS_PER_PAGE)):
             self._derive(shard_key)
         return self.plan
 
-    def _owners(self, statement: str, params: Mapping[str, Any]) -> Iterator[UUID]:
+    def _owners(
+        self, page_after: Callable[[UUID], Query[SelectedOwnersRow | OwnersAfterRow]]
+    ) -> Iterator[UUID]:
         after = UUID(int=0)
         while True:
-            page = self._database.fetch(statement, {**params, "after": after, "limit": OWNERS_PER_PAGE})
-            for (after,) in page:
-                yield after
+            page = self._database.fetch(page_after(after))
+            for row in page:
+                yield row.shard_key
             if len(page) < OWNERS_PER_PAGE:
                 return
+            after = page[-1].shard_key
 
     def _compare(self, shard_key: UUID, selection: Selection) -> None:
         stage = {VECTORS: VECTORS_STAGE, FACTS: EXTRACT_STAGE}.get(
             self._generation.pipeline, self._generation.pipeline
         )
-        wanted = {**selection.params, **self._keys(shard_key), "stage": stage}
-        rows = self._database.fetch("selected_batches", wanted)
+        generation_id = self._generation.generation_id
+        rows = self._database.fetch(
+            SelectedBatches(**selection.params, shard_key=shard_key, generation_id=generation_id, stage=stage)
+        )
         if self._generation.pipeline in (VECTORS, FACTS):
             self._compare_batches(shard_key, stage, rows)
             return
-        for scope_key in dict.fromkeys(row[1] for row in rows):
-            self._compare_states(Lane(shard_key, scope_key, self._generation.generation_id, stage))
+        for scope_key in dict.fromkeys(row.scope_key for row in rows):
+            self._compare_states(Lane(shard_key, scope_key, generation_id, stage))
 
-    def _compare_batches(self, shard_key: UUID, stage: str, rows: Sequence[Row]) -> None:
+    def _compare_batches(self, shard_key: UUID, stage: str, rows: Sequence[SelectedBatchesRow]) -> None:
         again: dict[UUID, list[UUID]] = defaultdict(list)
-        for batch_id, scope_key, event_ids in rows:
-            lane = Lane(shard_key, scope_key, self._generation.generation_id, stage)
-            if self._is_stored(lane, batch_id, event_ids):
+        for row in rows:
+            lane = Lane(shard_key, row.scope_key, self._generation.generation_id, stage)
+            if self._is_stored(lane, row.batch_id, row.event_ids):
                 continue
             # Facts are only compared: what was merged from an answer that is gone stays.
             if stage == VECTORS_STAGE:
-                again[scope_key] += event_ids
+                again[row.scope_key] += row.event_ids
         for scope_key, event_ids in again.items():
             lane = Lane(shard_key, scope_key, self._generation.generation_id, stage)
             self._ask(lane, self._due(shard_key, event_ids))
 
     def _compare_states(self, lane: Lane) -> None:
         """An ordered lane is folded again from the first batch whose answer is gone."""
-        keys = self._keys(lane.shard_key) | {"scope_key": lane.scope_key}
-        rows = self._database.fetch("lane_states", keys)
-        for place, (_ordinal, _through_seq, _state, batch_id, event_ids) in enumerate(rows):
-            if not self._is_stored(lane, batch_id, event_ids):
-                later = [event_id for row in rows[place:] for event_id in row[4]]
+        rows = self._database.fetch(LaneStates(**lane.state_keys))
+        for place, row in enumerate(rows):
+            if not self._is_stored(lane, row.batch_id, row.event_ids):
+                later = [event_id for folded in rows[place:] for event_id in folded.event_ids]
                 self._ask(lane, self._due(lane.shard_key, later))
                 return
 
@@ -185,19 +202,20 @@ class Planner:
         return stored
 
     def _due(self, shard_key: UUID, event_ids: Sequence[UUID]) -> list[_Due]:
-        rows = self._database.fetch("event_sizes", {"shard_key": shard_key, "event_ids": list(event_ids)})
-        return [_Due(*row) for row in rows]
+        rows = self._database.fetch(EventSizes(shard_key=shard_key, event_ids=list(event_ids)))
+        return [_Due(row.event_id, row.tokens) for row in rows]
 
     def _derive(self, shard_key: UUID) -> None:
         pipeline, entry = self._generation.pipeline, stages_of(self._generation.pipeline)[0]
-        wanted = {"shard_key": shard_key, "pipeline": pipeline, "last_stage": last_stage(pipeline)}
         lanes: dict[UUID, list[_Due]] = defaultdict(list)
         owned = self._generation.recipe.entry_scope == "owner"
-        rows = self._database.fetch("derivable_events", wanted | {"by_owner": owned})
-        for session_key, event_id, tokens in rows:
-            lanes[shard_key if owned else session_key].append(_Due(event_id, tokens))
+        derivable = DerivableEvents(
+            shard_key=shard_key, pipeline=pipeline, last_stage=last_stage(pipeline), by_owner=owned
+        )
+        for row in self._database.fetch(derivable):
+            lanes[shard_key if owned else row.session_key].append(_Due(row.event_id, row.tokens))
             self.plan.events += 1
-            self.plan.tokens += tokens
+            self.plan.tokens += row.tokens
         for scope_key, due in lanes.items():
             lane = Lane(shard_key, scope_key, self._generation.generation_id, entry)
             self.plan.batches += self._ask(lane, due)
@@ -216,20 +234,17 @@ class Planner:
 
     def _merge(self, shard_key: UUID) -> None:
         """Merges of the candidates that were found before: one that stands alone asks no model."""
-        rows = self._database.fetch("derived_candidates", {"shard_key": shard_key})
-        texts = {event_id: kept for event_id, _sized, _tokens, kept in rows}
-        tokens = {event_id: of_event for event_id, _sized, of_event, _kept in rows}
+        rows = self._database.fetch(DerivedCandidates(shard_key=shard_key))
+        by_event = {row.event_id: row for row in rows}
         known: set[str] = set()
-        for events in _batches([_Due(row[0], row[1]) for row in rows], self._token_budget):
-            found = [text for event in events for text in texts[event.event_id]]
+        due = [_Due(row.event_id, row.merge_tokens) for row in rows]
+        for events in _batches(due, self._token_budget):
+            found = [text for event in events for text in by_event[event.event_id].texts]
             words = {word for text in found for word in query_lexemes(text)}
             calls = int(len(found) > 1 or bool(words & known))
             self.plan.batches += 1
-            self.plan.ask(MERGE_STAGE, calls, sum(tokens[event.event_id] for event in events))
+            self.plan.ask(MERGE_STAGE, calls, sum(by_event[event.event_id].tokens for event in events))
             known |= words
-
-    def _keys(self, shard_key: UUID) -> dict[str, Any]:
-        return {"shard_key": shard_key, "generation_id": self._generation.generation_id}
 
 
 def _batches(due: Iterable[_Due], token_budget: int) -> Iterator[list[_Due]]:

@@ -6,15 +6,36 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, cast
 from uuid import UUID
 
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Fetcher
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.queries.derived.replay import (
+    BeginReplay,
+    FindReplays,
+    FindReplaysRow,
+    ReportReplay,
+    TakeReplay,
+)
 
 ReplayKind = Literal["new", "in_place"]
 ReplayState = Literal["running", "stopped", "done"]
+
+
+class WhoseParams(TypedDict):
+    """Whose sessions are meant, as parameters of statements."""
+
+    namespace: str | None
+    session_id: str | None
+    user_id: str | None
+
+
+class SelectionParams(WhoseParams):
+    """Which events are meant, as parameters of statements."""
+
+    since: datetime | None
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +56,14 @@ class Selection:
     only_dead: bool = False
 
     @property
-    def params(self) -> dict[str, Any]:
-        """As statements take it."""
-        return asdict(self)
+    def whose(self) -> WhoseParams:
+        """Whose sessions, as parameters of statements."""
+        return {"namespace": self.namespace, "session_id": self.session_id, "user_id": self.user_id}
+
+    @property
+    def params(self) -> SelectionParams:
+        """The same, and when their events were flushed."""
+        return {**self.whose, "since": self.since, "until": self.until}
 
     @property
     def is_everything(self) -> bool:
@@ -81,23 +107,21 @@ class Replay:
     is_alive: bool = False
 
     @classmethod
-    def read(cls, row: Row) -> Replay:
-        replay_id, kind, pipeline, generation_id, selection, *rest = row
-        state, held, position, rate, counts, started_at, updated_at, is_alive = rest
+    def read(cls, row: FindReplaysRow) -> Replay:
         return cls(
-            replay_id=replay_id,
-            kind=kind,
-            pipeline=pipeline,
-            generation_id=generation_id,
-            selection=Selection.from_json(selection),
-            state=state,
-            held=held,
-            position=position,
-            calls_per_second=rate,
-            counts=json.loads(counts),
-            started_at=started_at,
-            updated_at=updated_at,
-            is_alive=is_alive,
+            replay_id=row.replay_id,
+            kind=cast(ReplayKind, row.kind),
+            pipeline=row.pipeline,
+            generation_id=row.generation_id,
+            selection=Selection.from_json(row.selection),
+            state=cast(ReplayState, row.state),
+            held=row.held,
+            position=row.position,
+            calls_per_second=row.calls_per_second,
+            counts=json.loads(row.counts),
+            started_at=row.started_at,
+            updated_at=row.updated_at,
+            is_alive=row.is_alive,
         )
 
 
@@ -105,8 +129,8 @@ def replays(
     database: Fetcher, *, replay_id: int | None = None, pipeline: str | None = None, unfinished: bool = False
 ) -> list[Replay]:
     """The replays that fit, oldest first."""
-    wanted = {"replay_id": replay_id, "pipeline": pipeline, "unfinished": unfinished}
-    return [Replay.read(row) for row in database.fetch("find_replays", wanted)]
+    wanted = FindReplays(replay_id=replay_id, pipeline=pipeline, unfinished=unfinished)
+    return [Replay.read(row) for row in database.fetch(wanted)]
 
 
 def begin(
@@ -126,16 +150,17 @@ def begin(
     """
     for other in replays(tx, pipeline=pipeline, unfinished=True):
         _refuse_collision(other, kind, selection)
-    params = {
-        "kind": kind,
-        "pipeline": pipeline,
-        "generation_id": generation_id,
-        "selection": selection.to_json(),
-        "held": held,
-        "calls_per_second": calls_per_second,
-    }
-    ((replay_id,),) = tx.fetch("begin_replay", params)
-    return replays(tx, replay_id=replay_id)[0]
+    (begun,) = tx.fetch(
+        BeginReplay(
+            kind=kind,
+            pipeline=pipeline,
+            generation_id=generation_id,
+            selection=selection.to_json(),
+            held=held,
+            calls_per_second=calls_per_second,
+        )
+    )
+    return replays(tx, replay_id=begun.replay_id)[0]
 
 
 def take(database: Fetcher, replay_id: int) -> Replay:
@@ -149,7 +174,7 @@ def take(database: Fetcher, replay_id: int) -> Replay:
         raise ReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
     if found[0].state == "done":
         raise ReplayError(f"Replay {replay_id} is done; there is nothing to resume.")
-    if not database.fetch("take_replay", {"replay_id": replay_id}):
+    if not database.fetch(TakeReplay(replay_id=replay_id)):
         raise ReplayError(
             f"Another process is running replay {replay_id}; wait until it is done, or stop that process."
         )
@@ -160,8 +185,8 @@ def report(
     fetcher: Fetcher, replay: Replay, state: ReplayState, counts: Mapping[str, Any], position: UUID | None
 ) -> None:
     """Write down how far it is."""
-    params = {"replay_id": replay.replay_id, "state": state, "position": position}
-    fetcher.fetch("report_replay", params | {"counts": json.dumps(dict(counts))})
+    said = json.dumps(dict(counts))
+    fetcher.fetch(ReportReplay(replay_id=replay.replay_id, state=state, position=position, counts=said))
 
 
 def _refuse_collision(other: Replay, kind: ReplayKind, selection: Selection) -> None:

@@ -12,6 +12,21 @@ from strandline.pipelines.generations.registry import Generation, find
 from strandline.pipelines.replay.records import replays, report
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database, Transaction
+from strandline.schemas.queries.derived.generations import (
+    BeginServing,
+    EndServing,
+    ForgetOwnersGenerations,
+    HoldPipeline,
+    OwnersWithRows,
+    PruneLanes,
+    PruneOwner,
+    RetireGeneration,
+    RingGeneration,
+    RingOwner,
+    SwitchOwner,
+    TransactionsBegun,
+    TransactionsUnderWay,
+)
 from strandline.schemas.values.lanes import FACTS, PIPELINE_STAGES
 
 logger = logging.getLogger("strandline.generations")
@@ -34,15 +49,19 @@ def switch_owner(database: Database, generation: Generation, shard_key: UUID) ->
 
     What people did to facts is applied once more first, under the locks that keep others from doing more.
     """
-    keys = {"shard_key": shard_key, "generation_id": generation.generation_id}
     if generation.pipeline == FACTS:
         database.run(open_fact_lanes(shard_key))
     with database.transaction() as tx:
         if generation.pipeline == FACTS:
             tx.run(apply_fact_events(shard_key, generation.generation_id))
-        if not tx.fetch("switch_owner", keys | {"last_stage": last_stage(generation.pipeline)}):
+        switch = SwitchOwner(
+            shard_key=shard_key,
+            generation_id=generation.generation_id,
+            last_stage=last_stage(generation.pipeline),
+        )
+        if not tx.fetch(switch):
             return False
-        tx.fetch("ring_owner", keys)
+        tx.fetch(RingOwner(shard_key=shard_key, generation_id=generation.generation_id))
     return True
 
 
@@ -53,7 +72,7 @@ def serve_everybody(database: Database, generation: Generation) -> None:
         ReplayError: it is not fed, or serves already.
     """
     with database.transaction() as tx:
-        tx.fetch("hold_pipeline", {"pipeline": generation.pipeline})
+        tx.fetch(HoldPipeline(pipeline=generation.pipeline))
         _serve(tx, generation)
     logger.info("generation serves", extra={"action": "generation_serves", **_where(generation)})
 
@@ -67,20 +86,24 @@ def roll_back(database: Database, pipeline: str) -> Generation:
         ReplayError: no earlier generation is kept.
     """
     with database.transaction() as tx:
-        rows = tx.fetch("hold_pipeline", {"pipeline": pipeline})
-        serving = [row[0] for row in rows if row[1] == "serving"]
-        switched = tx.fetch("forget_owners_generations", {"pipeline": pipeline})
-        if serving and any(row[0] not in serving for row in switched):
+        rows = tx.fetch(HoldPipeline(pipeline=pipeline))
+        serving = [row.generation_id for row in rows if row.state == "serving"]
+        switched = tx.fetch(ForgetOwnersGenerations(pipeline=pipeline))
+        if serving and any(row.generation_id not in serving for row in switched):
             found = find(tx, serving[0])
         else:
-            before = [row for row in rows if row[1] == "feeding" and row[2] is not None]
+            before = {
+                row.served_until: row.generation_id
+                for row in rows
+                if row.state == "feeding" and row.served_until is not None
+            }
             if not before:
                 raise ReplayError(
                     f"No generation of {pipeline} that served before is kept, so there is nothing to roll"
                     " back to."
                     f" {_derive_anew(pipeline)}"
                 )
-            found = find(tx, max(before, key=lambda row: row[2])[0])
+            found = find(tx, before[max(before)])
             if found is not None:
                 _serve(tx, found)
     if found is None:
@@ -107,7 +130,7 @@ def prune(
             f"There is no generation {generation_id}; `strandline generations list` lists them."
         )
     with database.transaction() as tx:
-        tx.fetch("hold_pipeline", {"pipeline": generation.pipeline})
+        tx.fetch(HoldPipeline(pipeline=generation.pipeline))
         for replay in replays(tx, pipeline=generation.pipeline, unfinished=True):
             if replay.generation_id == generation_id and replay.kind == "new":
                 if replay.is_alive:
@@ -115,7 +138,7 @@ def prune(
                         f"Replay {replay.replay_id} is deriving generation {generation_id}; stop it first."
                     )
                 report(tx, replay, "done", {"phase": "given up"}, None)
-        if not tx.fetch("retire_generation", {"generation_id": generation_id}):
+        if not tx.fetch(RetireGeneration(generation_id=generation_id)):
             raise ReplayError(
                 f"Generation {generation_id} of {generation.pipeline} serves; promote another one first, or"
                 f" go back: strandline generations rollback --pipeline {generation.pipeline}."
@@ -123,23 +146,22 @@ def prune(
     _await_older(database)
     applied = owners = 0
     after = UUID(int=0)
-    while page := database.fetch("owners_with_rows", {"after": after, "limit": OWNERS_PER_PAGE}):
-        for (shard_key,) in page:
-            applied, owners = applied + prune_owner(database, shard_key, generation_id), owners + 1
+    while page := database.fetch(OwnersWithRows(after=after, limit=OWNERS_PER_PAGE)):
+        for row in page:
+            applied, owners = applied + prune_owner(database, row.shard_key, generation_id), owners + 1
             on_owners(owners)
-        after = page[-1][0]
+        after = page[-1].shard_key
     logger.info("generation pruned", extra={"action": "generation_pruned", **_where(generation)})
     return applied
 
 
 def prune_owner(database: Database, shard_key: UUID, generation_id: int) -> int:
     """Take away all that one owner has of a generation; gives how many receipts there were."""
-    keys = {"shard_key": shard_key, "generation_id": generation_id}
     with database.transaction() as tx:
         # Apart, so that the other statement sees what a worker has written until then.
-        tx.fetch("prune_lanes", keys)
-        ((receipts,),) = tx.fetch("prune_owner", keys)
-    return int(receipts)
+        tx.fetch(PruneLanes(shard_key=shard_key, generation_id=generation_id))
+        (receipts,) = tx.fetch(PruneOwner(shard_key=shard_key, generation_id=generation_id))
+    return receipts.events
 
 
 def _derive_anew(pipeline: str) -> str:
@@ -147,22 +169,21 @@ def _derive_anew(pipeline: str) -> str:
 
 
 def _serve(tx: Transaction, generation: Generation) -> None:
-    keys = {"pipeline": generation.pipeline, "generation_id": generation.generation_id}
-    tx.fetch("end_serving", keys)
-    if not tx.fetch("begin_serving", keys):
+    pipeline, generation_id = generation.pipeline, generation.generation_id
+    tx.fetch(EndServing(pipeline=pipeline, generation_id=generation_id))
+    if not tx.fetch(BeginServing(generation_id=generation_id)):
         raise ReplayError(
-            f"Generation {generation.generation_id} of {generation.pipeline} cannot serve: it is not"
-            f" fed. {_derive_anew(generation.pipeline)}"
+            f"Generation {generation_id} of {pipeline} cannot serve: it is not fed. {_derive_anew(pipeline)}"
         )
-    tx.fetch("forget_owners_generations", keys)
-    tx.fetch("ring_generation", keys | {"stages": list(stages_of(generation.pipeline))})
+    tx.fetch(ForgetOwnersGenerations(pipeline=pipeline))
+    tx.fetch(RingGeneration(generation_id=generation_id, stages=list(stages_of(pipeline))))
 
 
 def _await_older(database: Database, seconds: float = 30.0) -> None:
     """Flushes and reads that began before may still use the generation; most end within milliseconds."""
-    ((target,),) = database.fetch("transactions_begun", {})
+    (target,) = database.fetch(TransactionsBegun())
     deadline = time.monotonic() + seconds
-    while database.fetch("transactions_under_way", {})[0][0] < target:
+    while database.fetch(TransactionsUnderWay())[0].number < target.number:
         if time.monotonic() > deadline:
             raise ReplayError(
                 "An older transaction has not ended; the generation is retired. Prune it again later."

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.derived.generations import TruncatedEvent
 
 
 def refuse_truncated(fetcher: Fetcher, shard_key: UUID, way_out: str) -> None:
@@ -17,11 +18,9 @@ def refuse_truncated(fetcher: Fetcher, shard_key: UUID, way_out: str) -> None:
     Raises:
         ReplayError: some are gone.
     """
-    for session_id, from_seq, through_seq, messages, remaining in fetcher.fetch(
-        "truncated_event", {"shard_key": shard_key}
-    ):
+    for event in fetcher.fetch(TruncatedEvent(shard_key=shard_key)):
         raise ReplayError(
-            f"The log of session {session_id!r} was truncated: of its messages {from_seq} to {through_seq},"
-            f" {remaining} of {messages} are left, and memory derived from them would forget the others."
-            f" The memory that serves stays as it is. {way_out}"
+            f"The log of session {event.session_id!r} was truncated: of its messages {event.from_seq} to"
+            f" {event.through_seq}, {event.remaining} of {event.message_count} are left, and memory derived"
+            f" from them would forget the others. The memory that serves stays as it is. {way_out}"
         )

@@ -6,68 +6,89 @@ receipts.  Their keys follow from the messages: written twice, nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypedDict
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.postgres.database import Database, Transaction
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.queries.conversation.sharing import (
+    HoldSharedSession,
+    ShareChunks,
+    SharedScopeOf,
+    ShareMessages,
+)
+from strandline.schemas.queries.work.lanes import RangeMessages, RangeMessagesRow
 from strandline.schemas.values.flush_event import FlushEvent
 
 
-def share(database: Database, batch: Batch, chunk_rows: Mapping[str, Any]) -> None:
+class ChunkRows(TypedDict):
+    """Chunks as parallel lists, as the statements that write them take them."""
+
+    generation_id: int
+    batch_id: UUID
+    session_keys: list[UUID]
+    event_ids: list[UUID]
+    from_seqs: list[int]
+    through_seqs: list[int]
+    pieces: list[int]
+    lengths: list[int]
+    lexemes: list[str]
+    embeddings: list[str]
+
+
+def share(database: Database, batch: Batch, chunk_rows: ChunkRows) -> None:
     """Copy a batch's messages and chunks to the scope that their session shares with, if it does.
 
     A life of a session that was forgotten is not shared: the look and the copies are one transaction.
-
-    Args:
-        chunk_rows: the parameters of ``insert_chunks``.
     """
     event = batch.events[0]
-    session = {"shard_key": event.shard_key, "session_key": event.session_key}
-    for shared_key, session_id in database.fetch("shared_scope_of", session):
+    asked = SharedScopeOf(shard_key=event.shard_key, session_key=event.session_key)
+    for scope in database.fetch(asked):
         messages = [_messages(database, one) for one in batch.events]
         with database.transaction() as tx:
-            if not all(_hold(tx, shared_key, one, session_id) for one in batch.events):
+            if not all(_hold(tx, scope.shared_key, one, scope.session_id) for one in batch.events):
                 return
             for one, rows in zip(batch.events, messages, strict=True):
-                tx.fetch("share_messages", _message_rows(shared_key, one, rows))
-            tx.fetch("share_chunks", {**chunk_rows, "shard_key": shared_key})
+                tx.fetch(_copies(scope.shared_key, one, rows))
+            tx.fetch(ShareChunks(**chunk_rows, shard_key=scope.shared_key))
 
 
 def _hold(tx: Transaction, shared_key: UUID, event: FlushEvent, session_id: str) -> bool:
     """Hold this life of the session in the scope; False if it was forgotten."""
-    ((gone,),) = tx.fetch(
-        "hold_shared_session",
-        {
-            "shard_key": shared_key,
-            "session_key": event.session_key,
-            "incarnation": event.incarnation,
-            "owner_key": event.shard_key,
-            "session_id": session_id,
-        },
+    (scope,) = tx.fetch(
+        HoldSharedSession(
+            shard_key=shared_key,
+            session_key=event.session_key,
+            incarnation=event.incarnation,
+            owner_key=event.shard_key,
+            session_id=session_id,
+        )
     )
-    return not gone
+    return not scope.is_gone
 
 
-def _messages(database: Database, event: FlushEvent) -> Sequence[Row]:
+def _messages(database: Database, event: FlushEvent) -> list[RangeMessagesRow]:
     return database.fetch(
-        "range_messages",
-        {
-            "shard_key": event.shard_key,
-            "session_key": event.session_key,
-            "from_seq": event.from_seq,
-            "through_seq": event.through_seq,
-        },
+        RangeMessages(
+            shard_key=event.shard_key,
+            session_key=event.session_key,
+            from_seq=event.from_seq,
+            through_seq=event.through_seq,
+        )
     )
 
 
-def _message_rows(shared_key: UUID, event: FlushEvent, rows: Sequence[Row]) -> dict[str, Any]:
-    columns = ("seqs", "ids", "roles", "tokens", "created_at", "envelopes", "metadata")
-    return {
-        "shard_key": shared_key,
-        "session_key": event.session_key,
-        "incarnation": event.incarnation,
-        **{name: [row[at] for row in rows] for at, name in enumerate(columns)},
-    }
+def _copies(shared_key: UUID, event: FlushEvent, rows: Sequence[RangeMessagesRow]) -> ShareMessages:
+    return ShareMessages(
+        shard_key=shared_key,
+        session_key=event.session_key,
+        incarnation=event.incarnation,
+        seqs=[row.seq for row in rows],
+        ids=[row.id for row in rows],
+        roles=[row.role for row in rows],
+        tokens=[row.tokens for row in rows],
+        created_at=[row.created_at for row in rows],
+        envelopes=[row.envelope for row in rows],
+        metadata=[row.metadata for row in rows],
+    )

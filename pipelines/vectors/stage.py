@@ -6,7 +6,7 @@ import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
@@ -14,13 +14,11 @@ from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.text.lexemes import length_of, lexemes, to_tsvector_text
 from strandline.pipelines.transcript import load_messages
 from strandline.pipelines.vectors.chunks import Chunk, chunks
-from strandline.pipelines.vectors.sharing import share
+from strandline.pipelines.vectors.sharing import ChunkRows, share
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.queries.conversation.search import InsertChunks
 from strandline.schemas.values.lanes import VECTORS_STAGE, Lane
-
-# The parameters of ``insert_chunks``.
-Rows = Mapping[str, Any]
 
 _STEP = "embed"
 
@@ -61,20 +59,20 @@ class VectorsStage:
 
     def effect(
         self, batch: Batch, work: tuple[PlacedChunk, ...], answers: Mapping[str, RawAnswer]
-    ) -> Rows | None:
+    ) -> ChunkRows | None:
         """The rows of the chunks; to find the words of a large batch takes seconds."""
         return _rows(batch, work, answers) if work else None
 
-    def share(self, database: Database, batch: Batch, effect: Rows | None) -> None:
+    def share(self, database: Database, batch: Batch, effect: ChunkRows | None) -> None:
         """Copy what is written to the scope that the session shares with, if it does."""
         if effect:
             share(database, batch, effect)
 
     def write(
-        self, fetcher: Fetcher, batch: Batch, work: tuple[PlacedChunk, ...], effect: Rows | None
+        self, fetcher: Fetcher, batch: Batch, work: tuple[PlacedChunk, ...], effect: ChunkRows | None
     ) -> list[Lane]:
         if effect:
-            fetcher.fetch("insert_chunks", effect)
+            fetcher.fetch(InsertChunks(**effect, shard_key=batch.lane.shard_key))
         return []
 
     def _embed(self, work: tuple[PlacedChunk, ...]) -> RawAnswer:
@@ -118,7 +116,7 @@ class _Halves(dict[int, str]):
 _HALVES = _Halves()
 
 
-def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> Rows:
+def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> ChunkRows:
     embeddings = unpack_texts(answers[_STEP].body)
     if len(embeddings) != len(work):
         raise PermanentModelError(f"{len(embeddings)} vectors are stored for {len(work)} chunks.")
@@ -127,7 +125,6 @@ def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAn
     for placed, found in zip(work, words, strict=True):
         lengths[placed.message] += max(1, length_of(found))
     return {
-        "shard_key": batch.lane.shard_key,
         "generation_id": batch.lane.generation_id,
         "batch_id": batch.batch_id,
         "session_keys": [placed.session_key for placed in work],

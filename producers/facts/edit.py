@@ -22,7 +22,14 @@ from strandline.pipelines.facts.edits import (
 from strandline.pipelines.facts.tombstones import Trace, write_traces
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
 from strandline.schemas.errors import InvalidMessageError, UnknownPipelineError
-from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.derived.facts_edit import (
+    BlankFactEvents,
+    FindFact,
+    NameFactOwner,
+    RecordFactEvent,
+    RemoveFactsRow,
+)
 from strandline.schemas.values.foreign_values import plain_text, unreadable
 from strandline.schemas.values.identity import Owner, check_name
 from strandline.schemas.values.stored_text import check_text
@@ -91,7 +98,7 @@ def add_fact(owner: Owner, wording: Wording, actor: str | None) -> Operation[UUI
     """
     shard_key = owner.shard_key
     derivations, serving = yield from _held(shard_key)
-    yield Fetch("name_fact_owner", {"shard_key": shard_key, "namespace": owner.namespace})
+    yield from fetch(NameFactOwner(shard_key=shard_key, namespace=owner.namespace))
     like = yield from fact_like(serving, wording.text)
     fact_id = uuid4() if like is None else like
     event = yield from _recorded(serving, "add", fact_id, payload=wording.payload, actor=actor)
@@ -104,15 +111,15 @@ def replace_fact(
 ) -> Operation[UUID | None]:
     """Give a live fact other words; gives the id it has then, or None if there is no such fact."""
     derivations, serving = yield from _held(shard_key)
-    rows: list[Row] = yield Fetch("find_fact", serving.keys | {"fact_id": fact_id})
-    if not rows or not rows[0][2]:
+    rows = yield from fetch(FindFact(**serving.keys, fact_id=fact_id))
+    if not rows or not rows[0].live:
         return None
-    _fact_id, _text, _live, created_at, valid_from, topics, about_date, _worded_by = rows[0]
+    known = rows[0]
     kept = {
-        "created_at": created_at.isoformat(),
-        "valid_from": valid_from.isoformat(),
-        "topics": topics,
-        "about_date": about_date.isoformat() if about_date else None,
+        "created_at": known.created_at.isoformat(),
+        "valid_from": known.valid_from.isoformat(),
+        "topics": known.topics,
+        "about_date": known.about_date.isoformat() if known.about_date else None,
     }
     event = yield from _recorded(
         serving,
@@ -130,19 +137,18 @@ def replace_fact(
 def delete_fact(shard_key: UUID, fact_id: UUID, actor: str | None) -> Operation[bool]:
     """Take a fact away for good; False if there is no such fact."""
     derivations, serving = yield from _held(shard_key)
-    if not (yield Fetch("find_fact", serving.keys | {"fact_id": fact_id})):
+    if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
         return False
     traces = yield from _traces(serving, fact_id)
     event = yield from _recorded(serving, "delete", fact_id, traces=traces, actor=actor)
     gone = yield from _applied(derivations, event)
-    yield Fetch(
-        "blank_fact_events",
-        {
-            "shard_key": shard_key,
-            "number": event.number,
-            "fact_ids": [row[0] for row in gone],
-            "numbers": sorted({number for row in gone for number in row[2]}),
-        },
+    yield from fetch(
+        BlankFactEvents(
+            shard_key=shard_key,
+            number=event.number,
+            fact_ids=[row.fact_id for row in gone],
+            numbers=sorted({number for row in gone for number in row.worded_by}),
+        )
     )
     return True
 
@@ -154,9 +160,8 @@ def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
     cleared = 0
     for derivation in derivations:
         gone = yield from apply_fact_event(derivation, event)
-        cleared += sum(row[1] for row in gone) if derivation == serving else 0
-    everything = {"shard_key": shard_key, "number": event.number, "fact_ids": None, "numbers": []}
-    yield Fetch("blank_fact_events", everything)
+        cleared += sum(row.live for row in gone) if derivation == serving else 0
+    yield from fetch(BlankFactEvents(shard_key=shard_key, number=event.number, fact_ids=None, numbers=[]))
     return cleared
 
 
@@ -165,7 +170,7 @@ def judge_fact(
 ) -> Operation[UUID | None]:
     """Note what people think of a fact; gives its id, or None if there is no such fact."""
     derivations, serving = yield from _held(shard_key)
-    if not (yield Fetch("find_fact", serving.keys | {"fact_id": fact_id})):
+    if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
         return None
     event = yield from _recorded(
         serving,
@@ -224,24 +229,24 @@ def _recorded(
     traces: tuple[Trace, ...] = (),
     actor: str | None,
 ) -> Operation[FactEvent]:
-    rows: list[Row] = yield Fetch(
-        "record_fact_event",
-        {
-            "shard_key": serving.shard_key,
-            "kind": kind,
-            "fact_id": fact_id,
-            "payload": None if payload is None else json.dumps(payload),
-            "traces": write_traces(traces),
-            "actor": None if actor is None else check_name("actor", actor),
-        },
-        repeatable=False,
+    rows = yield from fetch(
+        RecordFactEvent(
+            shard_key=serving.shard_key,
+            kind=kind,
+            fact_id=fact_id,
+            payload=None if payload is None else json.dumps(payload),
+            traces=write_traces(traces),
+            actor=None if actor is None else check_name("actor", actor),
+        )
     )
-    number, at = rows[0]
-    return FactEvent(number, kind, fact_id, payload, traces, at, serving.generation_id)
+    (recorded,) = rows
+    return FactEvent(
+        recorded.number, kind, fact_id, payload, traces, recorded.created_at, serving.generation_id
+    )
 
 
-def _applied(derivations: Sequence[Derivation], event: FactEvent) -> Operation[list[Row]]:
-    gone: list[Row] = []
+def _applied(derivations: Sequence[Derivation], event: FactEvent) -> Operation[list[RemoveFactsRow]]:
+    gone: list[RemoveFactsRow] = []
     for derivation in derivations:
         gone += yield from apply_fact_event(derivation, event)
     return gone

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from strandline.producers.arguments import check_flag
 from strandline.producers.facts.edit import checked_topics
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.derived.facts_edit import FactTexts, ListFacts, ListFactsRow
 from strandline.schemas.values.foreign_values import plain_int, plain_text
 from strandline.schemas.values.identity import Owner, check_name
 from strandline.schemas.values.normal_form import folded
@@ -103,6 +104,14 @@ class FactPage(list[Fact]):
         self.total = total
 
 
+class FilterParams(TypedDict):
+    """Which facts are meant, as parameters of statements."""
+
+    topics: list[str] | None
+    agent_id: str | None
+    team_id: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class FactFilter:
     """A filter of facts: live ones with one of these topics, and of this agent and team."""
@@ -133,13 +142,9 @@ class FactFilter:
         )
 
     @property
-    def params(self) -> dict[str, Any]:
-        return {
-            "topics": None if self.topics is None else list(self.topics),
-            "agent_id": self.agent_id,
-            "team_id": self.team_id,
-            "with_invalidated": self.with_invalidated,
-        }
+    def params(self) -> FilterParams:
+        topics = None if self.topics is None else list(self.topics)
+        return {"topics": topics, "agent_id": self.agent_id, "team_id": self.team_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +181,18 @@ def list_facts(
     if page.contains:
         fact_ids = yield from _containing(owner, page.contains, wanted)
         page = replace(page, contains=None)
-    rows: list[Row] = yield Fetch(
-        "list_facts",
-        wanted.params
-        | {
-            "shard_key": owner.shard_key,
-            "fact_ids": None if fact_ids is None else list(fact_ids),
-            "limit": page.limit,
-            "offset": page.offset,
-            "sort": page.sort,
-        },
+    rows = yield from fetch(
+        ListFacts(
+            **wanted.params,
+            with_invalidated=wanted.with_invalidated,
+            shard_key=owner.shard_key,
+            fact_ids=None if fact_ids is None else list(fact_ids),
+            limit=page.limit,
+            offset=page.offset,
+            sort=page.sort,
+        )
     )
-    return FactPage([_fact(row[1:], owner) for row in rows if row[1] is not None], rows[0][0])
+    return FactPage(list(_facts(rows, owner)), rows[0].total)
 
 
 def get_fact(owner: Owner, fact_id: UUID | str) -> Operation[Fact | None]:
@@ -222,16 +227,15 @@ def checked_limit(limit: int) -> int:
 
 def _containing(owner: Owner, contains: str, wanted: FactFilter) -> Operation[list[UUID]]:
     """Filtered here and not in SQL, which does not read content."""
-    rows: list[Row] = yield Fetch(
-        "fact_texts",
-        {
-            "shard_key": owner.shard_key,
-            "with_invalidated": wanted.with_invalidated,
-            "limit": MAX_SCANNED_FACTS,
-        },
+    rows = yield from fetch(
+        FactTexts(
+            shard_key=owner.shard_key,
+            with_invalidated=wanted.with_invalidated,
+            limit=MAX_SCANNED_FACTS,
+        )
     )
     needle = folded(contains)
-    return [fact_id for fact_id, text in rows if needle in folded(text)]
+    return [row.fact_id for row in rows if needle in folded(row.text)]
 
 
 def _count(field: str, value: object, most: int | None) -> int:
@@ -243,20 +247,32 @@ def _count(field: str, value: object, most: int | None) -> int:
     return number
 
 
-def _fact(row: Row, owner: Owner) -> Fact:
-    *columns, revisions = row
-    names = (
-        "fact_id", "text", "topics", "said_by", "about_date", "said_at", "valid_from", "valid_until",
-        "invalidated_at", "invalidated_by", "condensed_into", "input", "agent_id", "team_id", "feedback",
-        "created_at", "updated_at",
-    )  # fmt: skip
-    values = dict(zip(names, columns, strict=True))
-    return Fact(
-        **values | {"topics": tuple(values["topics"])},
-        namespace=owner.namespace,
-        user_id=owner.user_id,
-        revisions=tuple(_revision(item) for item in json.loads(revisions or "[]")),
-    )
+def _facts(rows: Iterable[ListFactsRow], owner: Owner) -> Iterator[Fact]:
+    """The facts; where there is none on a page, its row has the count alone."""
+    for row in rows:
+        if row.fact_id is not None:
+            yield Fact(
+                fact_id=row.fact_id,
+                text=row.text,
+                topics=tuple(row.topics),
+                said_by=row.said_by,
+                about_date=row.about_date,
+                said_at=row.said_at,
+                valid_from=row.valid_from,
+                valid_until=row.valid_until,
+                invalidated_at=row.invalidated_at,
+                invalidated_by=row.invalidated_by,
+                condensed_into=row.condensed_into,
+                input=row.input,
+                agent_id=row.agent_id,
+                team_id=row.team_id,
+                feedback=row.feedback,
+                created_at=row.created_at,
+                updated_at=row.updated_at,
+                namespace=owner.namespace,
+                user_id=owner.user_id,
+                revisions=tuple(_revision(item) for item in json.loads(row.revisions or "[]")),
+            )
 
 
 def _revision(item: Mapping[str, Any]) -> FactRevision:

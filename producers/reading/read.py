@@ -34,14 +34,15 @@ from strandline.producers.reading.context import MemoryContext, Omission
 from strandline.producers.reading.foreign_code import attempt, is_foreign
 from strandline.producers.reading.insertion import assembled
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
-from strandline.producers.reading.window_cache import NOTHING_KNOWN, WindowCache
+from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.query import EmbedQuery, prepare_query
 from strandline.producers.search.ranking import Query
 from strandline.producers.sessions import check_unowned
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, is_loaded
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.postgres.operations import Fetch, Operation, Pause, Row, Run
+from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch
+from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message
@@ -141,39 +142,36 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[Sna
     """The session as it is; of its window only what this process has not read before is fetched."""
     session = (request.identity.shard_key, request.identity.session_key)
     known = NOTHING_KNOWN if request.windows is None else request.windows.known(session)
-    rows: list[Row] = yield Fetch("read", _parameters(request, pipelines) | known.params)
+    rows = yield from fetch(_statement(request, pipelines, known))
     snapshot = read_snapshot(rows, known)
     if request.windows is not None and snapshot.known is not known:
         request.windows.keep(session, snapshot.known)
     return snapshot
 
 
-def _parameters(request: ReadRequest, pipelines: tuple[str, ...]) -> dict[str, object]:
-    return {
-        "shard_key": request.identity.shard_key,
-        "session_key": request.identity.session_key,
-        "pipelines": list(pipelines),
-        "max_facts": max_facts_of(request.blocks) or 0,
-        "tail_rows": MAX_TAIL_MESSAGES,
-        "tail_bytes": MAX_TAIL_BYTES,
-    }
+def _statement(request: ReadRequest, pipelines: tuple[str, ...], known: KnownWindow) -> Read:
+    return Read(
+        **request.identity.keys,
+        pipelines=list(pipelines),
+        max_facts=max_facts_of(request.blocks) or 0,
+        tail_rows=MAX_TAIL_MESSAGES,
+        tail_bytes=MAX_TAIL_BYTES,
+        known_from=known.seqs[0] if known.seqs else None,
+        known_through=known.seqs[-1] if known.seqs else None,
+        known_seal=known.seal,
+    )
 
 
 def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operation[None]:
     """Wait until ``seq`` was put and nothing up to it is on its way to a pipeline, or the time is over."""
     timeout = DEFAULT_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
     deadline = time.monotonic() + timeout
-    params = {
-        "shard_key": request.identity.shard_key,
-        "session_key": request.identity.session_key,
-        "pipelines": list(pipelines),
-        "seq": seq,
-    }
+    uncovered = Coverage(**request.identity.keys, pipelines=list(pipelines), seq=seq)
     pause = FIRST_PAUSE_SECONDS
     while True:
-        rows: list[Row] = yield Fetch("coverage", params)
+        rows = yield from fetch(uncovered)
         left = deadline - time.monotonic()
-        if left <= 0 or (rows and all(from_seq is None and seq <= last for _, from_seq, last in rows)):
+        if left <= 0 or (rows and all(row.from_seq is None and seq <= row.last_seq for row in rows)):
             return
         yield Pause(min(pause, left))
         pause = min(2 * pause, MAX_PAUSE_SECONDS)

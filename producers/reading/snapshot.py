@@ -11,7 +11,7 @@ from uuid import UUID
 
 from strandline.producers.reading.budget import Tail
 from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.queries.conversation.read import ReadRow
 from strandline.schemas.values.message import Message, read_rows
 
 _WINDOW_PART = 2
@@ -63,21 +63,21 @@ class Snapshot:
         return min(starts, default=self.flushed_through + 1) - 1
 
 
-def read_snapshot(rows: Sequence[Row], known: KnownWindow = NOTHING_KNOWN) -> Snapshot:
+def read_snapshot(rows: Sequence[ReadRow], known: KnownWindow = NOTHING_KNOWN) -> Snapshot:
     """Read the header row, then the tail, the pinned head and the window, which come in this order.
 
     ``known`` is what the statement was told of the window, and left out if it is still so.
     """
-    header: dict[str, Any] = json.loads(rows[0][6])
+    header: dict[str, Any] = json.loads(rows[0].envelope)
     marks: dict[str, Any] = header["session"] or {}
     window_from, pinned_through = marks.get("window_from", 1), marks.get("pinned_through", 0)
     flushed_through = marks.get("flushed_through", 0)
-    part_two = bisect_left(rows, _WINDOW_PART, key=lambda row: row[0])
-    window_at = bisect_left(rows, window_from, lo=part_two, key=lambda row: row[1])
+    part_two = bisect_left(rows, _WINDOW_PART, key=lambda row: row.part)
+    window_at = bisect_left(rows, window_from, lo=part_two, key=lambda row: row.seq)
     window = (known if header.get("known") else NOTHING_KNOWN).moved(
-        window_from, [row[1:] for row in rows[window_at:]], header.get("seal") or ""
+        window_from, rows[window_at:], header.get("seal") or ""
     )
-    pinned = read_rows([row[1:] for row in rows[part_two:window_at]])
+    pinned = read_rows(rows[part_two:window_at])
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(
         exists=header["session"] is not None,
@@ -97,7 +97,7 @@ def read_snapshot(rows: Sequence[Row], known: KnownWindow = NOTHING_KNOWN) -> Sn
         window=window.messages(),
         known=window,
         tail=Tail(
-            messages=read_rows([row[1:] for row in rows[1:part_two]]),
+            messages=read_rows(rows[1:part_two]),
             ranges=_gaps(pending, window_from),
         ),
         fixed_tokens=window.tokens + sum(message.tokens or 0 for message in pinned),

@@ -21,8 +21,7 @@ from sys import getsizeof
 from typing import Any
 from uuid import UUID
 
-from strandline.schemas.postgres.operations import Row
-from strandline.schemas.values.message import NOTHING, Message, read_rows
+from strandline.schemas.values.message import NOTHING, Message, StoredMessage, read_rows
 
 SessionKey = tuple[UUID, UUID]
 
@@ -44,21 +43,15 @@ class KnownWindow:
     """
 
     seqs: tuple[int, ...] = ()
-    entries: tuple[Message | Row, ...] = ()
+    entries: tuple[Message | StoredMessage, ...] = ()
     tokens: int = 0
     seal: str = ""
     size: int = 0
 
-    @property
-    def params(self) -> dict[str, Any]:
-        """The parameters that tell the statement ``read`` about it."""
-        first, last = (self.seqs[0], self.seqs[-1]) if self.seqs else (None, None)
-        return {"known_from": first, "known_through": last, "known_seal": self.seal}
-
     def messages(self) -> list[Message]:
         return [one if isinstance(one, Message) else read_rows([one])[0] for one in self.entries]
 
-    def moved(self, window_from: int, rows: Sequence[Row], seal: str) -> KnownWindow:
+    def moved(self, window_from: int, rows: Sequence[StoredMessage], seal: str) -> KnownWindow:
         """The window as it is now: from ``window_from`` on, with the rows that came behind.
 
         ``seal`` is of its last message now; empty where it has none.
@@ -69,9 +62,9 @@ class KnownWindow:
         gone = self.entries[:begin]
         new = [_entry(*pair) for pair in zip(rows, read_rows(rows), strict=True)]
         return KnownWindow(
-            seqs=(*self.seqs[begin:], *[row[0] for row in rows]),
+            seqs=(*self.seqs[begin:], *[row.seq for row in rows]),
             entries=(*self.entries[begin:], *new),
-            tokens=self.tokens - sum(map(_tokens, gone)) + sum([row[3] for row in rows]),
+            tokens=self.tokens - sum(map(_tokens, gone)) + sum([row.tokens for row in rows]),
             seal=seal,
             size=self.size - sum(map(_size, gone)) + sum(map(_size, new)),
         )
@@ -116,7 +109,7 @@ class WindowCache:
                 self._bytes -= dropped.size
 
 
-def _entry(row: Row, message: Message) -> Message | Row:
+def _entry(row: StoredMessage, message: Message) -> Message | StoredMessage:
     """The message itself if nothing in it can be changed by whom it is given to."""
     return message if _is_unchangeable(message) else row
 
@@ -130,14 +123,14 @@ def _is_unchangeable(message: Message) -> bool:
     return all(isinstance(value, _SCALARS) for value in given)
 
 
-def _tokens(entry: Message | Row) -> int:
-    return entry.tokens or 0 if isinstance(entry, Message) else int(entry[3])
+def _tokens(entry: Message | StoredMessage) -> int:
+    return entry.tokens or 0
 
 
-def _size(entry: Message | Row) -> int:
+def _size(entry: Message | StoredMessage) -> int:
     """Its bytes in memory: a text is as wide as its widest character, and each value has a head."""
     if not isinstance(entry, Message):
-        return _MESSAGE_BYTES + getsizeof(entry[5]) + getsizeof(entry[6])
+        return _MESSAGE_BYTES + getsizeof(entry.envelope) + getsizeof(entry.metadata)
     size = _MESSAGE_BYTES + getsizeof(entry.content)
     if entry.name is None and entry.tool_call_id is None and entry.metadata is entry.extra is NOTHING:
         return size  # as with most

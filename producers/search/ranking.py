@@ -6,13 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypedDict
 from uuid import UUID
 
 from strandline.producers.facts.listing import FactFilter
 from strandline.producers.search.hits import Hit, HitFact, HitKind, SearchScope
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.read import ServingGeneration
+from strandline.schemas.queries.conversation.search import SearchChunks, SearchChunksRow
+from strandline.schemas.queries.conversation.sharing import SearchSharedChunks, SearchSharedChunksRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import FACTS, VECTORS
 from strandline.schemas.values.message import Message, read_rows
@@ -24,9 +28,18 @@ ALL_VISIBLE = 0
 
 ALL_FACTS = FactFilter()
 
-# score, similarity, session, first and last seq; then a message; then a fact.
-_PLACE_COLUMNS = 5
-_FACT_COLUMNS = slice(12, 14)
+RankedRow = SearchChunksRow | SearchSharedChunksRow
+
+# What makes a hit: the rows of one agree in it.
+_place = attrgetter("score", "similarity", "session_key", "from_seq", "through_seq", "fact_id", "fact")
+
+
+class _Compared(TypedDict):
+    """What all searches compare, as parameters of statements."""
+
+    generation_id: int | None
+    embedding: str | None
+    lexemes: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +111,37 @@ def ranked(
         ConfigurationError: the scope is shared, and the memory names none.
         StrandlineError: the statement failed.
     """
-    name = "search_shared_chunks" if target.scope == "shared" else "search_chunks"
-    rows: list[Row] = yield Fetch(
-        name,
-        _compared(query, vectors)
-        | ALL_FACTS.params
-        | {
-            "shard_key": target.shard_key,
-            "session_key": target.identity.session_key,
-            "scope_key": target.identity.session_key if target.scope == "session" else None,
-            # Without a vector nothing has a similarity, and a cut-off would leave nothing at all.
-            "similarity_cutoff": 0.0 if query.vector is None else similarity_cutoff,
-            "top_k": limit,
-            "visible_from": target.visible_from,
-            "messages": "message" in target.kinds,
-            "facts_generation_id": target.facts_generation_id,
-            "facts_shown": list(target.facts_shown),
-            "beside": target.beside,
-        },
+    if target.scope == "shared":
+        shared = SearchSharedChunks(
+            **_compared(query, vectors),
+            shard_key=target.shard_key,
+            session_key=target.identity.session_key,
+            similarity_cutoff=_cutoff(query, similarity_cutoff),
+            top_k=limit,
+            visible_from=target.visible_from,
+            beside=target.beside,
+        )
+        return read_hits((yield from fetch(shared)))
+    of_the_owner = SearchChunks(
+        **_compared(query, vectors),
+        **ALL_FACTS.params,
+        shard_key=target.shard_key,
+        session_key=target.identity.session_key,
+        scope_key=target.identity.session_key if target.scope == "session" else None,
+        similarity_cutoff=_cutoff(query, similarity_cutoff),
+        top_k=limit,
+        visible_from=target.visible_from,
+        messages="message" in target.kinds,
+        facts_generation_id=target.facts_generation_id,
+        facts_shown=[UUID(fact_id) for fact_id in target.facts_shown],
+        beside=target.beside,
     )
-    return read_hits(rows)
+    return read_hits((yield from fetch(of_the_owner)))
+
+
+def _cutoff(query: Query, similarity_cutoff: float) -> float:
+    """Without a vector nothing has a similarity, and a cut-off would leave nothing at all."""
+    return 0.0 if query.vector is None else similarity_cutoff
 
 
 def ranked_facts(
@@ -134,28 +158,25 @@ def ranked_facts(
     Raises:
         StrandlineError: the statement failed.
     """
-    rows: list[Row] = yield Fetch(
-        "search_chunks",
-        _compared(query, vectors)
-        | wanted.params
-        | {
-            "shard_key": shard_key,
-            # Of no session in particular.
-            "session_key": shard_key,
-            "scope_key": None,
-            "similarity_cutoff": 0.0,
-            "top_k": limit,
-            "visible_from": NOTHING_VISIBLE,
-            "messages": False,
-            "facts_generation_id": facts_generation_id,
-            "facts_shown": [],
-            "beside": 0,
-        },
+    facts_alone = SearchChunks(
+        **_compared(query, vectors),
+        **wanted.params,
+        shard_key=shard_key,
+        # Of no session in particular.
+        session_key=shard_key,
+        scope_key=None,
+        similarity_cutoff=0.0,
+        top_k=limit,
+        visible_from=NOTHING_VISIBLE,
+        messages=False,
+        facts_generation_id=facts_generation_id,
+        facts_shown=[],
+        beside=0,
     )
-    return read_hits(rows)
+    return read_hits((yield from fetch(facts_alone)))
 
 
-def _compared(query: Query, vectors: Vectors | None) -> dict[str, Any]:
+def _compared(query: Query, vectors: Vectors | None) -> _Compared:
     return {
         "generation_id": None if vectors is None else vectors.generation_id,
         "embedding": query.vector,
@@ -165,34 +186,29 @@ def _compared(query: Query, vectors: Vectors | None) -> dict[str, Any]:
 
 def serving_vectors(shard_key: UUID) -> Operation[Vectors | None]:
     """The derivation that searches of these rows look at; None before a worker has registered one."""
-    rows: list[Row] = yield Fetch("serving_generation", {"shard_key": shard_key, "pipeline": VECTORS})
-    return Vectors(rows[0][0], json.loads(rows[0][1])) if rows else None
+    rows = yield from fetch(ServingGeneration(shard_key=shard_key, pipeline=VECTORS))
+    return Vectors(rows[0].generation_id, json.loads(rows[0].config)) if rows else None
 
 
 def facts_generation(kinds: Sequence[HitKind], shard_key: UUID) -> Operation[int | None]:
     """The derivation of facts that serves this owner, if facts are wanted and there is one."""
     if "fact" not in kinds:
         return None
-    rows: list[Row] = yield Fetch("serving_generation", {"shard_key": shard_key, "pipeline": FACTS})
-    return rows[0][0] if rows else None
+    rows = yield from fetch(ServingGeneration(shard_key=shard_key, pipeline=FACTS))
+    return rows[0].generation_id if rows else None
 
 
-def read_hits(rows: Sequence[Row]) -> list[Hit]:
+def read_hits(rows: Sequence[RankedRow]) -> list[Hit]:
     """The rows of the statement, best first, as pieces of conversation and facts."""
     return [_hit(list(group)) for _, group in groupby(rows, key=_place)]
 
 
-def _place(row: Row) -> tuple[Any, ...]:
-    return (*row[:_PLACE_COLUMNS], row[_FACT_COLUMNS])
-
-
-def _hit(rows: Sequence[Row]) -> Hit:
-    score, similarity, session_key, from_seq, through_seq = rows[0][:_PLACE_COLUMNS]
-    fact_id, text = rows[0][_FACT_COLUMNS]
-    if fact_id is not None:
-        return Hit(score, None, (), similarity, HitFact(fact_id, text))
-    messages = read_rows([row[_PLACE_COLUMNS : _FACT_COLUMNS.start] for row in rows])
-    return Hit(score, session_key, _exchange(messages, from_seq, through_seq), similarity)
+def _hit(rows: Sequence[RankedRow]) -> Hit:
+    first = rows[0]
+    if first.fact_id is not None:
+        return Hit(first.score, None, (), first.similarity, HitFact(first.fact_id, first.fact))
+    exchange = _exchange(read_rows(rows), first.from_seq, first.through_seq)
+    return Hit(first.score, first.session_key, exchange, first.similarity)
 
 
 def _exchange(messages: Sequence[Message], from_seq: int, through_seq: int) -> tuple[Message, ...]:

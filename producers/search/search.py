@@ -32,7 +32,9 @@ from strandline.producers.search.unindexed import with_unsearched
 from strandline.producers.sessions import history_page
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.search import SessionNames
+from strandline.schemas.queries.conversation.sharing import SharedSessionNames
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
 
@@ -149,9 +151,11 @@ def _session_names(target: Target, hits: Sequence[Hit]) -> Operation[dict[UUID, 
     keys = sorted({hit.session_key for hit in hits if hit.session_key is not None})
     if not keys or keys == [identity.session_key]:
         return {identity.session_key: identity.session_id}
-    name = "shared_session_names" if target.scope == "shared" else "session_names"
-    rows: list[Row] = yield Fetch(name, {"shard_key": target.shard_key, "session_keys": keys})
-    return dict(rows)
+    if target.scope == "shared":
+        shared = yield from fetch(SharedSessionNames(shard_key=target.shard_key, session_keys=keys))
+        return {row.session_key: row.session_id for row in shared}
+    rows = yield from fetch(SessionNames(shard_key=target.shard_key, session_keys=keys))
+    return {row.session_key: row.session_id for row in rows}
 
 
 def _as_found(

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.text.bm25 import NEARBY, WORDS_BESIDE_VECTOR, by_length, rarity, saturated
@@ -18,7 +17,8 @@ from strandline.pipelines.text.lexemes import length_of, lexemes
 from strandline.pipelines.vectors.chunks import chunks
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import ALL_VISIBLE, Query, Target
-from strandline.schemas.postgres.operations import Fetch, Operation, Row, Run
+from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.queries.conversation.search import UnsearchedMessages
 from strandline.schemas.values.message import Message, read_rows
 
 # At most so many are looked at, the newest; there are more while workers are far behind, and in long sessions
@@ -51,12 +51,12 @@ def with_unsearched(
     """
     if target.scope == "shared" or "message" not in target.kinds or not query.lexemes:
         return list(hits)
-    rows: list[Row] = yield Fetch("unsearched_messages", _parameters(target, generation_id))
+    rows = yield from fetch(_statement(target, generation_id))
     found = {(hit.session_key, message.seq) for hit in hits for message in hit.messages}
     waiting = {
-        (session_key, message.seq): (session_key, message)
-        for (session_key, *_), message in zip(rows, read_rows([row[1:] for row in rows]), strict=True)
-        if (session_key, message.seq) not in found and message.text.strip() != query.text
+        (row.session_key, row.seq): (row.session_key, message)
+        for row, message in zip(rows, read_rows(rows), strict=True)
+        if (row.session_key, row.seq) not in found and message.text.strip() != query.text
     }
     if not waiting:
         return list(hits)
@@ -64,16 +64,16 @@ def with_unsearched(
     return merged[:limit]
 
 
-def _parameters(target: Target, generation_id: int | None) -> dict[str, Any]:
+def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
     session_key = target.identity.session_key
-    return {
-        "shard_key": target.shard_key,
-        "scope_key": session_key if target.scope == "session" else None,
-        "left_out": session_key if target.visible_from == ALL_VISIBLE else None,
-        "generation_id": generation_id,
-        "sessions": MAX_SESSIONS,
-        "messages": MAX_MESSAGES,
-    }
+    return UnsearchedMessages(
+        shard_key=target.shard_key,
+        scope_key=session_key if target.scope == "session" else None,
+        left_out=session_key if target.visible_from == ALL_VISIBLE else None,
+        generation_id=generation_id,
+        sessions=MAX_SESSIONS,
+        messages=MAX_MESSAGES,
+    )
 
 
 def _merged(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: Query) -> list[Hit]:

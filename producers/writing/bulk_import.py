@@ -15,7 +15,16 @@ from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import count_message
 from strandline.producers.writing.put import Append, check_status, session_record
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.queries.conversation.messages import (
+    CopyImport,
+    KnownMessages,
+    MakeImportTable,
+    PutImported,
+    PutImportedRow,
+)
+
+# A row of the table that is copied to.
+_Copied = tuple[object, ...]
 
 # In one call, which is one transaction.
 MAX_MESSAGES_PER_IMPORT = 10_000
@@ -44,11 +53,11 @@ def import_messages(database: Database, request: Append) -> Imported:
     if known == total:
         return Imported(known, 0)
     messages = list(_rows(request))
-    rows = _put(database, request, messages, claimed=False)
-    if rows[0][0] == "unclaimed":
+    answer = _put(database, request, messages, claimed=False)
+    if answer.status == "unclaimed":
         database.run(claim_session(request.identity))
-        rows = _put(database, request, messages, claimed=True)
-    _, window = database.run(check_status(request.identity, rows[0]))
+        answer = _put(database, request, messages, claimed=True)
+    _, window = database.run(check_status(request.identity, answer))
     flushed = None
     if window is not None:
         keys = (request.identity.shard_key, request.identity.session_key)
@@ -57,29 +66,23 @@ def import_messages(database: Database, request: Append) -> Imported:
 
 
 def _known(database: Database, request: Append) -> int:
-    wanted = {
-        "shard_key": request.identity.shard_key,
-        "session_key": request.identity.session_key,
-        "ids": [message.id for message in request.messages],
-    }
-    ((known,),) = database.fetch("known_messages", wanted, repeatable=True)
-    return int(known)
+    ids = [message.id for message in request.messages]
+    (known,) = database.fetch(KnownMessages(**request.identity.keys, ids=ids))
+    return known.messages
 
 
-def _put(database: Database, request: Append, messages: Sequence[Row], *, claimed: bool) -> Sequence[Row]:
-    params = {
-        "shard_key": request.identity.shard_key,
-        "session_key": request.identity.session_key,
-        "claimed": claimed,
-        "session": session_record(request.identity, request.policy),
-    }
+def _put(
+    database: Database, request: Append, messages: Sequence[_Copied], *, claimed: bool
+) -> PutImportedRow:
+    session = session_record(request.identity, request.policy)
     with database.transaction() as transaction:
-        transaction.fetch("make_import_table", {})
-        transaction.copy("copy_import", messages)
-        return transaction.fetch("put_imported", params)
+        transaction.fetch(MakeImportTable())
+        transaction.copy(CopyImport(), messages)
+        (answer,) = transaction.fetch(PutImported(**request.identity.keys, claimed=claimed, session=session))
+        return answer
 
 
-def _rows(request: Append) -> Iterator[Row]:
+def _rows(request: Append) -> Iterator[_Copied]:
     for place, message in enumerate(request.messages):
         tokens = count_message(message.source, request.count_text, request.part_tokens)
         yield (

@@ -11,7 +11,8 @@ from uuid import uuid4
 
 from strandline.producers.sessions import history_page
 from strandline.schemas.errors import ConflictError, DeliveredError
-from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.messages import NewestMessage, Pop
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
 
@@ -30,15 +31,14 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
         OwnerError: the session belongs to another owner.
         ConflictError: other callers put so often that another message was always newer.
     """
-    keys = {"shard_key": identity.shard_key, "session_key": identity.session_key}
     for _attempt in range(MAX_ATTEMPTS):
-        rows: list[Row] = yield Fetch("newest_message", keys)
+        rows = yield from fetch(NewestMessage(**identity.keys))
         if not rows:
             yield from history_page(identity, 0, 1)  # no such session, or another owner's
             return None
         (message,) = read_rows(rows)
-        taken: list[Row] = yield Fetch("pop", {**keys, "seq": message.seq, "pop_id": uuid4()})
-        status = taken[0][0]
+        taken = yield from fetch(Pop(**identity.keys, seq=rows[0].seq, pop_id=uuid4()))
+        status = taken[0].status
         if status == "ok":
             return message
         if status == "delivered":

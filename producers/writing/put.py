@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
+from strandline.producers.writing.accepting import Accept, PutRequest
 from strandline.producers.writing.unregistered import unknown_pipelines
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
 from strandline.schemas.errors import (
@@ -19,7 +19,8 @@ from strandline.schemas.errors import (
     InvalidMessageError,
     StrandlineError,
 )
-from strandline.schemas.postgres.operations import Fetch, Operation, Put, Row, Run
+from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.queries.conversation.messages import Put, PutImportedRow, PutRow
 from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
 from strandline.schemas.values.message import Message
@@ -94,7 +95,7 @@ class Appended:
     flushed: Flushed | None
 
 
-def append(request: Append, *, in_callers_transaction: bool) -> Operation[Appended]:
+def append(request: Append, accept: Accept, *, in_callers_transaction: bool) -> Operation[Appended]:
     """Carry out a put: one round trip, and a second short transaction when the mark is crossed.
 
     A flush that fails does not fail the put, which is committed by then: the next put or the sweep
@@ -105,7 +106,7 @@ def append(request: Append, *, in_callers_transaction: bool) -> Operation[Append
         tokens = _counted(request)
     else:
         tokens = yield Run(partial(_counted, request))
-    seqs, window = yield from _put(request, tokens)
+    seqs, window = yield from _put(request, tokens, accept)
     flushed = None
     if window is not None:
         identity = request.identity
@@ -135,19 +136,22 @@ def _counted(request: Append) -> list[int]:
         raise unreadable("messages", error) from error
 
 
-def _put(request: Append, tokens: list[int]) -> Operation[tuple[list[int], str | None]]:
+def _put(request: Append, tokens: list[int], accept: Accept) -> Operation[tuple[list[int], str | None]]:
     """The seqs; and what the flush is planned from, if the put crossed the mark."""
-    whole = partial(_parameters, request, tokens)
-    rows: list[Row] = (
-        yield Put(_one(request, tokens[0]), whole) if len(tokens) == 1 else Fetch("put", whole())
-    )
-    if rows[0][0] == "unclaimed":
+    whole = partial(_whole, request, tokens)
+    if len(tokens) == 1:
+        row = yield from accept(PutRequest(request.identity, request.messages[0], tokens[0], whole))
+    else:
+        (row,) = yield from fetch(whole())
+    if row.status == "unclaimed":
         yield from claim_session(request.identity)
-        rows = yield Fetch("put", {**whole(), "claimed": True})
-    return (yield from check_status(request.identity, rows[0]))
+        (row,) = yield from fetch(whole(claimed=True))
+    return (yield from check_status(request.identity, row))
 
 
-def check_status(identity: SessionIdentity, row: Row) -> Operation[tuple[list[int], str | None]]:
+def check_status(
+    identity: SessionIdentity, row: PutRow | PutImportedRow
+) -> Operation[tuple[list[int], str | None]]:
     """Check the result of ``put_v1``: return the seqs, and the window to plan a flush from if the mark was
     crossed.
 
@@ -155,53 +159,33 @@ def check_status(identity: SessionIdentity, row: Row) -> Operation[tuple[list[in
         ConflictError: an id was already used with different content.
         UnknownPipelineError: no worker has registered a pipeline that the session is to feed.
     """
-    status, detail, seqs, window = row
-    if status == "conflict":
+    if row.status == "conflict":
         raise ConflictError(
-            f"Message id {detail!r} was already used in session {identity.session_id!r} with different"
+            f"Message id {row.detail!r} was already used in session {identity.session_id!r} with different"
             " content; nothing was stored. Give a new message a new id."
         )
-    if status == "unknown_pipeline":
-        raise (yield from unknown_pipelines(detail, "Nothing would be derived from its messages."))
-    return seqs, window
+    if row.detail is not None:
+        raise (yield from unknown_pipelines(row.detail, "Nothing would be derived from its messages."))
+    return [seq for seq in row.seqs or () if seq is not None], row.to_flush
 
 
-def _one(request: Append, tokens: int) -> dict[str, Any]:
-    (message,) = request.messages
-    return {
-        "shard_key": request.identity.shard_key,
-        "session_key": request.identity.session_key,
-        "id": message.id,
-        "role": message.role,
-        "tokens": tokens,
-        "bytes": message.size,
-        "digest": message.digest,
-        "envelope": message.envelope,
-        "metadata": message.metadata,
-        "created_at": message.created_at,
-        "calls": message.calls,
-        "answers": message.answers,
-    }
-
-
-def _parameters(request: Append, tokens: list[int]) -> dict[str, Any]:
+def _whole(request: Append, tokens: list[int], *, claimed: bool = False) -> Put:
     messages = request.messages
-    return {
-        "shard_key": request.identity.shard_key,
-        "session_key": request.identity.session_key,
-        "claimed": False,
-        "session": session_record(request.identity, request.policy),
-        "ids": [m.id for m in messages],
-        "roles": [m.role for m in messages],
-        "tokens": tokens,
-        "bytes": [m.size for m in messages],
-        "digests": [m.digest for m in messages],
-        "envelopes": [m.envelope for m in messages],
-        "metadata": [m.metadata for m in messages],
-        "created_at": [m.created_at for m in messages],
-        "calls": [m.calls for m in messages],
-        "answers": [m.answers for m in messages],
-    }
+    return Put(
+        **request.identity.keys,
+        claimed=claimed,
+        session=session_record(request.identity, request.policy),
+        ids=[m.id for m in messages],
+        roles=[m.role for m in messages],
+        tokens=tokens,
+        bytes=[m.size for m in messages],
+        digests=[m.digest for m in messages],
+        envelopes=[m.envelope for m in messages],
+        metadata=[m.metadata for m in messages],
+        created_at=[m.created_at for m in messages],
+        calls=[m.calls for m in messages],
+        answers=[m.answers for m in messages],
+    )
 
 
 @lru_cache(maxsize=1024)

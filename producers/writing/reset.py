@@ -8,7 +8,9 @@ from uuid import UUID
 
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.producers.sessions import history_page
-from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.conversation.messages import Reset
+from strandline.schemas.queries.conversation.sharing import ForgetShared, SharedLives, SharedLivesRow
 from strandline.schemas.values.identity import SessionIdentity
 
 
@@ -22,35 +24,39 @@ def reset(identity: SessionIdentity, *, derived: bool) -> Operation[None]:
         OwnerError: the session belongs to another owner.
         StrandlineError: the database failed.
     """
-    keys = {"session_key": identity.session_key, "owner_key": identity.shard_key}
-    shared: list[Row] = []
+    shared: list[SharedLivesRow] = []
     if derived:
-        shared = yield Fetch("shared_lives", keys)
-    for shared_key, incarnations in shared:
-        yield from _forget(keys, shared_key, incarnations)
+        shared = yield from fetch(SharedLives(owner_key=identity.shard_key, session_key=identity.session_key))
+    for lives in shared:
+        yield from _forget(identity, lives.shared_key, lives.incarnations)
     beginning = partial(_begin_anew, identity, derived)
     ended: list[UUID] | None = (yield Atomic(beginning)) if derived else (yield from beginning())
     if ended is None:
         # No such session, or another owner's: reading it tells which.
         yield from history_page(identity, 0, 1)
         return
-    for shared_key, incarnations in shared:
+    for lives in shared:
         # Another reset may have come between, and the life that it began have shared already.
-        yield from _forget(keys, shared_key, set(ended) - set(incarnations))
+        yield from _forget(identity, lives.shared_key, set(ended) - set(lives.incarnations))
 
 
 def _begin_anew(identity: SessionIdentity, derived: bool) -> Operation[list[UUID] | None]:
     """Gives the incarnations that ended, or None if there is no such session."""
-    keys = {"shard_key": identity.shard_key, "session_key": identity.session_key, "derived": derived}
-    rows: list[Row] = yield Fetch("reset", keys)
+    rows = yield from fetch(Reset(**identity.keys, derived=derived))
     if not rows:
         return None
-    _messages, ended, touched = rows[0]
-    yield from take_away_again(identity.shard_key, touched or ())
-    return list(ended)
+    (done,) = rows
+    yield from take_away_again(identity.shard_key, done.touched or ())
+    return done.ended or []
 
 
-def _forget(keys: dict[str, UUID], shared_key: UUID, incarnations: Collection[UUID]) -> Operation[None]:
+def _forget(identity: SessionIdentity, shared_key: UUID, incarnations: Collection[UUID]) -> Operation[None]:
     if incarnations:
-        gone = {"shard_key": shared_key, "incarnations": sorted(incarnations)}
-        yield Fetch("forget_shared", keys | gone)
+        yield from fetch(
+            ForgetShared(
+                shard_key=shared_key,
+                session_key=identity.session_key,
+                owner_key=identity.shard_key,
+                incarnations=sorted(incarnations),
+            )
+        )

@@ -11,7 +11,8 @@ from strandline.producers.sessions import check_owner
 from strandline.producers.writing.unregistered import unknown_pipelines
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, NotFoundError, StrandlineError
-from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.sessions import FindOwner, SessionPolicy, SetPolicy, SetPolicyRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.policy import Policy, PolicyChange, changed_policy
 
@@ -54,16 +55,15 @@ def set_policy(
         wanted = changed_policy(present, change)
         if wanted == present:
             return PolicySet(present)
-        rows: list[Row] = yield Fetch(
-            "set_policy",
-            _keys(identity) | {"before": _json(present), "after": _json(wanted), "actor": actor},
+        rows = yield from fetch(
+            SetPolicy(**identity.keys, before=_json(present), after=_json(wanted), actor=actor)
         )
-        status, detail, over = rows[0] if rows else ("changed", None, False)
-        if status == "unknown_pipeline":
-            raise (yield from unknown_pipelines(detail, "Nothing was changed."))
-        if status == "ok":
+        answer = rows[0] if rows else SetPolicyRow("changed", None, False)
+        if answer.detail is not None:
+            raise (yield from unknown_pipelines(answer.detail, "Nothing was changed."))
+        if answer.status == "ok":
             flushed = None
-            if over:
+            if answer.over:
                 flushed = yield from _flush(identity, in_callers_transaction=in_callers_transaction)
             return PolicySet(wanted, flushed)
     raise ConflictError(
@@ -86,21 +86,28 @@ def _flush(identity: SessionIdentity, *, in_callers_transaction: bool) -> Operat
 
 
 def _present(identity: SessionIdentity) -> Operation[Policy]:
-    rows: list[Row] = yield Fetch("session_policy", _keys(identity))
+    rows = yield from fetch(SessionPolicy(**identity.keys))
     if not rows:
-        owners: list[Row] = yield Fetch("find_owner", {"directory_key": identity.directory_key})
+        owners = yield from fetch(FindOwner(directory_key=identity.directory_key))
         if owners:
-            check_owner(identity, owners[0][1])
+            check_owner(identity, owners[0].owner_key)
         raise NotFoundError(
             f"Nothing has been put yet to session {quote(identity.session_id)} in namespace"
             f" {quote(identity.namespace)}: its policy is that of the Memory that puts first."
         )
-    limit, flush_at, flush_size, idle, tokenizer, pipelines, *others = rows[0]
-    return Policy(limit, flush_at, flush_size, idle, tokenizer, tuple(pipelines), *others)
-
-
-def _keys(identity: SessionIdentity) -> dict[str, object]:
-    return {"shard_key": identity.shard_key, "session_key": identity.session_key}
+    (stored,) = rows
+    return Policy(
+        token_limit=stored.token_limit,
+        flush_at_tokens=stored.flush_at_tokens,
+        token_flush_size=stored.token_flush_size,
+        idle_seconds=stored.idle_seconds,
+        tokenizer=stored.tokenizer,
+        pipelines=tuple(stored.pipelines),
+        max_facts=stored.max_facts,
+        shared_scope=stored.shared_scope,
+        max_window_messages=stored.max_window_messages,
+        max_window_bytes=stored.max_window_bytes,
+    )
 
 
 def _json(policy: Policy) -> str:

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import UnknownPipelineError
-from strandline.schemas.postgres.operations import Fetch, Operation, Row
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.derived.generations import ServingGenerations
 
 
 def unknown_pipelines(names: str, consequence: str) -> Operation[UnknownPipelineError]:
@@ -14,8 +15,8 @@ def unknown_pipelines(names: str, consequence: str) -> Operation[UnknownPipeline
 
     ``consequence`` is the sentence that says what follows from it.
     """
-    rows: list[Row] = yield Fetch("serving_generations", {})
-    registered = [row[1] for row in rows]
+    rows = yield from fetch(ServingGenerations())
+    registered = [row.pipeline for row in rows]
     there = f"registered are {', '.join(registered)}" if registered else "none is registered yet"
     near = [match for name in names.split(", ") for match in get_close_matches(name, registered, n=1)]
     meant = f" (did you mean {', '.join(map(quote, near))}?)" if near else ""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar, assert_never, overload
+from typing import Any, Protocol, Self, TypeVar, assert_never
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -26,16 +26,15 @@ from strandline.schemas.postgres.connections import (
     translated,
 )
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, Attempts, within
-from strandline.schemas.postgres.grouped_puts import GroupedPuts
-from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Pause, Put, Row, Run, Step
+from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pause, Run, Step
 from strandline.schemas.postgres.pools.engine_pool import AsyncPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, async_connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect_async
 from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool
 from strandline.schemas.postgres.prepared import AsyncDirectConnection, MakeRow, plain_values
-from strandline.schemas.postgres.query import Query, as_query
-from strandline.schemas.postgres.statements import Statement, compiled
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.postgres.statements import compiled
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,11 +43,7 @@ R = TypeVar("R")
 class AsyncFetcher(Protocol):
     """What runs a named statement: an ``AsyncDatabase`` (alone, committed) or an ``AsyncTransaction``."""
 
-    @overload
     async def fetch(self, query: Query[R]) -> list[R]: ...
-
-    @overload
-    async def fetch(self, query: str, params: Mapping[str, Any]) -> list[Row]: ...
 
 
 class AsyncRunner(AsyncFetcher, Protocol):
@@ -64,15 +59,8 @@ class AsyncTransaction:
         self._connection = connection
         self._statements = compiled(schema)
 
-    @overload
-    async def fetch(self, query: Query[R]) -> list[R]: ...
-
-    @overload
-    async def fetch(self, query: str, params: Mapping[str, Any]) -> list[Row]: ...
-
-    async def fetch(self, query: Any, params: Any = None) -> list[Any]:
+    async def fetch(self, query: Query[R]) -> list[R]:
         with translated():
-            query = as_query(self._statements, query, params)
             return await execute(self._connection, self._statements[query.name], query)
 
     async def run(self, operation: Operation[T]) -> T:
@@ -102,7 +90,6 @@ class AsyncDatabase:
         self._schema = schema
         self._statements = compiled(schema)
         self._opening = asyncio.Lock()
-        self._puts = GroupedPuts(partial(self.fetch, repeatable=True))
 
     @classmethod
     def connect(cls, options: ConnectionOptions) -> Self:
@@ -126,17 +113,8 @@ class AsyncDatabase:
         )
         return cls(AsyncThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
 
-    @overload
-    async def fetch(self, query: Query[R]) -> list[R]: ...
-
-    @overload
-    async def fetch(
-        self, query: str, params: Mapping[str, Any], *, repeatable: bool = False
-    ) -> list[Row]: ...
-
-    async def fetch(self, query: Any, params: Any = None, *, repeatable: bool = False) -> list[Any]:
+    async def fetch(self, query: Query[R]) -> list[R]:
         """Run one statement in a transaction of its own; see ``Database.fetch``."""
-        query = as_query(self._statements, query, params, repeatable)
         with translated():
             await self._open()
             async with self._pool.connection() as connection:
@@ -180,10 +158,6 @@ class AsyncDatabase:
         await self._pool.renew(connection)
         if final:
             raise outcome_unknown(error) from error
-
-    def put(self, put: Put) -> Awaitable[list[Row]]:
-        """Accept one message, together with others that wait at the same time."""
-        return self._puts.put(put)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncTransaction]:
@@ -233,7 +207,7 @@ class AsyncDatabase:
                 self._opened = True
 
 
-async def execute(connection: psycopg.AsyncConnection[Any], statement: Statement, query: Query[R]) -> list[R]:
+async def execute(connection: psycopg.AsyncConnection[Any], statement: bytes, query: Query[R]) -> list[R]:
     """Run ``statement`` on a connection whatever its row factory, and return its rows."""
     make_row: MakeRow = partial(tuple.__new__, query.row)  # as ``_make`` does, without a step in Python
     if isinstance(connection, AsyncDirectConnection):
@@ -242,7 +216,7 @@ async def execute(connection: psycopg.AsyncConnection[Any], statement: Statement
             rows: list[R] = await connection.run_plain(statement, values, make_row)
             return rows
     cursor = psycopg.AsyncRawCursor(connection, row_factory=lambda _cursor: make_row)
-    await cursor.execute(statement.sql, query.values)
+    await cursor.execute(statement, query.values)
     return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
 
@@ -263,20 +237,14 @@ async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
 
 
 def _carry_out(step: Step, runner: AsyncRunner) -> Awaitable[Any]:
-    if isinstance(step, Put):
-        if isinstance(runner, AsyncDatabase):
-            return runner.put(step)
-        return runner.fetch("put", step.whole())
     if isinstance(step, Query):
         return runner.fetch(step)
-    if isinstance(step, Fetch):
-        if isinstance(runner, AsyncDatabase):
-            return runner.fetch(step.name, step.params, repeatable=step.repeatable)
-        return runner.fetch(step.name, step.params)
     if isinstance(step, Atomic):
         return runner.run_atomically(step.make)
     if isinstance(step, Run):
         return asyncio.to_thread(step.call)
+    if isinstance(step, Await):
+        return step.make()
     if isinstance(step, Pause):
         return asyncio.sleep(step.seconds)
     assert_never(step)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar, assert_never, overload
+from typing import Any, Protocol, Self, TypeVar, assert_never
 
 import psycopg
 from psycopg_pool import ConnectionPool
 
 from strandline.schemas.errors import (
     DatabaseBusyError,
-    DatabaseError,
-    DatabaseUnavailableError,
     StrandlineError,
 )
 from strandline.schemas.postgres.connections import (
@@ -31,16 +29,15 @@ from strandline.schemas.postgres.connections import (
     translated,
 )
 from strandline.schemas.postgres.deadlines import Attempts, BoundedConnection, within
-from strandline.schemas.postgres.grouped_puts import quick_row
-from strandline.schemas.postgres.operations import Atomic, Fetch, Operation, Pause, Put, Row, Run, Step
+from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pause, Run, Step
 from strandline.schemas.postgres.pools.engine_pool import SyncPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect
 from strandline.schemas.postgres.pools.thin_pool import ProcessPool, ThinPool
 from strandline.schemas.postgres.prepared import DirectConnection, MakeRow, plain_values
-from strandline.schemas.postgres.query import Query, as_query
-from strandline.schemas.postgres.statements import Statement, compiled
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.postgres.statements import compiled
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,11 +46,7 @@ R = TypeVar("R")
 class Fetcher(Protocol):
     """What runs a named statement: a ``Database`` (alone, committed) or a ``Transaction``."""
 
-    @overload
     def fetch(self, query: Query[R]) -> list[R]: ...
-
-    @overload
-    def fetch(self, query: str, params: Mapping[str, Any]) -> list[Row]: ...
 
 
 class Runner(Fetcher, Protocol):
@@ -69,21 +62,14 @@ class Transaction:
         self._connection = connection
         self._statements = compiled(schema)
 
-    @overload
-    def fetch(self, query: Query[R]) -> list[R]: ...
-
-    @overload
-    def fetch(self, query: str, params: Mapping[str, Any]) -> list[Row]: ...
-
-    def fetch(self, query: Any, params: Any = None) -> list[Any]:
+    def fetch(self, query: Query[R]) -> list[R]:
         with translated():
-            query = as_query(self._statements, query, params)
             return execute(self._connection, self._statements[query.name], query)
 
-    def copy(self, name: str, rows: Iterable[Row]) -> None:
+    def copy(self, query: Query[Any], rows: Iterable[tuple[object, ...]]) -> None:
         """Send rows to a ``COPY … FROM STDIN`` statement."""
         cursor = psycopg.RawCursor(self._connection)
-        with cursor.copy(self._statements[name].sql) as copy:
+        with cursor.copy(self._statements[query.name]) as copy:
             for row in rows:
                 copy.write_row(row)
 
@@ -139,13 +125,7 @@ class Database:
         )
         return cls(ThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
 
-    @overload
-    def fetch(self, query: Query[R]) -> list[R]: ...
-
-    @overload
-    def fetch(self, query: str, params: Mapping[str, Any], *, repeatable: bool = False) -> list[Row]: ...
-
-    def fetch(self, query: Any, params: Any = None, *, repeatable: bool = False) -> list[Any]:
+    def fetch(self, query: Query[R]) -> list[R]:
         """Run one statement in a transaction of its own.
 
         A repeatable one is sent once more, on a fresh connection, if its connection was lost.
@@ -154,7 +134,6 @@ class Database:
             OutcomeUnknownError: there was no answer, and the statement may have taken effect.
             StrandlineError: as ``schemas.postgres.connections.translated`` says.
         """
-        query = as_query(self._statements, query, params, repeatable)
         with translated():
             self._open()
             with self._pool.connection() as connection:
@@ -167,12 +146,11 @@ class Database:
                     failed = error
             return self._repeat(query, attempts, failed)
 
-    def fetch_within(self, seconds: float, query: Any, params: Any = None) -> list[Any]:
+    def fetch_within(self, seconds: float, query: Query[R]) -> list[R]:
         """Run a repeatable statement, on a connection of our own for ``seconds`` at most, or twice that.
 
         The wait for a connection is part of that.
         """
-        query = as_query(self._statements, query, params, True)
         with translated():
             self._open()
             attempts = Attempts(seconds)
@@ -229,21 +207,6 @@ class Database:
         self._pool.renew(connection)
         if final:
             raise outcome_unknown(error) from error
-
-    def put(self, put: Put) -> list[Row]:
-        """Accept one message, by the short statement where that will do."""
-        taken = self._quick_put(put)
-        if taken:
-            return [quick_row(taken[0][0])]
-        return self.fetch("put", put.whole(), repeatable=True)
-
-    def _quick_put(self, put: Put) -> list[Row]:
-        try:
-            return self.fetch("put_one", put.one, repeatable=True)
-        except DatabaseUnavailableError:
-            raise
-        except DatabaseError:
-            return []  # the id was used before: ``put`` finds it
 
     @contextmanager
     def transaction(self, *, within_seconds: float | None = None) -> Iterator[Transaction]:
@@ -303,7 +266,7 @@ class Database:
             self._opened = True
 
 
-def execute(connection: psycopg.Connection[Any], statement: Statement, query: Query[R]) -> list[R]:
+def execute(connection: psycopg.Connection[Any], statement: bytes, query: Query[R]) -> list[R]:
     """Run ``statement`` on a connection whatever its row factory, and return its rows."""
     make_row: MakeRow = partial(tuple.__new__, query.row)  # as ``_make`` does, without a step in Python
     if isinstance(connection, DirectConnection):
@@ -312,7 +275,7 @@ def execute(connection: psycopg.Connection[Any], statement: Statement, query: Qu
             rows: list[R] = connection.run_plain(statement, values, make_row)
             return rows
     cursor = psycopg.RawCursor(connection, row_factory=lambda _cursor: make_row)
-    cursor.execute(statement.sql, query.values)
+    cursor.execute(statement, query.values)
     # The description would say whether there are rows as well, and is costly to make.
     return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
@@ -334,16 +297,8 @@ def drive(operation: Operation[T], runner: Runner) -> T:
 
 
 def _carry_out(step: Step, runner: Runner) -> Any:
-    if isinstance(step, Put):
-        if isinstance(runner, Database):
-            return runner.put(step)
-        return runner.fetch("put", step.whole())
     if isinstance(step, Query):
         return runner.fetch(step)
-    if isinstance(step, Fetch):
-        if isinstance(runner, Database):
-            return runner.fetch(step.name, step.params, repeatable=step.repeatable)
-        return runner.fetch(step.name, step.params)
     if isinstance(step, Atomic):
         return runner.run_atomically(step.make)
     if isinstance(step, Run):
@@ -351,4 +306,6 @@ def _carry_out(step: Step, runner: Runner) -> Any:
     if isinstance(step, Pause):
         time.sleep(step.seconds)
         return None
+    if isinstance(step, Await):
+        raise TypeError("only a driver for asyncio can await")
     assert_never(step)

@@ -54,7 +54,7 @@ async def check_isolation_async(connection: psycopg.AsyncConnection[Any]) -> Non
 
 def _question() -> bytes:
     # It names no table, so that any schema does.
-    return compiled("strandline")["transaction_defaults"].sql
+    return compiled("strandline")["transaction_defaults"]
 
 
 def _judge(rows: Sequence[Any]) -> None:

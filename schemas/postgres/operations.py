@@ -7,7 +7,7 @@ the sync and the async half of the public surface are the same code.  (psycopg's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,32 +15,6 @@ from strandline.schemas.postgres.query import Query
 
 T = TypeVar("T")
 R = TypeVar("R")
-Row = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """Run one named statement, alone in its transaction; the answer is a list of rows (tuples).
-
-    ``repeatable``: running it again after a lost connection does no harm (reads, and puts by id).
-    """
-
-    name: str
-    params: Mapping[str, Any]
-    repeatable: bool = True
-
-
-@dataclass(slots=True)
-class Put:
-    """Accept one message, by whatever way is the shortest; the answer is the rows of the statement ``put``.
-
-    Attributes:
-        one: the parameters of ``put_one``.
-        whole: makes those of ``put``, which decides where ``put_one`` does nothing.
-    """
-
-    one: Mapping[str, Any]
-    whole: Callable[[], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +22,13 @@ class Run:
     """Call something that computes or blocks: inline for threads, in a thread for asyncio."""
 
     call: Callable[[], Any]
+
+
+@dataclass(slots=True)
+class Await:
+    """Await what belongs to the event loop; for operations that only an asyncio driver carries out."""
+
+    make: Callable[[], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +49,7 @@ class Atomic:
     make: Callable[[], Generator[Any, Any, Any]]
 
 
-Step = Query[Any] | Fetch | Put | Run | Pause | Atomic
+Step = Query[Any] | Await | Run | Pause | Atomic
 Operation = Generator[Step, Any, T]
 
 

@@ -25,7 +25,6 @@ from psycopg.errors import error_from_result
 from psycopg.generators import execute
 
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, BoundedConnection
-from strandline.schemas.postgres.statements import Statement
 from strandline.schemas.values.identity import key_text
 
 Values = list[bytes | None]
@@ -99,7 +98,7 @@ class DirectConnection(BoundedConnection):
         super().__init__(pgconn, *arguments)
         self._statements = _Prepared()
 
-    def run_plain(self, statement: Statement, values: Values, make_row: MakeRow = tuple) -> list[Any]:
+    def run_plain(self, statement: bytes, values: Values, make_row: MakeRow = tuple) -> list[Any]:
         """Run a statement with what ``plain_values`` made of its parameters.
 
         Raises:
@@ -116,28 +115,28 @@ class AsyncDirectConnection(AsyncBoundedConnection):
         super().__init__(pgconn, *arguments)
         self._statements = _Prepared()
 
-    async def run_plain(self, statement: Statement, values: Values, make_row: MakeRow = tuple) -> list[Any]:
+    async def run_plain(self, statement: bytes, values: Values, make_row: MakeRow = tuple) -> list[Any]:
         """Async twin of ``DirectConnection.run_plain``."""
         result = await self.wait(_exchange(self.pgconn, self._statements, statement, values))
         return _rows(self, result, make_row)
 
 
 def _exchange(
-    pgconn: pq.abc.PGconn, prepared: _Prepared, statement: Statement, values: Values
+    pgconn: pq.abc.PGconn, prepared: _Prepared, statement: bytes, values: Values
 ) -> PQGen[pq.abc.PGresult]:
     """Run a statement, prepared first if it was run here before; its result, or the error's."""
-    if statement.sql not in prepared.names:
-        pgconn.send_query_params(statement.sql, values)
-        prepared.names[statement.sql] = None
+    if statement not in prepared.names:
+        pgconn.send_query_params(statement, values)
+        prepared.names[statement] = None
         return (yield from _result(pgconn))
-    name = prepared.names[statement.sql]
+    name = prepared.names[statement]
     if name is None:
         name = prepared.new_name()
-        pgconn.send_prepare(name, statement.sql)
+        pgconn.send_prepare(name, statement)
         answer = yield from _result(pgconn)
         if answer.status not in _SUCCEEDED:
             return answer
-        prepared.names[statement.sql] = name
+        prepared.names[statement] = name
     pgconn.send_query_prepared(name, values)
     return (yield from _result(pgconn))
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from strandline.schemas.postgres.statements import Statement
-
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -42,26 +40,3 @@ class Query(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<{self.name}>"  # not the values: they may be what people said
-
-
-class Named(Query[tuple[Any, ...]]):
-    """A statement by its name; goes when all callers have classes."""
-
-    __slots__ = ("name", "repeatable")
-
-    def __init__(self, name: str, values: tuple[object, ...], repeatable: bool) -> None:
-        self.name = name  # type: ignore[misc]
-        self.repeatable = repeatable  # type: ignore[misc]
-        self.values = values
-
-
-def as_query(
-    statements: Mapping[str, Statement],
-    query: Query[Any] | str,
-    params: Mapping[str, Any] | None,
-    repeatable: bool = False,
-) -> Query[Any]:
-    """A query as it is, or a name with its parameters as one."""
-    if isinstance(query, str):
-        return Named(query, tuple(statements[query].values(params or {})), repeatable)
-    return query

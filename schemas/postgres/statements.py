@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any
 
 _FILES = (
     "messages.sql",
@@ -102,32 +100,20 @@ def statements(schema: str) -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement as Postgres reads it: ``$1``, ``$2``, … for the parameters named in ``names``.
+@cache
+def compiled(schema: str) -> Mapping[str, bytes]:
+    """All statements by name as Postgres reads them: ``$1``, ``$2``, … for parameters, as they come first.
 
     Otherwise psycopg parses statements of over 4,096 characters at each call, which takes a tenth of a
     millisecond for the longest.
     """
-
-    sql: bytes
-    names: tuple[str, ...]
-
-    def values(self, params: Mapping[str, Any]) -> list[Any]:
-        """The parameters in order."""
-        return [params[name] for name in self.names]
-
-
-@cache
-def compiled(schema: str) -> Mapping[str, Statement]:
-    """All statements by name, ready to be sent."""
     return MappingProxyType({name: _compile(sql) for name, sql in statements(schema).items()})
 
 
-def _compile(sql: str) -> Statement:
+def _compile(sql: str) -> bytes:
     places: dict[str, int] = {}
     numbered = _PARAMETER.sub(lambda found: f"${places.setdefault(found[1], len(places) + 1)}", sql)
-    return Statement(numbered.encode(), tuple(places))
+    return numbered.encode()
 
 
 def function_source(name: str, schema: str) -> str:

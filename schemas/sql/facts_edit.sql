@@ -91,7 +91,7 @@ ORDER BY w.shard_key
 -- name: fact_events
 -- All events of people on an owner's facts, in order.
 -- params: shard_key uuid
--- row: number bigint, kind text, fact_id uuid?, payload text?, traces text?, created_at timestamptz
+-- row: number bigint, kind text, fact_id uuid?, payload text?, traces text, created_at timestamptz
 -- repeatable
 SELECT e.number, e.kind, e.fact_id, e.payload::text, e.traces::text, e.created_at
 FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s ORDER BY e.number
@@ -99,7 +99,7 @@ FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s ORDER BY e.number
 -- name: deciding_fact_events
 -- The deletions, corrections and clearings that may concern some candidates: by words or by session.
 -- params: shard_key uuid, fact_ids uuid[], fingerprints text[], session_keys uuid[]
--- row: number bigint, kind text, fact_id uuid?, traces text?, created_at timestamptz
+-- row: number bigint, kind text, fact_id uuid?, traces text, created_at timestamptz
 -- repeatable
 SELECT e.number, e.kind, e.fact_id, e.traces::text, e.created_at
 FROM strandline.fact_event e
@@ -303,7 +303,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
 -- Delete facts, each with those condensed into it; return which, whether they were live, and the events by which
 -- people had worded them.
 -- params: shard_key uuid, generation_id integer, fact_ids uuid[], number bigint
--- row: fact_id uuid, live boolean, worded_by bigint[]?
+-- row: fact_id uuid, live boolean, worded_by bigint[]
 -- repeatable
 SELECT fact_id, live, worded_by FROM strandline.remove_facts_v1(
     %(shard_key)s, %(generation_id)s, %(fact_ids)s::uuid[], %(number)s)

@@ -94,7 +94,7 @@ RETURNING fact_id
 -- name: update_fact
 -- Update a fact, if it still has the words that the merge was planned with; its earlier words stay in its revisions.
 -- params: text text, fingerprint bytea, lexemes text[], topics text[], about_date date?, said_at timestamptz,
---     shard_key uuid, generation_id integer, fact_id uuid, expected bytea?
+--     shard_key uuid, generation_id integer, fact_id uuid, expected bytea
 -- row: fact_id uuid
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),

@@ -75,7 +75,7 @@ SELECT session_key::text, seq FROM stored
 -- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, ids text[], roles text[], tokens
 --     integer[], bytes integer[], digests bytea[], envelopes text[], metadata text?[], created_at timestamptz?[],
 --     calls text?[], answers text?[]
--- row: status text, detail text?, seqs bigint[]?, to_flush text?
+-- row: status text, detail text?, seqs bigint?[]?, to_flush text?
 -- repeatable
 SELECT status, detail, seqs, to_flush FROM strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, %(ids)s::text[], %(roles)s::text[],
@@ -137,7 +137,7 @@ COPY pg_temp.strandline_import (
 -- name: put_imported
 -- Put what was copied, as ``put`` does.
 -- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb
--- row: status text, detail text?, seqs bigint[]?, to_flush text?
+-- row: status text, detail text?, seqs bigint?[]?, to_flush text?
 SELECT p.status, p.detail, p.seqs, p.to_flush
 FROM (
     SELECT array_agg(i.id ORDER BY i.place) AS ids, array_agg(i.role ORDER BY i.place) AS roles,

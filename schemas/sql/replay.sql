@@ -171,8 +171,8 @@ RETURNING ordinal
 -- name: digest_chunks
 -- A digest of the stored chunks of a batch.
 -- params: shard_key uuid, generation_id integer, batch_id uuid
--- row: chunks integer, digest text
-SELECT count(*)::integer AS chunks, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
+-- row: pieces integer, digest text
+SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
     c.event_id, c.length, c.lexemes, c.embedding, c.code)::text, '|'
     ORDER BY c.session_key, c.from_seq, c.piece), '')) AS digest
 FROM strandline.chunk c
@@ -182,8 +182,8 @@ WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.
 -- The same digest of the chunks that `insert_chunks` would write.
 -- params: session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], event_ids uuid[],
 --     lengths integer[], lexemes text[], embeddings text[]
--- row: chunks integer, digest text
-SELECT count(*)::integer AS chunks, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
+-- row: pieces integer, digest text
+SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
     c.event_id, c.length, c.lexemes::tsvector, c.embedding::halfvec,
     strandline.search_code_v1(c.embedding::halfvec))::text, '|'
     ORDER BY c.session_key, c.from_seq, c.piece), '')) AS digest
@@ -201,8 +201,8 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_
 -- name: digest_candidates
 -- A digest of the stored candidates of a batch; edits of facts do not change it.
 -- params: shard_key uuid, generation_id integer, batch_id uuid
--- row: candidates integer, digest text
-SELECT count(*)::integer AS candidates, md5(coalesce(string_agg((c.event_id, c.ordinal, c.session_key, c.text,
+-- row: pieces integer, digest text
+SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.event_id, c.ordinal, c.session_key, c.text,
     c.seqs, c.topics, c.said_by, c.about_date, c.said_at, c.model, c.prompt_hash)::text, '|'
     ORDER BY c.event_id, c.ordinal), '')) AS digest
 FROM strandline.fact_candidate c
@@ -211,8 +211,8 @@ WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.
 -- name: digest_derived_candidates
 -- The same digest of the candidates that `insert_candidates` would write.
 -- params: model text, prompt_hash text, candidates json
--- row: candidates integer, digest text
-SELECT count(*)::integer AS candidates, md5(coalesce(string_agg((c.event_id, c.ordinal, c.session_key, c.text,
+-- row: pieces integer, digest text
+SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.event_id, c.ordinal, c.session_key, c.text,
     c.seqs, c.topics, c.said_by, c.about_date, c.said_at, %(model)s::text, %(prompt_hash)s::text)::text, '|'
     ORDER BY c.event_id, c.ordinal), '')) AS digest
 FROM json_to_recordset(%(candidates)s::json) AS c (

@@ -32,7 +32,7 @@ ON CONFLICT DO NOTHING
 -- name: share_chunks
 -- Insert or update searchable pieces of these messages.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
---     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text?[]
+--     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[]
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
     event_id, batch_id, length, lexemes, embedding)
 SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
@@ -46,7 +46,7 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
 
 -- name: search_shared_chunks
 -- The best messages of a shared scope for a query, best first, each with those beside it (search_hits_v1).
--- params: shard_key uuid, generation_id integer, session_key uuid, visible_from bigint, embedding halfvec?, lexemes
+-- params: shard_key uuid, generation_id integer?, session_key uuid, visible_from bigint, embedding halfvec?, lexemes
 --     text[], similarity_cutoff float8, top_k integer, beside integer
 -- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
 --     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!
@@ -58,7 +58,7 @@ SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, 
 -- name: shared_session_names
 -- The names of sessions that share with a scope.
 -- params: shard_key uuid, session_keys uuid[]
--- row: session_key uuid, session_id text?
+-- row: session_key uuid, session_id text
 -- repeatable
 SELECT DISTINCT l.session_key, l.session_id FROM strandline.shared_session l
 WHERE l.shard_key = %(shard_key)s AND l.session_key = ANY (%(session_keys)s::uuid[]) AND l.gone_at IS NULL

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from typing import TypedDict
 from uuid import UUID
 
 from strandline.schemas.errors import InvalidMessageError
@@ -30,6 +31,13 @@ class Owner:
     shard_key: UUID
 
 
+class SessionKeys(TypedDict):
+    """Where a session's rows lie, as parameters of statements."""
+
+    shard_key: UUID
+    session_key: UUID
+
+
 @dataclass(frozen=True, slots=True)
 class SessionIdentity:
     """One session and its owner, with every key that its rows carry."""
@@ -44,6 +52,10 @@ class SessionIdentity:
     @property
     def owner(self) -> Owner:
         return Owner(self.namespace, self.user_id, self.shard_key)
+
+    @property
+    def keys(self) -> SessionKeys:
+        return {"shard_key": self.shard_key, "session_key": self.session_key}
 
 
 def identify_session(namespace: str, session_id: str, user_id: str | None) -> SessionIdentity:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 from uuid import UUID
 
 FACTS = "facts"
@@ -33,6 +33,25 @@ STAGES: tuple[str, ...] = tuple(stage for stages in PIPELINE_STAGES.values() for
 _QUEUE_PREFIX = "strandline."
 
 
+class DerivationKeys(TypedDict):
+    """Where rows of one owner in one generation lie, as parameters of statements."""
+
+    shard_key: UUID
+    generation_id: int
+
+
+class StateKeys(DerivationKeys):
+    """Where the states of an ordered lane lie, as parameters of statements."""
+
+    scope_key: UUID
+
+
+class LaneKeys(StateKeys):
+    """A lane's primary key, as parameters of statements."""
+
+    stage: str
+
+
 @dataclass(frozen=True, slots=True)
 class Lane:
     """One lane; ``scope_key`` is a session's key, or the owner's ``shard_key`` for the merge stage."""
@@ -41,6 +60,27 @@ class Lane:
     scope_key: UUID
     generation_id: int
     stage: str
+
+    @property
+    def keys(self) -> LaneKeys:
+        return {
+            "shard_key": self.shard_key,
+            "scope_key": self.scope_key,
+            "generation_id": self.generation_id,
+            "stage": self.stage,
+        }
+
+    @property
+    def state_keys(self) -> StateKeys:
+        return {
+            "shard_key": self.shard_key,
+            "scope_key": self.scope_key,
+            "generation_id": self.generation_id,
+        }
+
+    @property
+    def derivation_keys(self) -> DerivationKeys:
+        return {"shard_key": self.shard_key, "generation_id": self.generation_id}
 
     def to_args(self) -> tuple[str, str, int, str]:
         """The lane as a doorbell message carries it: keys only, JSON-ready."""

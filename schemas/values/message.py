@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
@@ -132,43 +132,63 @@ class Message:
         )
 
 
-def read_rows(rows: Sequence[Sequence[Any]]) -> list[Message]:
+class StoredMessage(Protocol):
+    """A row that holds a message: envelope and metadata as JSON, the role as it was checked at the put."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def envelope(self) -> str: ...
+    @property
+    def metadata(self) -> str | None: ...
+
+
+def read_rows(rows: Sequence[StoredMessage]) -> list[Message]:
     """The messages that stored rows hold (the inverse of ``prepare``).
 
     Their envelopes are decoded together: one by one that takes three times as long.
-
-    Args:
-        rows: of each its seq, id, role, tokens, created_at, envelope and metadata, these two as JSON text.
     """
-    bodies: list[dict[str, Any]] = json.loads(f"[{','.join([row[5] for row in rows])}]")
+    bodies: list[dict[str, Any]] = json.loads(f"[{','.join([row.envelope for row in rows])}]")
     return [
-        Message(role, body["content"], id_, None, None, None, NOTHING, created_at, seq, tokens, NOTHING)
-        if len(body) == 1 and metadata is None  # a content alone, as most have
-        else _read_whole(seq, id_, role, tokens, created_at, body, metadata)
-        for (seq, id_, role, tokens, created_at, _, metadata), body in zip(rows, bodies, strict=True)
+        Message(
+            row.role,  # type: ignore[arg-type]
+            body["content"],
+            row.id,
+            None,
+            None,
+            None,
+            NOTHING,
+            row.created_at,
+            row.seq,
+            row.tokens,
+            NOTHING,
+        )
+        if len(body) == 1 and row.metadata is None  # a content alone, as most have
+        else _read_whole(row, body)
+        for row, body in zip(rows, bodies, strict=True)
     ]
 
 
-def _read_whole(
-    seq: int,
-    id: str,
-    role: Role,
-    tokens: int,
-    created_at: datetime,
-    body: dict[str, Any],
-    metadata: str | None,
-) -> Message:
+def _read_whole(row: StoredMessage, body: dict[str, Any]) -> Message:
     return Message(
-        role=role,
+        role=row.role,  # type: ignore[arg-type]
         content=body.get("content"),
-        id=id,
+        id=row.id,
         name=body.get("name"),
         tool_calls=body.get("tool_calls"),
         tool_call_id=body.get("tool_call_id"),
-        metadata=NOTHING if metadata is None else ReadOnlyDict(json.loads(metadata)),
-        created_at=created_at,
-        seq=seq,
-        tokens=tokens,
+        metadata=NOTHING if row.metadata is None else ReadOnlyDict(json.loads(row.metadata)),
+        created_at=row.created_at,
+        seq=row.seq,
+        tokens=row.tokens,
         extra=ReadOnlyDict(body["extra"]) if "extra" in body else NOTHING,
     )
 

@@ -31,6 +31,8 @@ from strandline.pipelines.replay.switching import prune, roll_back, serve_everyb
 from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.derived.generations import ListGenerations
+from strandline.schemas.queries.derived.replay import GenerationBacklog
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
 
@@ -201,11 +203,12 @@ def _shard_key(namespace: str, user: str | None, session: str | None) -> UUID:
 
 def _refuse_uncovered(database: Database, generation: Generation) -> None:
     """Promote only what covers what serves; owner by owner is what a replay without --hold does."""
-    backlog = database.fetch("generation_backlog", {"generation_id": generation.generation_id})
-    if generation.state != "feeding" or sum(row[1] for row in backlog):
+    backlog = database.fetch(GenerationBacklog(generation_id=generation.generation_id))
+    due = sum(row.due for row in backlog)
+    if generation.state != "feeding" or due:
         raise ReplayError(
             f"Generation {generation.generation_id} of {generation.pipeline} is {generation.state}, with"
-            f" {counted(sum(row[1] for row in backlog), 'event')} due, so it cannot serve all owners yet."
+            f" {counted(due, 'event')} due, so it cannot serve all owners yet."
             " Let workers catch up, then promote again."
         )
 
@@ -213,22 +216,21 @@ def _refuse_uncovered(database: Database, generation: Generation) -> None:
 def _report(database: Database, settings: Settings, pipeline: str | None) -> GenerationsReport:
     differing = settings_differing(serving(database), settings)
     listed = []
-    for row in database.fetch("list_generations", {"pipeline": pipeline}):
-        number, name, state, version, config, created_at, served_until, filled, due, dead, owners = row
+    for row in database.fetch(ListGenerations(pipeline=pipeline)):
         listed.append(
             GenerationReport(
-                generation=number,
-                pipeline=name,
-                state=state,
-                version=version,
-                made_with=json.loads(config),
-                created_at=created_at.isoformat(),
-                served_until=None if served_until is None else served_until.isoformat(),
-                filled=filled,
-                due=due,
-                dead=dead,
-                owners=owners,
-                differences=differing.get(name, []) if state == "serving" else [],
+                generation=row.generation_id,
+                pipeline=row.pipeline,
+                state=row.state,
+                version=row.version,
+                made_with=json.loads(row.config),
+                created_at=row.created_at.isoformat(),
+                served_until=None if row.served_until is None else row.served_until.isoformat(),
+                filled=row.is_filled,
+                due=row.due,
+                dead=row.dead,
+                owners=row.owners,
+                differences=differing.get(row.pipeline, []) if row.state == "serving" else [],
             )
         )
     unfinished = [report_of(replay) for replay in replays(database, pipeline=pipeline, unfinished=True)]

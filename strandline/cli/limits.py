@@ -16,10 +16,17 @@ from strandline.cli.terminal import print_json, say
 from strandline.schemas.display.shown_text import counted, quote
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
+from strandline.schemas.queries.conversation.sessions import NamespaceIsKnown
+from strandline.schemas.queries.work.limits import (
+    ClearLimits,
+    ForgetCleared,
+    ListLimits,
+    RevokeSlices,
+    RingPutOff,
+    SetLimits,
+)
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import check_name
-
-_FIELDS = tuple(NamespaceLimitsReport.model_fields)
 
 # Rows that were put off are rung for in transactions of so many, since workers wait for rows that are locked.
 PAGE = 1_000
@@ -105,14 +112,7 @@ def set_limits(
     the earlier budget is tried again at once. A budget counts from the moment the namespace has one; earlier
     use on the same day is not counted.
     """
-    limits = {
-        "max_lanes": lanes,
-        "max_lanes_per_worker": lanes_per_worker,
-        "calls_per_day": calls_per_day,
-        "tokens_per_day": tokens_per_day,
-        "usd_per_day": usd_per_day,
-    }
-    if all(limit is None for limit in limits.values()):
+    if all(limit is None for limit in (lanes, lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day)):
         raise click.UsageError(
             "No limit is given. Give one, such as --calls-per-day, or remove all with `strandline limits"
             " clear`."
@@ -122,7 +122,16 @@ def set_limits(
         servers_for_once(settings) as servers,
         opened(servers.database_url, settings) as database,
     ):
-        database.fetch("set_limits", {"namespace": check_name("namespace", namespace)} | limits)
+        database.fetch(
+            SetLimits(
+                namespace=check_name("namespace", namespace),
+                max_lanes=lanes,
+                max_lanes_per_worker=lanes_per_worker,
+                calls_per_day=calls_per_day,
+                tokens_per_day=tokens_per_day,
+                usd_per_day=usd_per_day,
+            )
+        )
         _apply_at_once(database, namespace)
         for note in _notes(database, settings, namespace, usd_per_day):
             say(note, err=True)
@@ -171,8 +180,8 @@ def clear(
         named = [column for column in _OPTIONS if flags[column]]
         _check_set(read_limits(database, settings, namespace), namespace, named)
         with database.transaction() as tx:
-            tx.fetch("clear_limits", {"namespace": namespace, "cleared": named or list(_OPTIONS)})
-            tx.fetch("forget_cleared", {"namespace": namespace})
+            tx.fetch(ClearLimits(namespace=namespace, cleared=named or list(_OPTIONS)))
+            tx.fetch(ForgetCleared(namespace=namespace))
         _apply_at_once(database, namespace)
         left = read_limits(database, settings, namespace)
     say(*map(_line, left) if left else [f"{namespace}: not limited any more"])
@@ -197,18 +206,16 @@ def _apply_at_once(database: Database, namespace: str) -> None:
     The limits are committed by then.  A sweep locks those that it goes by, so what it puts off from now on it
     puts off by the new ones.
     """
-    database.fetch("revoke_slices", {"namespace": namespace})
+    database.fetch(RevokeSlices(namespace=namespace))
     owner = UUID(int=0)
-    while rows := database.fetch(
-        "ring_put_off", {"namespace": namespace, "from_shard": owner, "limit": PAGE}
-    ):
-        owner = max(row[0] for row in rows)
+    while rows := database.fetch(RingPutOff(namespace=namespace, from_shard=owner, limit=PAGE)):
+        owner = max(row.shard_key for row in rows)
 
 
 def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: float | None) -> list[str]:
     """Say where these limits may do less than they seem to."""
     notes = []
-    if not database.fetch("namespace_is_known", {"namespace": namespace})[0][0]:
+    if not database.fetch(NamespaceIsKnown(namespace=namespace))[0].known:
         notes.append(
             f"There is nothing in namespace {quote(namespace)} yet;"
             " its limits apply from its first message on."
@@ -242,9 +249,27 @@ def read_limits(
     database: Database, settings: Settings, namespace: str | None = None
 ) -> list[NamespaceLimitsReport]:
     """The limits of a namespace, or of all that have some, with what was used today and what waits."""
-    asked = {"namespace": namespace, "dead_after_seconds": settings.worker_dead_after_seconds}
-    rows = database.fetch("list_limits", asked, repeatable=True)
-    return [NamespaceLimitsReport(**dict(zip(_FIELDS, row, strict=True))) for row in rows]
+    rows = database.fetch(
+        ListLimits(namespace=namespace, dead_after_seconds=settings.worker_dead_after_seconds)
+    )
+    return [
+        NamespaceLimitsReport(
+            namespace=row.namespace,
+            max_lanes=row.max_lanes,
+            max_lanes_per_worker=row.max_lanes_per_worker,
+            calls_per_day=row.calls_per_day,
+            tokens_per_day=row.tokens_per_day,
+            usd_per_day=row.usd_per_day,
+            calls_today=row.calls,
+            tokens_today=row.tokens,
+            usd_today=row.usd,
+            lanes_at_work=row.lanes,
+            due=row.due,
+            waits_until=row.until,
+            waits_for=row.budgets,
+        )
+        for row in rows
+    ]
 
 
 def waiting_line(limits: NamespaceLimitsReport) -> str:

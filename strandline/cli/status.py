@@ -30,6 +30,14 @@ from strandline.pipelines.generations.registry import serving, settings_differin
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.display.shown_text import counted
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.inspection.status import (
+    StatusPipelines,
+    StatusPipelinesRow,
+    StatusTotals,
+    StatusWorkers,
+    StatusWorkersRow,
+    UsedPipelines,
+)
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import PIPELINE_STAGES
 
@@ -67,26 +75,26 @@ def command(
 
 def read_status(database: Database, settings: Settings) -> StatusReport:
     """The state of the pipeline in this database, from a few statements."""
-    dead_after = {"dead_after_seconds": settings.worker_dead_after_seconds}
-    live = database.fetch("status_workers", dead_after)
+    dead_after = settings.worker_dead_after_seconds
+    live = database.fetch(StatusWorkers(dead_after_seconds=dead_after))
     workers = [_worker(row) for row in live]
-    used = {row[0] for row in database.fetch("used_pipelines", {})}
+    used = {row.pipeline for row in database.fetch(UsedPipelines())}
     differing = settings_differing(serving(database), settings)
     pipelines = [
-        _pipeline(row, used, _served(row[1], live), differing, _reasons(row[1], live))
-        for row in database.fetch("status_pipelines", dead_after)
+        _pipeline(row, used, _served(row.generation_id, live), differing, _reasons(row.generation_id, live))
+        for row in database.fetch(StatusPipelines(dead_after_seconds=dead_after))
     ]
-    sessions, messages, events, facts, chunks, calls = database.fetch("status_totals", {})[0]
+    (totals,) = database.fetch(StatusTotals())
     registered = {pipeline.name for pipeline in pipelines}
     unserved = {pipeline.name for pipeline in pipelines if pipeline.used and not pipeline.served}
     return StatusReport(
         pipelines=pipelines,
-        sessions=sessions,
-        messages=messages,
-        events=events,
-        facts=facts,
-        chunks=chunks,
-        model_calls=_calls(json.loads(calls)),
+        sessions=totals.sessions,
+        messages=totals.messages,
+        events=totals.events,
+        facts=totals.facts,
+        chunks=totals.chunks,
+        model_calls=_calls(json.loads(totals.calls_by_model)),
         workers=workers,
         unserved=sorted(unserved | (used - registered)),
         replays=[report_of(replay) for replay in replays(database, unfinished=True)],
@@ -94,16 +102,16 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
     )
 
 
-def _served(generation: int, live: list[tuple[Any, ...]]) -> set[str]:
+def _served(generation: int, live: list[StatusWorkersRow]) -> set[str]:
     """The stages that live workers run of this generation; one that cannot be built somewhere is left out."""
-    return {stage for worker in live if generation not in worker[7] for stage in worker[4]}
+    return {stage for worker in live if generation not in worker.left_out for stage in worker.stages}
 
 
-def _reasons(generation: int, live: list[tuple[Any, ...]]) -> dict[str, str]:
+def _reasons(generation: int, live: list[StatusWorkersRow]) -> dict[str, str]:
     """Why work of this generation waits, by stage, as live workers say."""
     said: dict[str, str] = {}
     for worker in live:
-        said |= json.loads(worker[8]).get("reasons", {})
+        said |= json.loads(worker.condition).get("reasons", {})
     prefix = f"{generation}/"
     return {key.removeprefix(prefix): reason for key, reason in said.items() if key.startswith(prefix)}
 
@@ -120,27 +128,28 @@ def _calls(by_model: list[dict[str, Any]]) -> CallsReport:
 
 
 def _pipeline(
-    row: tuple[Any, ...],
+    row: StatusPipelinesRow,
     used: set[str],
     served: set[str],
     differing: Mapping[str, list[str]],
     reasons: Mapping[str, str],
 ) -> PipelineReport:
-    name, generation, state, entry_stage, _config, *counts = row
+    counts = (row.due, row.leased, row.dead)
     due, leased, dead = ({item["stage"]: item for item in json.loads(text)} for text in counts)
-    names = list(dict.fromkeys([*PIPELINE_STAGES.get(name, (entry_stage,)), *due, *leased, *dead]))
+    own = PIPELINE_STAGES.get(row.pipeline, (row.entry_stage,))
+    names = list(dict.fromkeys([*own, *due, *leased, *dead]))
     stages = [_stage(stage, due, leased, dead, reasons.get(stage)) for stage in names]
     return PipelineReport(
-        name=name,
-        generation=generation,
-        state=state,
+        name=row.pipeline,
+        generation=row.generation_id,
+        state=row.state,
         due=sum(stage.due for stage in stages),
         leased=sum(stage.leased for stage in stages),
         dead=sum(stage.dead for stage in stages),
         lag_seconds=max((stage.lag_seconds for stage in stages), default=0.0),
-        used=name in used,
+        used=row.pipeline in used,
         served=set(names) <= served,
-        differences=differing.get(name, []) if state == "serving" else [],
+        differences=differing.get(row.pipeline, []) if row.state == "serving" else [],
         stages=stages,
     )
 
@@ -162,19 +171,19 @@ def _stage(
     )
 
 
-def _worker(row: tuple[Any, ...]) -> WorkerReport:
-    worker_id, host, pid, version, stages, started_at, beat, _left_out, condition = row
+def _worker(row: StatusWorkersRow) -> WorkerReport:
+    condition = json.loads(row.condition)
     return WorkerReport(
-        worker_id=str(worker_id),
-        host=host,
-        pid=pid,
-        version=version,
-        stages=list(stages),
-        started_at=started_at.isoformat(),
-        beat_seconds_ago=round(max(0.0, float(beat)), 3),
-        dropped_hints=json.loads(condition).get("dropped_hints", 0),
-        lost_threads=json.loads(condition).get("lost_threads", 0),
-        no_broker=json.loads(condition).get("no_broker"),
+        worker_id=str(row.worker_id),
+        host=row.host,
+        pid=row.pid,
+        version=row.version,
+        stages=row.stages,
+        started_at=row.started_at.isoformat(),
+        beat_seconds_ago=round(max(0.0, float(row.beat_seconds_ago)), 3),
+        dropped_hints=condition.get("dropped_hints", 0),
+        lost_threads=condition.get("lost_threads", 0),
+        no_broker=condition.get("no_broker"),
     )
 
 

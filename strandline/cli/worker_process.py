@@ -12,6 +12,7 @@ from pathlib import Path
 from strandline.cli.targets import Servers
 from strandline.deploy.supervisor import ChildCommand
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.settings import Settings
 
 _PAUSE_SECONDS = 0.05
@@ -34,8 +35,8 @@ def worker_command(
 
 def live_workers(database: Database, settings: Settings) -> set[int]:
     """Process ids with a heartbeat; a killed worker stays for some seconds."""
-    rows = database.fetch("status_workers", {"dead_after_seconds": settings.worker_dead_after_seconds})
-    return {row[2] for row in rows}
+    rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
+    return {row.pid for row in rows}
 
 
 def await_worker(

@@ -19,6 +19,7 @@ from strandline.schemas.errors import ConfigurationError, SchemaError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.revision import HEAD_REVISION
+from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, pipeline_of
 from strandline.workers.in_process import BackgroundRunner
@@ -99,7 +100,7 @@ def stop_points() -> Any:
 
 def _revision(database: Database) -> str | None:
     try:
-        rows = database.fetch("schema_revision", {})
+        rows = database.fetch(SchemaRevision())
     except SchemaError:
         return None
-    return rows[0][0] if rows else None
+    return rows[0].version_num if rows else None

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.producers.reading.window_cache import WindowCache
+from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.forking import this_process, undivided
 from strandline.schemas.postgres.async_database import AsyncDatabase
@@ -67,6 +68,9 @@ class ProcessResources:
         self._async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncDatabase] = (
             weakref.WeakKeyDictionary()
         )
+        self._commits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, GroupCommit] = (
+            weakref.WeakKeyDictionary()
+        )
         self._stack: EmbeddedStack | None = None
         self._doorbell: Doorbell | None = None
         self._runner: BackgroundRunner | None = None
@@ -89,6 +93,14 @@ class ProcessResources:
             database = self._async.get(loop) or self._make_async()
             self._async[loop] = database
         return database
+
+    async def group_commit(self) -> GroupCommit:
+        loop = asyncio.get_running_loop()
+        commit = self._commits.get(loop)
+        if commit is None:
+            database = await self.async_database()
+            commit = self._commits.setdefault(loop, GroupCommit(database))
+        return commit
 
     def ring(self, lanes: Iterable[Lane]) -> None:
         if self._runner is not None:
@@ -130,7 +142,9 @@ class ProcessResources:
         self._runner = self._doorbell = self._database = self._stack = self._url = self._find_url = None
 
     async def aclose(self) -> None:
-        database = self._async.pop(asyncio.get_running_loop(), None)
+        loop = asyncio.get_running_loop()
+        self._commits.pop(loop, None)
+        database = self._async.pop(loop, None)
         if database is not None:
             await database.close()
         await asyncio.to_thread(self.close)

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.producers.reading.window_cache import WindowCache
+from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
@@ -102,6 +103,9 @@ class Runtime:
 
     async def async_database(self) -> AsyncDatabase:
         return await self.own().async_database()
+
+    async def group_commit(self) -> GroupCommit:
+        return await self.own().group_commit()
 
     def ring(self, lanes: Iterable[Lane]) -> None:
         self.own().ring(lanes)

@@ -45,6 +45,7 @@ from strandline.schemas.errors import ReplayError, StrandlineError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.queries.derived.replay import ReplayLanes
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, STAGES, SUMMARY, VECTORS, Lane
@@ -261,11 +262,18 @@ class Actor:
             owners = [owner_key(self._shared.hot_owner(self._chance))]
             rows = self._looking.execute(DUE_OF_OWNERS, [owners]).fetchall()
         else:
-            wanted = {"stages": list(STAGES), "from_shard": UUID(int=self._chance.getrandbits(128))}
-            more = {"limit": 8, "dead_after_seconds": TERMS.dead_after_seconds}
-            rows = self._database.fetch("replay_lanes", wanted | more)
+            rows = self._database.fetch(lanes_from(UUID(int=self._chance.getrandbits(128)), limit=8))
         if rows:
             self._worker.drain(Lane(*self._chance.choice(rows)))
+
+
+def lanes_from(owner: UUID, *, limit: int) -> ReplayLanes:
+    return ReplayLanes(
+        stages=list(STAGES),
+        from_shard=owner,
+        limit=limit,
+        dead_after_seconds=TERMS.dead_after_seconds,
+    )
 
 
 DUE_OF_OWNERS = """
@@ -386,9 +394,8 @@ class Campaign:
 
     def _derive_on(self, database: Database, over: threading.Event) -> None:
         worker = HandWorker(database, ScriptedStages(), TERMS, budget=400)
-        wanted = {"stages": list(STAGES), "from_shard": UUID(int=0), "limit": 64}
         while not over.is_set():
-            rows = database.fetch("replay_lanes", wanted | {"dead_after_seconds": TERMS.dead_after_seconds})
+            rows = database.fetch(lanes_from(UUID(int=0), limit=64))
             for row in rows:
                 try:
                     worker.drain(Lane(*row))

@@ -33,6 +33,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.queries.conversation.read import ServingGeneration
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of, wait_until
@@ -303,9 +304,8 @@ class Campaign:
         rows = rows_of(self.url, "SELECT DISTINCT shard_key FROM strandline.fact_event")
         for (shard_key,) in rows:
             with database.transaction() as tx:
-                facts = "serving_generation"
-                ((generation_id, _),) = tx.fetch(facts, {"shard_key": shard_key, "pipeline": "facts"})
-                tx.run(apply_fact_events(shard_key, generation_id))
+                (facts,) = tx.fetch(ServingGeneration(shard_key=shard_key, pipeline="facts"))
+                tx.run(apply_fact_events(shard_key, facts.generation_id))
 
     @contextlib.contextmanager
     def _opened(self, url: str, *, new: bool) -> Iterator[Database]:

@@ -12,7 +12,7 @@ import pytest
 from strandline import Memory
 from strandline.pipelines.flush.flush import deliver_idle, flush_by_hand, flush_over_mark, read_window
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import Fetch, Operation
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import nothing_due, rows_of, wait_until
@@ -101,10 +101,10 @@ def step_through(
             step = operation.send(result)
         except StopIteration as done:
             return done.value
-        assert isinstance(step, (Fetch, Query))
+        assert isinstance(step, Query)
         if step.name == "flush":
             before_the_flush()
-        result = database.fetch(step) if isinstance(step, Query) else database.fetch(step.name, step.params)
+        result = database.fetch(step)
 
 
 def prepared(memory: Memory, database_url: str) -> None:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack
-from strandline.pipelines.inspect.verify import CHECKS, SENTENCES, Report, verify
+from strandline.pipelines.inspect.verify import SENTENCES, Report, verify
+from strandline.pipelines.inspect.verify_checks import CHECKS
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
@@ -185,7 +186,7 @@ def test_progress_names_every_check(database: Database) -> None:
     seen: list[tuple[str, int, int]] = []
     verify(database, progress=lambda name, number, total: seen.append((name, number, total)))
     assert [(name, number) for name, number, _total in seen] == [
-        (name, number) for number, name in enumerate(CHECKS.values(), 1)
+        (name, number) for number, name in enumerate(CHECKS, 1)
     ]
     assert {total for _name, _number, total in seen} == {len(CHECKS)}
 

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.text.lexemes import lexemes, to_tsvector_text
+from strandline.schemas.queries.conversation.search import SearchChunks
 from tests.soak.ground import ROOT, Ground
 from tests.soak.readings import Reading
 from tests.soak.timing import seconds_of
@@ -72,7 +73,7 @@ def _search(ground: Ground, *, with_facts: bool) -> Reading:
     ground.rows("DELETE FROM strandline.fact RETURNING 1")
     wanted = fill_scope(ground.database_url, with_facts=with_facts)
     database = ground.database()
-    taken = median(seconds_of(partial(database.fetch, "search_chunks", wanted)) for _ in range(9))
+    taken = median(seconds_of(partial(database.fetch, SearchChunks(**wanted))) for _ in range(9))
     beside = " with its facts" if with_facts else ""
     return Reading(f"a search in a scope of 10,000 messages{beside}, median", 1000 * taken, 150, "ms")
 

@@ -13,12 +13,23 @@ from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
 from tests.soak.ground import Ground
 from tests.soak.readings import Reading
 
-LOOK, NOBODY = "serving_generations", dict[str, object]()
+LOOK = ServingGenerations()
+
+
+class LookOnce(ServingGenerations):
+    """The same, as a statement that may not be repeated."""
+
+    __slots__ = ()
+    repeatable = False
+
+
+LOOK_ONCE = LookOnce()
 # Long enough for waits that double to have grown well beyond what is allowed.
 AWAY_SECONDS = 3.3
 BOUND_SECONDS = 1.5
@@ -42,16 +53,16 @@ def run(ground: Ground) -> Iterator[Reading]:
 def _seconds_after_return(server: PostgresServer) -> dict[str, float]:
     options = ConnectionOptions.from_settings(server.url, load_settings(), pool_size=8)
     database = Database.connect(options)
-    database.fetch(LOOK, NOBODY)
+    database.fetch(LOOK_ONCE)
     returned: dict[str, float] = {}
 
     def wait() -> None:
-        database.fetch(LOOK, NOBODY, repeatable=True)
+        database.fetch(LOOK)
         returned["a thread"] = time.monotonic()
 
     async def wait_async() -> None:
         opened = AsyncDatabase.connect(options)
-        await opened.fetch(LOOK, NOBODY, repeatable=True)
+        await opened.fetch(LOOK)
         returned["a task"] = time.monotonic()
         await opened.close()
 

@@ -29,7 +29,7 @@ class ParsedStatement:
 def file_statements() -> list[ParsedStatement]:
     """The statements of the files, by their names."""
     return [
-        ParsedStatement(name, _only_tree(statement.sql.decode().replace("%%", "%")))
+        ParsedStatement(name, _only_tree(statement.decode().replace("%%", "%")))
         for name, statement in compiled(SCHEMA).items()
     ]
 

@@ -15,6 +15,7 @@ from strandline.pipelines.engine.batches import claim
 from strandline.schemas.errors import BudgetError, DatabaseTimeoutError, StrandlineError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
 from strandline.workers.worker import Consumer
 from tests.conftest import rows_of, wait_until
@@ -99,9 +100,9 @@ def test_a_beat_waits_for_a_connection_no_longer_than_for_its_answer(
     patient = settings.model_copy(update={"pool_timeout_seconds": 600.0})
     only_one = Database.connect(ConnectionOptions.from_settings(database_url, patient, pool_size=1))
     with ThreadPoolExecutor() as threads:
-        row = {"worker_id": uuid4(), "host": "h", "pid": 1, "version": "1", "stages": []}
+        beat = Beat(worker_id=uuid4(), host="h", pid=1, version="1", stages=[])
         with only_one.transaction():
-            beating = threads.submit(only_one.fetch_within, 0.1, "beat", row)
+            beating = threads.submit(only_one.fetch_within, 0.1, beat)
             with suppress(StrandlineError):
                 wait_until(beating.done, timeout=30, what="the beat to be given up")
             given_up = beating.done()

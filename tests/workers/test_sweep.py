@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
@@ -16,6 +16,7 @@ from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.query import Query
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.workers.periodic import Periodic
@@ -23,6 +24,8 @@ from strandline.workers.sweep import Sweep
 from tests.conftest import rows_of, wait_until
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import HandWorker, counting, say, summary_lane
+
+R = TypeVar("R")
 
 MakeMemory = Callable[..., Memory]
 
@@ -273,11 +276,11 @@ def test_an_idle_delivery_that_loses_to_a_flush_by_hand_delivers_the_rest(
 
         flushed = False
 
-        def fetch(self, query: Any, *given: Any, **how: Any) -> Any:
-            if getattr(query, "name", query) == "flush" and not self.flushed:
+        def fetch(self, query: Query[R]) -> list[R]:
+            if query.name == "flush" and not self.flushed:
                 self.flushed = True
                 assert len(memory.flush()) == 1
-            return super().fetch(query, *given, **how)
+            return super().fetch(query)
 
     rival = Rival.connect(ConnectionOptions.from_settings(database_url, load_settings()))
     rung: list[Lane] = []

@@ -6,18 +6,21 @@ import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
 from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.query import Query
 from strandline.schemas.settings import Settings
 from strandline.workers.periodic import Periodic
 from strandline.workers.worker import CLAIM_SECONDS, Consumer
 from tests.conftest import MakeMemory
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, say, summary_lane
+
+R = TypeVar("R")
 
 
 class Slow(Database):
@@ -27,15 +30,15 @@ class Slow(Database):
     go_on: threading.Event
     left: threading.Event
 
-    def fetch(self, query: Any, *given: Any, **how: Any) -> Any:
-        if getattr(query, "name", query) == "replay_lanes":
+    def fetch(self, query: Query[R]) -> list[R]:
+        if query.name == "replay_lanes":
             self.looking.set()
             assert self.go_on.wait(100)
             if self.left.is_set():
                 raise DatabaseUnavailableError("the connection pool is closed")
-        elif getattr(query, "name", query) == "leave":
+        elif query.name == "leave":
             self.left.set()
-        return super().fetch(query, *given, **how)
+        return super().fetch(query)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What is said of one statement; ``sql`` is the statement itself."""
+    """The lines above one statement; ``sql`` is the statement itself."""
 
     name: str
     meaning: str

@@ -95,7 +95,7 @@ def _statement(header: Header) -> Iterator[str]:
 
 
 def _init(params: list[Field]) -> Iterator[str]:
-    named = ", ".join(f"{field.name}: {_python(field)}" for field in params)
+    named = ", ".join(f"{field.name}: {_python(field, given=True)}" for field in params)
     yield f"\n    def __init__(self, *, {named}) -> None:"
     comma = "," if len(params) == 1 else ""
     yield f"        self.values = ({', '.join(field.name for field in params)}{comma})"
@@ -105,8 +105,9 @@ def class_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
 
 
-def _python(field: Field) -> str:
-    kind = TYPES[field.type]
+def _python(field: Field, *, given: bool = False) -> str:
+    # A number with a fraction is given to Postgres as either; it comes as what it is there.
+    kind = "Decimal | float" if given and field.type == "numeric" else TYPES[field.type]
     if field.is_array:
         kind = f"list[{kind} | None]" if field.items_may_be_null else f"list[{kind}]"
     return f"{kind} | None" if field.may_be_null else kind

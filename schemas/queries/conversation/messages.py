@@ -81,7 +81,7 @@ class PutMany(Query[PutManyRow]):
 class PutRow(NamedTuple):
     status: str
     detail: str | None
-    seqs: list[int] | None
+    seqs: list[int | None] | None
     to_flush: str | None
 
 
@@ -222,7 +222,7 @@ class CopyImport(Query[Never]):
 class PutImportedRow(NamedTuple):
     status: str
     detail: str | None
-    seqs: list[int] | None
+    seqs: list[int | None] | None
     to_flush: str | None
 
 

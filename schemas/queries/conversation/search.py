@@ -28,7 +28,7 @@ class InsertChunks(Query[Never]):
         event_ids: list[UUID],
         lengths: list[int],
         lexemes: list[str],
-        embeddings: list[str | None],
+        embeddings: list[str],
     ) -> None:
         self.values = (
             shard_key,
@@ -51,7 +51,7 @@ class SearchChunksRow(NamedTuple):
     session_key: UUID | None
     from_seq: int
     through_seq: int
-    seq: int | None
+    seq: int
     id: str
     role: str
     tokens: int
@@ -69,6 +69,7 @@ class SearchChunks(Query[SearchChunksRow]):
 
     __slots__ = ()
     name = "search_chunks"
+    repeatable = True
     row = SearchChunksRow
 
     def __init__(
@@ -139,7 +140,7 @@ class UnsearchedMessages(Query[UnsearchedMessagesRow]):
         scope_key: UUID | None,
         left_out: UUID | None,
         sessions: int,
-        generation_id: int,
+        generation_id: int | None,
         messages: int,
     ) -> None:
         self.values = (shard_key, scope_key, left_out, sessions, generation_id, messages)

@@ -97,7 +97,7 @@ class ShareChunks(Query[Never]):
         event_ids: list[UUID],
         lengths: list[int],
         lexemes: list[str],
-        embeddings: list[str | None],
+        embeddings: list[str],
     ) -> None:
         self.values = (
             shard_key,
@@ -145,7 +145,7 @@ class SearchSharedChunks(Query[SearchSharedChunksRow]):
         self,
         *,
         shard_key: UUID,
-        generation_id: int,
+        generation_id: int | None,
         session_key: UUID,
         visible_from: int,
         embedding: str | None,
@@ -169,7 +169,7 @@ class SearchSharedChunks(Query[SearchSharedChunksRow]):
 
 class SharedSessionNamesRow(NamedTuple):
     session_key: UUID
-    session_id: str | None
+    session_id: str
 
 
 class SharedSessionNames(Query[SharedSessionNamesRow]):

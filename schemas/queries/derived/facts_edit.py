@@ -118,7 +118,7 @@ class FactEventsRow(NamedTuple):
     kind: str
     fact_id: UUID | None
     payload: str | None
-    traces: str | None
+    traces: str
     created_at: datetime
 
 
@@ -138,7 +138,7 @@ class DecidingFactEventsRow(NamedTuple):
     number: int
     kind: str
     fact_id: UUID | None
-    traces: str | None
+    traces: str
     created_at: datetime
 
 
@@ -464,7 +464,7 @@ class SetFeedback(Query[Never]):
 class RemoveFactsRow(NamedTuple):
     fact_id: UUID
     live: bool
-    worded_by: list[int] | None
+    worded_by: list[int]
 
 
 class RemoveFacts(Query[RemoveFactsRow]):

@@ -183,7 +183,7 @@ class UpdateFact(Query[UpdateFactRow]):
         shard_key: UUID,
         generation_id: int,
         fact_id: UUID,
-        expected: bytes | None,
+        expected: bytes,
     ) -> None:
         self.values = (
             text,

@@ -27,7 +27,7 @@ class ReplayLanes(Query[ReplayLanesRow]):
     row = ReplayLanesRow
 
     def __init__(
-        self, *, stages: list[str], from_shard: UUID, dead_after_seconds: Decimal, limit: int
+        self, *, stages: list[str], from_shard: UUID, dead_after_seconds: Decimal | float, limit: int
     ) -> None:
         self.values = (stages, from_shard, dead_after_seconds, limit)
 
@@ -286,7 +286,7 @@ class RewriteState(Query[RewriteStateRow]):
 
 
 class DigestChunksRow(NamedTuple):
-    chunks: int
+    pieces: int
     digest: str
 
 
@@ -302,7 +302,7 @@ class DigestChunks(Query[DigestChunksRow]):
 
 
 class DigestDerivedChunksRow(NamedTuple):
-    chunks: int
+    pieces: int
     digest: str
 
 
@@ -339,7 +339,7 @@ class DeleteChunks(Query[Never]):
 
 
 class DigestCandidatesRow(NamedTuple):
-    candidates: int
+    pieces: int
     digest: str
 
 
@@ -355,7 +355,7 @@ class DigestCandidates(Query[DigestCandidatesRow]):
 
 
 class DigestDerivedCandidatesRow(NamedTuple):
-    candidates: int
+    pieces: int
     digest: str
 
 

@@ -28,7 +28,7 @@ class StatusPipelines(Query[StatusPipelinesRow]):
     name = "status_pipelines"
     row = StatusPipelinesRow
 
-    def __init__(self, *, dead_after_seconds: Decimal) -> None:
+    def __init__(self, *, dead_after_seconds: Decimal | float) -> None:
         self.values = (dead_after_seconds,)
 
 
@@ -58,7 +58,7 @@ class StatusWorkersRow(NamedTuple):
     started_at: datetime
     beat_seconds_ago: Decimal
     left_out: list[int]
-    condition: str | None
+    condition: str
 
 
 class StatusWorkers(Query[StatusWorkersRow]):
@@ -68,7 +68,7 @@ class StatusWorkers(Query[StatusWorkersRow]):
     name = "status_workers"
     row = StatusWorkersRow
 
-    def __init__(self, *, dead_after_seconds: Decimal) -> None:
+    def __init__(self, *, dead_after_seconds: Decimal | float) -> None:
         self.values = (dead_after_seconds,)
 
 

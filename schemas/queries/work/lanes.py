@@ -63,7 +63,7 @@ class OrphanedLanes(Query[OrphanedLanesRow]):
     name = "orphaned_lanes"
     row = OrphanedLanesRow
 
-    def __init__(self, *, stages: list[str], dead_after_seconds: Decimal, limit: int) -> None:
+    def __init__(self, *, stages: list[str], dead_after_seconds: Decimal | float, limit: int) -> None:
         self.values = (stages, dead_after_seconds, limit)
 
 
@@ -549,7 +549,7 @@ class StoreAnswer(Query[StoreAnswerRow]):
         input_tokens: int,
         output_tokens: int,
         seconds: float,
-        cost_usd: Decimal | None,
+        cost_usd: Decimal | float | None,
     ) -> None:
         self.values = (
             shard_key,

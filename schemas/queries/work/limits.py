@@ -125,7 +125,7 @@ class ListLimits(Query[ListLimitsRow]):
     repeatable = True
     row = ListLimitsRow
 
-    def __init__(self, *, dead_after_seconds: Decimal, namespace: str | None) -> None:
+    def __init__(self, *, dead_after_seconds: Decimal | float, namespace: str | None) -> None:
         self.values = (dead_after_seconds, namespace)
 
 

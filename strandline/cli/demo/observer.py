@@ -11,6 +11,14 @@ from uuid import UUID
 
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.conversation.sessions import (
+    ShowEvents,
+    ShowEventsRow,
+    ShowFacts,
+    ShowSession,
+    ShowStates,
+    ShowStatesRow,
+)
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import PIPELINE_STAGES, SUMMARY
 
@@ -60,22 +68,21 @@ class Look:
 
 def look_at(database: Database, identity: SessionIdentity) -> Look:
     """Read the session's marks, events, facts and summary."""
-    keys = {"shard_key": identity.shard_key, "session_key": identity.session_key}
-    marks = database.fetch("show_session", keys)
+    marks = database.fetch(ShowSession(**identity.keys))
     if not marks:
         return Look()
-    facts = database.fetch("show_facts", {"shard_key": identity.shard_key, "limit": FACTS_SHOWN})
-    states = {row[0]: row for row in database.fetch("show_states", keys)}
-    _, state, through_seq = states.get(SUMMARY, (SUMMARY, "{}", 0))
+    facts = database.fetch(ShowFacts(shard_key=identity.shard_key, limit=FACTS_SHOWN))
+    states = {row.pipeline: row for row in database.fetch(ShowStates(**identity.keys))}
+    summary = states.get(SUMMARY, ShowStatesRow(SUMMARY, "{}", 0))
     return Look(
-        messages=marks[0][0],
-        tokens=marks[0][1],
-        mark=marks[0][2],
-        events=tuple(_event(row) for row in database.fetch("show_events", keys)),
-        facts=facts[0][0] if facts else 0,
-        latest_facts=tuple(row[1] for row in facts),
-        summary=_summary(state),
-        summary_through=through_seq,
+        messages=marks[0].messages,
+        tokens=marks[0].tokens,
+        mark=marks[0].flush_at_tokens,
+        events=tuple(_event(row) for row in database.fetch(ShowEvents(**identity.keys))),
+        facts=facts[0].facts if facts else 0,
+        latest_facts=tuple(row.text for row in facts),
+        summary=_summary(summary.state),
+        summary_through=summary.through_seq,
     )
 
 
@@ -108,16 +115,15 @@ class Observer:
                 continue
 
 
-def _event(row: Sequence[Any]) -> SeenEvent:
-    event_id, cause, from_seq, through_seq, messages, tokens, receipts = row
-    ends = [item for item in json.loads(receipts) if item["stage"] in _LAST_STAGES]
+def _event(row: ShowEventsRow) -> SeenEvent:
+    ends = [item for item in json.loads(row.receipts) if item["stage"] in _LAST_STAGES]
     return SeenEvent(
-        event_id=event_id,
-        cause=cause,
-        from_seq=from_seq,
-        through_seq=through_seq,
-        messages=messages,
-        tokens=tokens,
+        event_id=row.event_id,
+        cause=row.cause,
+        from_seq=row.from_seq,
+        through_seq=row.through_seq,
+        messages=row.message_count,
+        tokens=row.tokens,
         consumed={item["pipeline"]: float(item["seconds"]) for item in ends},
         outcomes={item["pipeline"]: item["outcome"] for item in ends},
     )

@@ -21,6 +21,7 @@ from strandline.deploy.embedded.processes import wait_gone
 from strandline.deploy.embedded.stack import start_stack
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import ensure_tables
 
@@ -127,8 +128,8 @@ def _end_attached(database: Database, settings: Settings, say: Callable[[str], N
 
 
 def _workers(database: Database, settings: Settings) -> list[tuple[str, int]]:
-    rows = database.fetch("status_workers", {"dead_after_seconds": settings.worker_dead_after_seconds})
-    return [(row[1], row[2]) for row in rows]
+    rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
+    return [(row.host, row.pid) for row in rows]
 
 
 def _last_line(path: Path) -> str:

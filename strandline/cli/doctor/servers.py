@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from kombu import Connection
 from kombu.exceptions import KombuError
@@ -18,6 +17,12 @@ from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, t
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.revision import HEAD_REVISION
+from strandline.schemas.queries.inspection.status import (
+    DescribeServer,
+    SchemaRevision,
+    StatusWorkers,
+    StatusWorkersRow,
+)
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES
 
@@ -34,7 +39,7 @@ def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport
     with opened(servers.database_url, settings) as database:
         try:
             asked_at = time.time()
-            row = database.fetch("describe_server", {"schema": settings.database_schema})[0]
+            row = database.fetch(DescribeServer(schema=settings.database_schema))[0]
         except StrandlineError as error:
             yield CheckReport(
                 name="database",
@@ -44,11 +49,10 @@ def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport
                 advice=None if "check" in str(error) else "check that it runs and that the URL is right",
             )
             return
-        server, installed, available, may_create, may_extend, has_schema, epoch = row
-        yield _server(server, where)
-        yield _pgvector(installed, available, may_extend=may_extend)
-        yield _clock(float(epoch) - (asked_at + time.time()) / 2)
-        yield _tables(database, settings, may_create=may_create or has_schema)
+        yield _server(row.server, where)
+        yield _pgvector(row.vector_installed, row.vector_available, may_extend=row.may_create_vector)
+        yield _clock(float(row.epoch_seconds) - (asked_at + time.time()) / 2)
+        yield _tables(database, settings, may_create=row.may_create_schema or row.schema_exists)
         yield from _consumption(database, settings)
 
 
@@ -189,14 +193,14 @@ def _clock(difference_seconds: float) -> CheckReport:
 
 def _tables(database: Database, settings: Settings, *, may_create: bool) -> CheckReport:
     try:
-        rows = database.fetch("schema_revision", {})
+        rows = database.fetch(SchemaRevision())
     except SchemaError:
         rows = []
-    if rows and rows[0][0] == HEAD_REVISION:
+    if rows and rows[0].version_num == HEAD_REVISION:
         return CheckReport(
             name="tables", result="ok", found=f"schema {settings.database_schema} at revision {HEAD_REVISION}"
         )
-    found = f"at revision {rows[0][0]}, not {HEAD_REVISION}" if rows else "there are none"
+    found = f"at revision {rows[0].version_num}, not {HEAD_REVISION}" if rows else "there are none"
     advice = "run `strandline migrate`"
     if not may_create:
         advice += f" as a user that may create the schema {settings.database_schema}"
@@ -205,7 +209,7 @@ def _tables(database: Database, settings: Settings, *, may_create: bool) -> Chec
 
 def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport]:
     try:
-        rows = database.fetch("status_workers", {"dead_after_seconds": settings.worker_dead_after_seconds})
+        rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
         generations = serving(database)
     except StrandlineError:
         # Without tables there is nothing to look at; the check of the tables says so.
@@ -229,7 +233,7 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
         )
 
 
-def _workers(rows: list[tuple[Any, ...]]) -> CheckReport:
+def _workers(rows: list[StatusWorkersRow]) -> CheckReport:
     if not rows:
         return CheckReport(
             name="workers",
@@ -237,21 +241,21 @@ def _workers(rows: list[tuple[Any, ...]]) -> CheckReport:
             found="none is alive",
             advice="start one with `strandline worker`",
         )
-    served = {stage for row in rows for stage in row[4]}
+    served = {stage for row in rows for stage in row.stages}
     unserved = [stage for stage in STAGES if stage not in served]
     return CheckReport(
         name="workers",
         result="warning" if unserved else "ok",
-        found=", ".join(f"{row[2]} on {row[1]}" for row in rows),
+        found=", ".join(f"{row.pid} on {row.host}" for row in rows),
         advice=f"no worker serves {', '.join(unserved)}" if unserved else None,
     )
 
 
-def _waiting(rows: list[tuple[Any, ...]]) -> Iterator[CheckReport]:
+def _waiting(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
     """Why live workers let the work of a stage wait."""
     said: dict[str, str] = {}
     for row in rows:
-        said |= json.loads(row[8]).get("reasons", {})
+        said |= json.loads(row.condition).get("reasons", {})
     for key, reason in sorted(said.items()):
         generation, stage = key.split("/", 1)
         yield CheckReport(

@@ -12,6 +12,8 @@ import psycopg
 from strandline import Memory
 from strandline.cli.status import read_status
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.derived.replay import TakeReplayCall
+from strandline.schemas.queries.work.lanes import BringRingsForward, OrphanedLanes
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, Lane
 from strandline.workers.sweep import Sweep
@@ -98,8 +100,8 @@ def test_a_heartbeat_that_lies_ahead_is_none(
     assert heir.drain(lane) == "taken"
     step_back(database_url)
     heir.beat()
-    orphaned = {"stages": list(STAGES), "dead_after_seconds": TERMS.dead_after_seconds, "limit": 10}
-    assert [Lane(*row) for row in database.fetch("orphaned_lanes", orphaned)] == [lane]
+    orphaned = OrphanedLanes(stages=list(STAGES), dead_after_seconds=TERMS.dead_after_seconds, limit=10)
+    assert [Lane(*row) for row in database.fetch(orphaned)] == [lane]
     assert [worker.worker_id for worker in read_status(database, settings).workers] == [str(heir.worker_id)]
     assert heir.drain(lane) == "drained"
 
@@ -144,7 +146,7 @@ def test_what_a_replay_has_not_been_begun_for_is_not_rung_for(
 ) -> None:
     one_lane(make_memory, database_url)
     rows_of(database_url, "UPDATE strandline.due SET ring_at = 'infinity' RETURNING 1")
-    database.fetch("bring_rings_forward", {"stages": list(STAGES), "limit": 10})
+    database.fetch(BringRingsForward(stages=list(STAGES), limit=10))
     assert set(rows_of(database_url, "SELECT ring_at = 'infinity' FROM strandline.due")) == {(True,)}
 
 
@@ -184,8 +186,8 @@ def test_the_budget_of_replays_fills_up_though_it_was_filled_in_the_future(
     make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
     lane = one_lane(make_memory, database_url)
-    call = {"shard_key": lane.shard_key, "calls_per_second": 0.01}
-    waits = [database.fetch("take_replay_call", call)[0][0] for _call in range(3)]
+    call = TakeReplayCall(shard_key=lane.shard_key, calls_per_second=0.01)
+    waits = [database.fetch(call)[0].wait_seconds for _call in range(3)]
     assert waits[0] == 0 < waits[-1]
     step_back(database_url)
-    assert database.fetch("take_replay_call", call)[0][0] == 0
+    assert database.fetch(call)[0].wait_seconds == 0

@@ -27,6 +27,8 @@ from strandline.pipelines.engine.leases import LeaseTerms, hold, release
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.work.dead_letters import Refold, ReviveEvent
+from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import Lane
 from tests.conftest import MakeMemory, rows_of
@@ -249,8 +251,7 @@ def test_a_retry_takes_the_ordered_lane_from_its_holder_and_its_open_batch(
 
 def held(database: Database, letter: DeadLetter) -> Held:
     """The letter's lane, leased to a live worker."""
-    worker = {"worker_id": letter.batch_id, "host": "h", "pid": 1, "version": "0", "stages": ["summary"]}
-    database.fetch("beat", worker)
+    database.fetch(Beat(worker_id=letter.batch_id, host="h", pid=1, version="0", stages=["summary"]))
     lane = Lane(letter.shard_key, letter.scope_key, letter.generation_id, letter.stage)
     taken = claim(database, lane, letter.batch_id, LeaseTerms(60.0, 60.0), 8_000)
     assert taken is not None
@@ -290,8 +291,8 @@ def test_a_put_during_a_retry_does_not_wait(
     drain()
     letter = only_letter(database, "summary")
     with database.transaction() as tx:
-        for statement in ("revive_event", "refold"):
-            tx.fetch(statement, letter.keys())
+        tx.fetch(ReviveEvent(**letter.keys))
+        tx.fetch(Refold(**letter.lane.keys, event_id=letter.event_id))
         # On another connection of the pool, while all that a retry locks is locked.
         memory.put({"role": "user", "content": "straight through"})
         assert len(memory.flush(all=True)) == 1

@@ -19,6 +19,7 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.generations.stages import GenerationStages
 from strandline.schemas.errors import PermanentModelError, TransientModelError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.work.lanes import HandBackLanes
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
@@ -321,8 +322,8 @@ def test_a_lane_goes_on_when_postgres_was_away(memory: Memory, database: Databas
         database_url, "UPDATE strandline.lane SET leased_at = leased_at - interval '2 seconds' RETURNING 1"
     )
     stage.fail = lambda _batch: None
-    held = {"worker_id": worker.worker_id} | worker.engine.active.params()
-    assert database.fetch("hand_back_lanes", held) == [("summary",)]
+    left_over = HandBackLanes(worker_id=worker.worker_id, **worker.engine.active.params())
+    assert database.fetch(left_over) == [("summary",)]
     assert worker.drain(lane) == "drained"
     assert folded(database_url) == [1, 2, 3]
     assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import psycopg
 import pytest
@@ -21,6 +21,8 @@ from strandline.pipelines.flush.flush import flush_by_hand
 from strandline.schemas.errors import BudgetError, LeaseLostError, ReplayBudgetError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.work.lanes import HandBackLanes, HandBackLanesRow
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
@@ -38,6 +40,8 @@ from tests.support.workers.hand_worker import (
     say,
     summary_lane,
 )
+
+R = TypeVar("R")
 
 MakeMemory = Callable[..., Memory]
 
@@ -77,9 +81,9 @@ def test_what_a_batch_is_worked_off_with(database_url: str, settings: Settings, 
     run: list[str] = []
 
     class Watched(Database):
-        def fetch(self, query: Any, *given: Any, **how: Any) -> Any:
-            run.append(getattr(query, "name", query))
-            return super().fetch(query, *given, **how)
+        def fetch(self, query: Query[R]) -> list[R]:
+            run.append(query.name)
+            return super().fetch(query)
 
     watched = Watched.connect(ConnectionOptions.from_settings(database_url, settings))
     worker = HandWorker(watched, counting())
@@ -299,9 +303,8 @@ def test_a_lane_whose_release_got_lost_is_handed_back(
     assert HandWorker(database, counting()).drain(lane) == "drained"
 
 
-def hand_back(database: Database, worker: HandWorker) -> list[tuple[Any, ...]]:
-    held = {"worker_id": worker.worker_id} | worker.engine.active.params()
-    return database.fetch("hand_back_lanes", held)
+def hand_back(database: Database, worker: HandWorker) -> list[HandBackLanesRow]:
+    return database.fetch(HandBackLanes(worker_id=worker.worker_id, **worker.engine.active.params()))
 
 
 def test_what_arrives_while_a_lane_is_released_is_rung_for(
@@ -342,13 +345,13 @@ def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(
     asked, go_on, leaving, left = (threading.Event() for _ in range(4))
 
     class Slow(Database):
-        def fetch(self, query: Any, *given: Any, **how: Any) -> Any:
-            if getattr(query, "name", query) == "claim_lane":
+        def fetch(self, query: Query[R]) -> list[R]:
+            if query.name == "claim_lane":
                 asked.set()
                 assert go_on.wait(100)
-            elif getattr(query, "name", query) == "leave":
+            elif query.name == "leave":
                 leaving.set()
-            return super().fetch(query, *given, **how)
+            return super().fetch(query)
 
     def until_it_left(_batch: Batch) -> None:
         assert left.wait(100)

@@ -32,6 +32,8 @@ from strandline.schemas.errors import (
     TransientModelError,
 )
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.work.lanes import RingDue
+from strandline.schemas.queries.work.limits import SetLimits
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.sweep import Sweep
 from strandline.workers.worker import Consumer
@@ -215,10 +217,17 @@ def test_a_worker_that_finds_a_budget_used_up_does_not_overrule_limits_that_are_
 ) -> None:
     limit(database_url, "tenant", calls_per_day=0)
     worker = Budgets(database, uuid4())
-    new = {"max_lanes": None, "max_lanes_per_worker": None, "tokens_per_day": None, "usd_per_day": None}
+    new = SetLimits(
+        namespace="tenant",
+        max_lanes=None,
+        max_lanes_per_worker=None,
+        calls_per_day=100,
+        tokens_per_day=None,
+        usd_per_day=None,
+    )
     with ThreadPoolExecutor() as threads:
         with database.transaction() as tx:
-            tx.fetch("set_limits", {"namespace": "tenant", "calls_per_day": 100} | new)
+            tx.fetch(new)
             asking = threads.submit(is_admitted, worker, "tenant")
             wait_until(lambda: rows_of(database_url, WAITING) != [(0,)], timeout=10, what="the worker to ask")
         assert asking.result(60)
@@ -604,7 +613,7 @@ def test_a_sweep_puts_nothing_off_by_limits_that_are_being_changed(
     )[:1]
     with ThreadPoolExecutor() as threads, psycopg.connect(database_url) as changing:
         changing.execute("UPDATE strandline.namespace_limit SET waits_until = NULL, waits_for = NULL")
-        sweep = threads.submit(database.fetch, "ring_due", {"stage": stage, "limit": 10})
+        sweep = threads.submit(database.fetch, RingDue(stage=stage, limit=10))
         wait_until(lambda: rows_of(database_url, WAITING) == [(1,)], timeout=60, what="it to wait")
         changing.commit()
         assert len(sweep.result(60)) == 3

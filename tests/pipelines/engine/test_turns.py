@@ -21,6 +21,7 @@ from strandline.pipelines.engine.batches import take_turn
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.engine.turns import TURNS_TO_AN_IMPORT, Turns
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.work.lanes import TakeTurn
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane, Ring
@@ -321,25 +322,23 @@ def test_two_workers_that_look_at_the_same_moment_wait_for_nobody_and_take_two_l
     backlog.add("tenant", 2)
     first, second = workers(database, backlog, 2)
     at = Turns()
-    wanted = at.params(SUMMARY_STAGE) | {
-        "stage": SUMMARY_STAGE,
-        "shard_key": backlog.hints[0].shard_key,
-        "scope_key": backlog.hints[0].scope_key,
-        "generation_id": backlog.hints[0].generation_id,
-        "left_out": [],
-        "worker_id": first.worker_id,
-        "dead_after_seconds": 5.0,
-        "deadline_seconds": 600.0,
-        "batch_id": uuid4(),
-        "token_budget": 8_000,
-        "max_events": 64,
-    }
+    turn = TakeTurn(
+        **at.params(SUMMARY_STAGE),
+        **backlog.hints[0].keys,
+        left_out=[],
+        worker_id=first.worker_id,
+        dead_after_seconds=5.0,
+        deadline_seconds=600.0,
+        batch_id=uuid4(),
+        token_budget=8_000,
+        max_events=64,
+    )
     with database.transaction() as tx:
-        ((_shard, taken, *_),) = tx.fetch("take_turn", wanted)
+        (taken,) = tx.fetch(turn)
         # Not committed: whoever waited for it would wait until this test ends.
         other = take_turn(database, backlog.hints[0], at, (), second.worker_id, TERMS, 8_000)
     assert other is not None
-    assert other.lease.lane.scope_key != taken
+    assert other.lease.lane.scope_key != taken.scope_key
 
 
 @hypothesis_settings(

@@ -26,6 +26,7 @@ from strandline.pipelines.replay.switching import prune, roll_back, serve_everyb
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import with_fragments
+from strandline.schemas.queries.derived.replay import TakeReplayCall
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
@@ -417,12 +418,13 @@ def test_a_budget_of_calls_fills_up_with_time_to_one_call_at_least(
     memories: list[Memory], database: Database, database_url: str
 ) -> None:
     """One call an hour: the time is that of the budget's row, which the test moves."""
-    wanted = {"shard_key": identify_user("default", "u0").shard_key, "calls_per_second": 1 / 3600}
+    owner = identify_user("default", "u0").shard_key
+    call = TakeReplayCall(shard_key=owner, calls_per_second=1 / 3600)
 
     def take_after(hours: int) -> bool:
         age = "UPDATE strandline.replay_budget SET filled_at = filled_at - %s * interval '1 hour' RETURNING 1"
         rows_of(database_url, age, hours)
-        return database.fetch("take_replay_call", wanted) == [(0,)]
+        return database.fetch(call) == [(0,)]
 
     assert [take_after(hours) for hours in (0, 0, 1, 0, 10, 0)] == [True, False, True, False, True, False]
 

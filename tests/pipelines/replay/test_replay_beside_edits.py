@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
@@ -20,6 +20,14 @@ from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import prune_owner
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.derived.generations import (
+    BeginGeneration,
+    EndBackfill,
+    FeedGeneration,
+    TransactionsBegun,
+    TransactionsUnderWay,
+)
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
@@ -27,6 +35,8 @@ from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import HandWorker, say
 from tests.support.workers.scripted_stages import ScriptedStages
+
+R = TypeVar("R")
 
 MakeMemory = Callable[..., Memory]
 OWNER = identify_user("default", "maren").shard_key
@@ -49,11 +59,9 @@ def drain(worker: HandWorker, database_url: str) -> None:
 
 def begin_another(database: Database, pipeline: str) -> int:
     """A generation as the one that serves, which flushes feed, not filled yet."""
-    ((generation_id,),) = database.fetch(
-        "begin_generation", recipe_params(pipeline, serving(database)[pipeline].recipe)
-    )
-    database.fetch("feed_generation", {"generation_id": generation_id})
-    return int(generation_id)
+    (begun,) = database.fetch(BeginGeneration(**recipe_params(pipeline, serving(database)[pipeline].recipe)))
+    database.fetch(FeedGeneration(generation_id=begun.generation_id))
+    return begun.generation_id
 
 
 def fill(fetcher: Any, generation_id: int) -> int:
@@ -86,7 +94,7 @@ def test_a_reset_that_forgets_takes_along_what_a_replay_is_just_making_due(
                 lambda: forgetting.done() or waits_for_a_lock(database_url), timeout=60, what="the reset"
             )
         forgetting.result(60)
-    database.fetch("end_backfill", {"generation_id": generation_id})
+    database.fetch(EndBackfill(generation_id=generation_id))
     drain(worker, database_url)
     assert verify(database, deep=True).violations == ()
 
@@ -104,7 +112,7 @@ def test_a_replay_makes_nothing_due_of_what_a_reset_is_just_forgetting(
         wait_until(lambda: filling.done() or waits_for_a_lock(database_url), timeout=60, what="the replay")
         connection.commit()
         assert filling.result(60) == 0
-    database.fetch("end_backfill", {"generation_id": generation_id})
+    database.fetch(EndBackfill(generation_id=generation_id))
     drain(worker, database_url)
     assert verify(database, deep=True).violations == ()
 
@@ -139,11 +147,11 @@ def test_a_generation_waits_for_every_transaction_that_has_written(
     """Also for one whose number is higher than those of all that have ended."""
     with psycopg.connect(database_url) as connection:
         connection.execute("SELECT pg_current_xact_id()")
-        ((target,),) = database.fetch("transactions_begun", {})
-        assert database.fetch("transactions_under_way", {})[0][0] < target
+        (target,) = database.fetch(TransactionsBegun())
+        assert database.fetch(TransactionsUnderWay())[0].number < target.number
         connection.commit()
     wait_until(
-        lambda: database.fetch("transactions_under_way", {})[0][0] >= target,
+        lambda: database.fetch(TransactionsUnderWay())[0].number >= target.number,
         timeout=60,
         what="all that began before to end",
     )
@@ -182,9 +190,9 @@ def test_a_replay_in_place_writes_nothing_of_what_was_forgotten_since_it_was_rea
     fetch = Database.fetch
     forgotten: list[Any] = []
 
-    def forget_after_reading(self: Database, query: Any, *given: Any, **how: Any) -> Any:
-        rows = fetch(self, query, *given, **how)
-        if getattr(query, "name", query) == "stored_answers" and not forgotten:
+    def forget_after_reading(self: Database, query: Query[R]) -> list[R]:
+        rows = fetch(self, query)
+        if query.name == "stored_answers" and not forgotten:
             forgotten.append(rows)
             memory.reset(derived=True)
         return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,6 +18,8 @@ from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection, take
 from strandline.schemas.postgres.database import Database, Transaction
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.derived.generations import BeginGeneration, EndBackfill, FeedGeneration
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.wiring.assembly import prepare_stages
@@ -26,6 +28,8 @@ from tests.support import sample_blocks
 from tests.support.sample_blocks import POISON
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
+
+R = TypeVar("R")
 
 LISTED = "tests.support.sample_blocks:Log,tests.support.sample_blocks:Diary"
 OWNER = identify_user("default", "maren").shard_key
@@ -103,11 +107,9 @@ def before_each_statement(monkeypatch: pytest.MonkeyPatch, act: Callable[[str], 
     with monkeypatch.context() as patched:
         for kind in (Database, Transaction):
 
-            def told(
-                self: Any, query: Any, *given: Any, fetch: Callable[..., Any] = kind.fetch, **how: Any
-            ) -> Any:
-                act(getattr(query, "name", query))
-                return fetch(self, query, *given, **how)
+            def told(self: Any, query: Query[R], fetch: Callable[..., list[R]] = kind.fetch) -> list[R]:
+                act(query.name)
+                return fetch(self, query)
 
             patched.setattr(kind, "fetch", told)
         yield
@@ -275,14 +277,14 @@ def test_what_a_lane_has_in_hand_is_not_folded_before_earlier_events(
 def begin_another(database: Database, pipeline: str, drain: Drain) -> int:
     """A generation as the one that serves, filled and derived, which does not serve."""
     recipe = serving(database)[pipeline].recipe
-    ((generation_id,),) = database.fetch("begin_generation", recipe_params(pipeline, recipe))
-    database.fetch("feed_generation", {"generation_id": generation_id})
-    generation = find(database, generation_id)
+    (begun,) = database.fetch(BeginGeneration(**recipe_params(pipeline, recipe)))
+    database.fetch(FeedGeneration(generation_id=begun.generation_id))
+    generation = find(database, begun.generation_id)
     assert generation is not None
     make_due(database, generation, OWNER, Selection())
-    database.fetch("end_backfill", {"generation_id": generation_id})
+    database.fetch(EndBackfill(generation_id=begun.generation_id))
     drain()
-    return int(generation_id)
+    return begun.generation_id
 
 
 def test_what_a_reset_folds_again_is_live_work_only_where_it_serves(

@@ -23,7 +23,10 @@ from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import MAX_PAUSE_SECONDS, ReadRequest, read
 from strandline.producers.sessions import history_page
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
-from strandline.schemas.postgres.operations import Fetch, Operation, Pause, Row, Run, Step
+from strandline.schemas.postgres.operations import Operation, Pause, Run, Step
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.conversation.messages import HistoryRow
+from strandline.schemas.queries.conversation.read import ReadRow
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
 
@@ -38,9 +41,9 @@ IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
 class Postgres:
     """Answers statements from lists of answers by name, and keeps what was asked."""
 
-    def __init__(self, **answers: Sequence[list[Row] | StrandlineError]) -> None:
+    def __init__(self, **answers: Sequence[Sequence[Any] | StrandlineError]) -> None:
         self._answers = {name: list(given) for name, given in answers.items()}
-        self.asked: list[Fetch] = []
+        self.asked: list[Query[Any]] = []
         self.pauses: list[float] = []
         self.runs = 0
 
@@ -64,9 +67,12 @@ class Postgres:
             result = self._carry_out(step)
 
     def _carry_out(self, step: Step) -> Any:
-        if isinstance(step, Fetch):
+        if isinstance(step, Query):
             self.asked.append(step)
-            return self._answers[step.name].pop(0)
+            answer = self._answers[step.name].pop(0)
+            if isinstance(answer, StrandlineError):
+                return answer
+            return [tuple.__new__(step.row, row) for row in answer]
         if isinstance(step, Pause):
             self.pauses.append(step.seconds)
             return None
@@ -75,23 +81,25 @@ class Postgres:
         return step.call()
 
 
-def message_row(seq: int, role: str = "user", text: str | None = None, tokens: int = 1, **more: Any) -> Row:
+def message_row(
+    seq: int, role: str = "user", text: str | None = None, tokens: int = 1, **more: Any
+) -> HistoryRow:
     envelope = json.dumps({"content": f"m{seq}" if text is None else text, **more})
-    return (seq, f"id{seq}", role, tokens, NOON, envelope, None)
+    return HistoryRow(seq, f"id{seq}", role, tokens, NOON, envelope, None)
 
 
 def snapshot_rows(
     *,
     exists: bool = True,
-    tail: Sequence[Row] = (),
-    messages: Sequence[Row] = (),
+    tail: Sequence[HistoryRow] = (),
+    messages: Sequence[HistoryRow] = (),
     facts: Sequence[str] = (),
     states: Mapping[str, Any] | None = None,
     pending: Sequence[tuple[str, int, int]] = (),
     pipelines: Sequence[str] = PIPELINES,
     serving: Sequence[str] = PIPELINES,
     **marks: int,
-) -> list[Row]:
+) -> list[ReadRow]:
     default = {"window_from": 1, "flushed_through": 0, "pinned_through": 0, "log_start_seq": 1}
     default["next_seq"] = 10
     header = {
@@ -103,8 +111,8 @@ def snapshot_rows(
         or None,
         "states": states,
     }
-    first = (0, 0, None, None, 0, None, json.dumps(header), None)
-    return [first, *((1, *row) for row in tail), *((2, *row) for row in messages)]
+    first = ReadRow(0, 0, "", "", 0, NOON, json.dumps(header), None)
+    return [first, *(ReadRow(1, *row) for row in tail), *(ReadRow(2, *row) for row in messages)]
 
 
 def request(*blocks: BaseMemoryBlock, **given: Any) -> ReadRequest:
@@ -112,7 +120,7 @@ def request(*blocks: BaseMemoryBlock, **given: Any) -> ReadRequest:
     return ReadRequest(identity=SESSION, blocks=blocks, **{**arguments, **given})
 
 
-def read_one(rows: list[Row], asked: ReadRequest, **answers: Any) -> tuple[MemoryContext, Postgres]:
+def read_one(rows: list[ReadRow], asked: ReadRequest, **answers: Any) -> tuple[MemoryContext, Postgres]:
     postgres = Postgres(read=[rows], **answers)
     return postgres.run(read(asked)), postgres
 
@@ -177,7 +185,7 @@ def test_a_session_that_does_not_exist_shows_what_is_known_of_its_owner() -> Non
 
 
 @pytest.mark.parametrize("owner", [[], [("maren", SESSION.shard_key)]])
-def test_a_session_without_messages_and_blocks_is_empty(owner: list[Row]) -> None:
+def test_a_session_without_messages_and_blocks_is_empty(owner: list[tuple[Any, ...]]) -> None:
     context, _ = read_one(snapshot_rows(exists=False), request(), find_owner=[owner])
     assert list(context) == []
 
@@ -216,13 +224,13 @@ def test_a_pipeline_that_nothing_feeds_covers_nothing_and_this_is_said() -> None
 def test_caught_up_is_asked_of_what_was_waited_for() -> None:
     rows = snapshot_rows(window_from=9, flushed_through=8, pending=[("facts", 5, 8)])
     block = FactExtractionMemoryBlock()
-    covered: list[Row] = [("facts", None, 8)]
+    covered: list[tuple[Any, ...]] = [("facts", None, 8)]
     assert read_one(rows, request(block, wait_for=4), coverage=[covered])[0].caught_up
     assert not read_one(rows, request(block, wait_for=5), coverage=[covered])[0].caught_up
 
 
 def test_waiting_asks_less_and_less_often_and_ends_when_covered() -> None:
-    waiting: list[Row] = [("facts", 5, 8)]
+    waiting: list[tuple[Any, ...]] = [("facts", 5, 8)]
     coverage = [waiting] * 7 + [[("facts", None, 8)]]
     _, postgres = read_one(snapshot_rows(), request(*default_blocks(), wait_for=8), coverage=coverage)
     assert postgres.names == ["coverage"] * 8 + ["read"]
@@ -261,7 +269,7 @@ def test_a_block_that_fails_is_left_out_and_said() -> None:
 
 def hit_row(
     score: float, seq: int, text: str, session: UUID = SESSION.session_key, first: int | None = None
-) -> Row:
+) -> tuple[Any, ...]:
     begins = seq if first is None else first
     return (score, 0.5, session, begins, begins, *message_row(seq, text=text), None, None)
 
@@ -287,7 +295,7 @@ def foreign(text: str, config: Mapping[str, Any]) -> str | None:
 
 
 def search_one(
-    asked: ReadRequest, found: list[Row] | StrandlineError, **marks: Any
+    asked: ReadRequest, found: list[tuple[Any, ...]] | StrandlineError, **marks: Any
 ) -> tuple[MemoryContext, Postgres]:
     return read_one(snapshot_rows(**{**FLUSHED, **marks}), asked, search_chunks=[found])
 

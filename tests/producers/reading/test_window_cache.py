@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import psycopg
@@ -21,10 +21,13 @@ from hypothesis import strategies as st
 from strandline import DeliveredError, Memory
 from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import Row
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.conversation.messages import HistoryRow
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.read_only_dict import ReadOnlyDict
 from tests.conftest import rows_of
+
+R = TypeVar("R")
 
 MakeMemory = Callable[..., Memory]
 
@@ -113,9 +116,9 @@ def statements_seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     fetch = Database.fetch
 
-    def counted(self: Database, query: Any, *given: Any, **how: Any) -> Any:
-        rows = fetch(self, query, *given, **how)
-        if getattr(query, "name", query) == "read":
+    def counted(self: Database, query: Query[R]) -> list[R]:
+        rows = fetch(self, query)
+        if query.name == "read":
             seen.append(len(rows))
         return rows
 
@@ -208,8 +211,11 @@ def test_a_read_only_dict_is_a_dict_to_all_who_read_it() -> None:
     assert json.loads(json.dumps(given)) == given | {}
 
 
-def row(seq: int, size: int = 0) -> tuple[Any, ...]:
-    return (seq, f"id{seq}", "user", 3, None, json.dumps({"content": "x" * size}), None)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def row(seq: int, size: int = 0) -> HistoryRow:
+    return HistoryRow(seq, f"id{seq}", "user", 3, NOON, json.dumps({"content": "x" * size}), None)
 
 
 def test_a_cache_keeps_what_was_read_last_within_its_bound() -> None:
@@ -228,9 +234,9 @@ def test_a_cache_keeps_what_was_read_last_within_its_bound() -> None:
     assert cache.known(sessions[2]) is NOTHING_KNOWN
 
 
-def row_of(body: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> Row:
+def row_of(body: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> HistoryRow:
     stored = None if metadata is None else json.dumps(metadata, ensure_ascii=False)
-    return (1, "id", "user", 3, None, json.dumps(body, ensure_ascii=False), stored)
+    return HistoryRow(1, "id", "user", 3, NOON, json.dumps(body, ensure_ascii=False), stored)
 
 
 def in_memory(value: Any) -> int:
@@ -276,5 +282,4 @@ def test_a_window_moves_over_what_is_known() -> None:
     assert window.moved(1, [], "of 4") is window
     later = window.moved(2, [row(5)], "of 5")
     assert (later.seqs, later.tokens, later.seal) == ((2, 4, 5), 9, "of 5")
-    assert later.params == {"known_from": 2, "known_through": 5, "known_seal": "of 5"}
     assert later.moved(9, [], "") == KnownWindow()

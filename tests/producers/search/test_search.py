@@ -19,6 +19,7 @@ from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import Search, SearchHit, search_messages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import statements
+from strandline.schemas.queries.conversation.search import SearchChunks
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
@@ -331,8 +332,8 @@ def test_a_search_in_a_scope_of_ten_thousand_messages_reads_few_pages(
 ) -> None:
     """Also where the planner has no statistics, and expects a handful of rows."""
     wanted = fill_scope(database_url, with_facts=with_facts)
-    rows = database.fetch("search_chunks", wanted)
-    assert with_facts == any(row[12] is not None for row in rows)
+    rows = database.fetch(SearchChunks(**wanted))
+    assert with_facts == any(row.fact_id is not None for row in rows)
     explained = (
         f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statements(settings.database_schema)['search_chunks']}"
     )

@@ -14,6 +14,8 @@ from strandline import DeliveredError, Memory, OwnerError
 from strandline.pipelines.flush.flush import read_window
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.conversation.flush import Flush
+from strandline.schemas.queries.conversation.messages import Pop
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import MakeMemory, rows_of
 
@@ -130,27 +132,26 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
     seen, entries = database.run(read_window(identity.shard_key, identity.session_key))
     assert seen is not None
     memory.pop()
-    flush = {
-        "shard_key": identity.shard_key,
-        "session_key": identity.session_key,
-        "incarnation": seen.incarnation,
-        "old_window_from": 1,
-        "old_flushed_through": 0,
-        "window_from": 3,
-        "flushed_through": 2,
-        "tokens_out": seen.window_tokens,
-        "messages_out": len(entries),
-        "bytes_out": seen.window_bytes,
-        "cause": "manual",
-        "event_ids": [uuid4()],
-        "from_seqs": [1],
-        "through_seqs": [2],
-        "tokens": [seen.window_tokens],
-        "messages": [len(entries)],
-        "version": 1,
-        "lazily": False,
-    }
-    assert database.fetch("flush", flush) == []
+    flush = Flush(
+        **identity.keys,
+        incarnation=seen.incarnation,
+        old_window_from=1,
+        old_flushed_through=0,
+        window_from=3,
+        flushed_through=2,
+        tokens_out=seen.window_tokens,
+        messages_out=len(entries),
+        bytes_out=seen.window_bytes,
+        cause="manual",
+        event_ids=[uuid4()],
+        from_seqs=[1],
+        through_seqs=[2],
+        tokens=[seen.window_tokens],
+        messages=[len(entries)],
+        version=1,
+        lazily=False,
+    )
+    assert database.fetch(flush) == []
     assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
     assert memory.flush(all=True) != []
     assert_sound(database)
@@ -162,14 +163,9 @@ def test_an_attempt_that_is_sent_again_takes_nothing_more(
     memory = make_memory("repeated", memory_blocks=[])
     memory.put_messages([user("one"), user("two"), user("three")])
     identity = identify_session("default", "repeated", None)
-    attempt = {
-        "shard_key": identity.shard_key,
-        "session_key": identity.session_key,
-        "seq": 3,
-        "pop_id": UUID(int=7),
-    }
-    assert [database.fetch("pop", attempt), database.fetch("pop", attempt)] == [[("ok",)], [("ok",)]]
-    assert database.fetch("pop", {**attempt, "pop_id": UUID(int=8)}) == [("changed",)]
+    attempt = Pop(**identity.keys, seq=3, pop_id=UUID(int=7))
+    assert [database.fetch(attempt), database.fetch(attempt)] == [[("ok",)], [("ok",)]]
+    assert database.fetch(Pop(**identity.keys, seq=3, pop_id=UUID(int=8))) == [("changed",)]
     assert texts(memory) == ["one", "two"]
 
 

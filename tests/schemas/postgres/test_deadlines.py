@@ -20,6 +20,8 @@ from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.deadlines import BoundedConnection
+from strandline.schemas.queries.conversation.sessions import FindOwner
+from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
 from strandline.workers.worker import Consumer
 from tests.conftest import rows_of, wait_until
@@ -28,7 +30,17 @@ from tests.support.workers.hand_worker import CountingStage, HandWorker, countin
 
 MakeMemory = Callable[..., Memory]
 
-LOOK: tuple[str, dict[str, object]] = ("find_owner", {"directory_key": UUID(int=1)})
+LOOK = FindOwner(directory_key=UUID(int=1))
+
+
+class LookOnce(FindOwner):
+    """The same, as a statement that may not be repeated."""
+
+    __slots__ = ()
+    repeatable = False
+
+
+LOOK_ONCE = LookOnce(directory_key=UUID(int=1))
 BOTH_WAYS = pytest.mark.parametrize("direction", ["asked", "answered"])
 STORED = "SELECT id FROM strandline.message ORDER BY seq"
 
@@ -105,11 +117,11 @@ def test_a_read_on_a_connection_cut_without_a_word_is_repeated(
 
 
 def test_what_must_not_be_repeated_has_an_unknown_outcome(proxy: StallingProxy, through: Database) -> None:
-    through.fetch(*LOOK)
+    through.fetch(LOOK_ONCE)
     proxy.stall("answered")
     with pytest.raises(OutcomeUnknownError, match="unknown"):
-        through.fetch(*LOOK)
-    assert through.fetch(*LOOK) == [], "the next one has another connection"
+        through.fetch(LOOK_ONCE)
+    assert through.fetch(LOOK_ONCE) == [], "the next one has another connection"
     assert proxy.connections >= 2
 
 
@@ -118,9 +130,9 @@ def test_behind_a_pooler_statements_have_a_deadline_too(proxy: StallingProxy, se
     options = ConnectionOptions.from_settings(proxy.url, settings.model_copy(update=pooled))
     database = Database.connect(options)
     try:
-        database.fetch(*LOOK)
+        database.fetch(LOOK_ONCE)
         proxy.stall("asked")
-        assert database.fetch(*LOOK, repeatable=True) == []
+        assert database.fetch(LOOK) == []
         assert proxy.swallowed.is_set()
     finally:
         database.close()
@@ -140,15 +152,15 @@ def test_a_transaction_cut_before_its_commit_was_sent_has_done_nothing(
 
     def cut_short() -> None:
         with through.transaction() as tx:
-            tx.fetch("beat", worker_row())
+            tx.fetch(beat_of())
             proxy.stall("answered")
-            tx.fetch(*LOOK)
+            tx.fetch(LOOK_ONCE)
 
     with pytest.raises(DatabaseUnavailableError, match="did not answer"):
         cut_short()
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
     with through.transaction() as tx:
-        assert tx.fetch(*LOOK) == []
+        assert tx.fetch(LOOK_ONCE) == []
 
 
 def test_a_transaction_whose_commit_is_not_answered_has_an_unknown_outcome(
@@ -157,7 +169,7 @@ def test_a_transaction_whose_commit_is_not_answered_has_an_unknown_outcome(
 
     def commit() -> None:
         with through.transaction() as tx:
-            tx.fetch("beat", worker_row())
+            tx.fetch(beat_of())
             proxy.stall("answered")
 
     with pytest.raises(OutcomeUnknownError):
@@ -165,8 +177,8 @@ def test_a_transaction_whose_commit_is_not_answered_has_an_unknown_outcome(
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)], "it was done"
 
 
-def worker_row() -> dict[str, object]:
-    return {"worker_id": uuid4(), "host": "h", "pid": 1, "version": "1", "stages": ["extract"]}
+def beat_of() -> Beat:
+    return Beat(worker_id=uuid4(), host="h", pid=1, version="1", stages=["extract"])
 
 
 def test_what_postgres_answers_in_time_is_no_deadlines_matter(through: Database) -> None:
@@ -190,7 +202,7 @@ def test_a_callers_own_connection_is_neither_closed_nor_repeated(
     """It waits for as long as its owner lets it, also when a later statement of ours was given up."""
     memory = make_memory("s", memory_blocks=[])
     memory.put(said("first"))
-    through.fetch(*LOOK)
+    through.fetch(LOOK_ONCE)
     with psycopg.connect(proxy.url) as own, ThreadPoolExecutor(1) as threads:
         memory.put(said("second"), connection=own)
         own.commit()
@@ -198,7 +210,7 @@ def test_a_callers_own_connection_is_neither_closed_nor_repeated(
         waiting = threads.submit(memory.put, said("third"), connection=own)
         wait_until(proxy.swallowed.is_set, timeout=10, what="the put to be answered")
         with pytest.raises(OutcomeUnknownError):
-            through.fetch(*LOOK)
+            through.fetch(LOOK_ONCE)
         assert not waiting.done()
         assert not own.closed
         proxy.cut()
@@ -294,7 +306,7 @@ def test_however_long_a_first_connection_is_waited_for_there_is_time_for_another
 ) -> None:
     through = Database.connect(patiently(database_url, settings))
     try:
-        through.fetch(*LOOK)
+        through.fetch(LOOK_ONCE)
         with through._pool.connection() as connection:
             pid = connection.info.backend_pid
         cut_off(pid, database_url)
@@ -302,7 +314,7 @@ def test_however_long_a_first_connection_is_waited_for_there_is_time_for_another
         monkeypatch.setattr(through._pool, "connection", lends)
         with psycopg.connect(database_url) as blocker, ThreadPoolExecutor(1) as threads:
             blocker.execute("LOCK TABLE strandline.worker")
-            beat = threads.submit(through.fetch, "beat", worker_row(), repeatable=True)
+            beat = threads.submit(through.fetch, beat_of())
             await_waiting(database_url)
             blocker.rollback()
             beat.result(30)
@@ -316,7 +328,7 @@ def test_the_same_without_threads(
 ) -> None:
     async def main() -> None:
         through = AsyncDatabase.connect(patiently(database_url, settings))
-        await through.fetch(*LOOK)
+        await through.fetch(LOOK_ONCE)
         async with through._pool.connection() as connection:
             pid = connection.info.backend_pid
         await asyncio.to_thread(cut_off, pid, database_url)
@@ -324,7 +336,7 @@ def test_the_same_without_threads(
         monkeypatch.setattr(through._pool, "connection", lends)
         with psycopg.connect(database_url) as blocker:
             blocker.execute("LOCK TABLE strandline.worker")
-            beat = asyncio.create_task(through.fetch("beat", worker_row(), repeatable=True))
+            beat = asyncio.create_task(through.fetch(beat_of()))
             await asyncio.to_thread(await_waiting, database_url)
             blocker.rollback()
             await asyncio.wait_for(beat, 30)
@@ -337,13 +349,13 @@ def test_the_same_without_threads(
 def test_what_there_is_no_time_to_wait_for_is_not_sent(
     proxy: StallingProxy, through: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    through.fetch(*LOOK)
+    through.fetch(LOOK_ONCE)
     proxy.stall("asked")
     lends = Clock(monkeypatch, 0.0, 3600.0).lends(through._pool.connection)
     monkeypatch.setattr(through._pool, "connection", lends)
     with pytest.raises(OutcomeUnknownError):
-        through.fetch("beat", worker_row(), repeatable=True)
-    assert through.fetch(*LOOK) == [], "what was sent before it on that connection is done"
+        through.fetch(beat_of())
+    assert through.fetch(LOOK_ONCE) == [], "what was sent before it on that connection is done"
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(0,)]
 
 
@@ -364,11 +376,11 @@ def test_all_attempts_at_a_statement_share_one_deadline(
     seconds = through._statement_seconds
     lends = Clock(monkeypatch, *[0.7 * seconds] * 9).lends(through._pool.connection)
     monkeypatch.setattr(through._pool, "connection", lends)
-    asked = {
-        "fetch": partial(through.fetch, repeatable=True),
+    asked: dict[str, Callable[[Beat], object]] = {
+        "fetch": through.fetch,
         "fetch_within": partial(through.fetch_within, seconds),
     }
     with pytest.raises(DatabaseBusyError):
-        asked[ask]("beat", worker_row())
+        asked[ask](beat_of())
     # Of two times the seconds: without the first wait at 0, 0.7 and 1.4; with it at 0.7 and 1.4.
     assert rows_of(database_url, "SELECT last_value FROM tries") == [(sent,)]

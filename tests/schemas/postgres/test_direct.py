@@ -24,18 +24,18 @@ from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database, execute
 from strandline.schemas.postgres.prepared import AsyncDirectConnection, DirectConnection, plain_values
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.postgres.statements import Statement, compiled
+from strandline.schemas.postgres.statements import compiled
+from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.settings import Settings
 from tests.conftest import rows_of, wait_until
 
-ECHO = Statement(
+ECHO = (
     b"SELECT $1::text, $2::bigint, $3::uuid, $4::bytea, $5::timestamptz, $6::double precision, $7::boolean,"
     b" $8::text[], $9::bigint[], $10::uuid[], $11::bytea[], $12::timestamptz[], $13::numeric, $14::date,"
-    b" $15::boolean[], $16::double precision[], $17::date[]",
-    tuple("abcdefghijklmnopq"),
+    b" $15::boolean[], $16::double precision[], $17::date[]"
 )
-ONE = Statement(b"SELECT $1::integer", ("number",))
-SLEEP = Statement(b"SELECT pg_sleep($1)", ("seconds",))
+ONE = b"SELECT $1::integer"
+SLEEP = b"SELECT pg_sleep($1)"
 SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep($1)' AND state = 'active'"
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
@@ -45,7 +45,7 @@ times = st.datetimes(
     datetime.fromisoformat("9999-12-30"),
     timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7))]),
 )
-NOTHING = (None,) * (len(ECHO.names) - 1)
+NOTHING = (None,) * 16
 
 
 class Asked(Query[tuple[Any, ...]]):
@@ -97,7 +97,7 @@ def test_every_statement_can_be_prepared_as_it_stands(connection: DirectConnecti
     """Postgres is told no types: each parameter's has to follow from its place."""
     execute(connection, compiled("strandline")["make_import_table"], Asked())
     for number, (name, statement) in enumerate(compiled("strandline").items()):
-        result = connection.pgconn.prepare(b"try_%d" % number, statement.sql)
+        result = connection.pgconn.prepare(b"try_%d" % number, statement)
         assert result.status == psycopg.pq.ExecStatus.COMMAND_OK, (name, result.get_error_message())
 
 
@@ -114,9 +114,9 @@ def test_a_nul_is_refused_as_psycopg_refuses_it(connection: DirectConnection) ->
 
 def test_errors_are_psycopgs_and_leave_the_connection_as_it_was(connection: DirectConnection) -> None:
     with pytest.raises(psycopg.errors.DivisionByZero):
-        execute(connection, Statement(b"SELECT 1 / $1::integer", ("number",)), Asked(0))
+        execute(connection, b"SELECT 1 / $1::integer", Asked(0))
     with pytest.raises(psycopg.errors.UndefinedTable, match="nowhere"):
-        execute(connection, Statement(b"SELECT FROM nowhere", ()), Asked())
+        execute(connection, b"SELECT FROM nowhere", Asked())
     assert execute(connection, ONE, Asked(7)) == [(7,)]
 
 
@@ -134,12 +134,12 @@ def test_what_is_prepared_outlives_what_psycopg_forgets_its_own_for(connection: 
 def test_a_lost_connection_is_told_and_a_repeatable_statement_sent_again(
     database: Database, database_url: str
 ) -> None:
-    assert database.fetch("find_owner", {"directory_key": uuid4()}) == []
+    assert database.fetch(FindOwner(directory_key=uuid4())) == []
     rows_of(
         database_url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'strandline'",
     )
-    assert database.fetch("find_owner", {"directory_key": uuid4()}, repeatable=True) == []
+    assert database.fetch(FindOwner(directory_key=uuid4())) == []
 
 
 def test_behind_a_pooler_nothing_is_prepared(database_url: str, settings: Settings) -> None:
@@ -147,9 +147,9 @@ def test_behind_a_pooler_nothing_is_prepared(database_url: str, settings: Settin
     database = Database.connect(ConnectionOptions.from_settings(database_url, pooled))
     try:
         for _ in range(10):
-            database.fetch("find_owner", {"directory_key": uuid4()})
+            database.fetch(FindOwner(directory_key=uuid4()))
         with database.transaction() as tx:
-            tx.fetch("find_owner", {"directory_key": uuid4()})
+            tx.fetch(FindOwner(directory_key=uuid4()))
             assert tx._connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchall() == [(0,)]
     finally:
         database.close()
@@ -212,7 +212,7 @@ def test_an_interrupt_after_a_statement_was_prepared_spoils_no_other(
         patched.setattr(direct, "_SUCCEEDED", Interrupting())
         with pytest.raises(KeyboardInterrupt):
             execute(connection, ONE, Asked(7))
-    other = Statement(b"SELECT $1::bigint", ("number",))
+    other = b"SELECT $1::bigint"
     for statement in (ONE, other, ONE, other):
         assert execute(connection, statement, Asked(7)) == [(7,)]
 
@@ -231,14 +231,14 @@ def test_a_session_that_postgres_ended_inside_a_transaction_is_gone(
 
     def outlast() -> None:
         with database.transaction() as tx:
-            tx.fetch("find_owner", {"directory_key": uuid4()})
+            tx.fetch(FindOwner(directory_key=uuid4()))
             wait_until(lambda: not rows_of(database_url, ours), timeout=10, what="Postgres to end it")
-            tx.fetch("find_owner", {"directory_key": uuid4()})
+            tx.fetch(FindOwner(directory_key=uuid4()))
 
     try:
         with pytest.raises(DatabaseUnavailableError):
             outlast()
-        assert database.fetch("find_owner", {"directory_key": uuid4()}) == []
+        assert database.fetch(FindOwner(directory_key=uuid4())) == []
     finally:
         database.close()
 
@@ -246,5 +246,5 @@ def test_a_session_that_postgres_ended_inside_a_transaction_is_gone(
 def test_keys_of_any_kind_find_their_rows(connection: DirectConnection) -> None:
     """A key is a UUID where Postgres compares it with one, and text where it is asked for as text."""
     key = UUID(int=5)
-    asked = Statement(b"SELECT $1::uuid = ANY ($2), $1::text", ("key", "keys"))
+    asked = b"SELECT $1::uuid = ANY ($2), $1::text"
     assert execute(connection, asked, Asked(key, [key])) == [(True, str(key))]

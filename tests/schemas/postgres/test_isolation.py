@@ -14,6 +14,7 @@ from sqlalchemy import create_engine
 from strandline import ConfigurationError, DatabaseBusyError, DatabaseUnavailableError, Memory
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import Settings
 from tests.conftest import rows_of
 
@@ -195,5 +196,5 @@ def test_a_server_that_takes_no_more_connections_says_so(scarce: str, settings: 
     )
     database = Database.connect(options)
     with pytest.raises(DatabaseUnavailableError, match="takes no more connections"):
-        database.fetch("serving_generations", {})
+        database.fetch(ServingGenerations())
     database.close()

@@ -16,6 +16,7 @@ from strandline.schemas.postgres.statements import compiled, function_source, st
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import STAGES
 from tests.support.servers.databases import TEMPLATE
+from tools.queries.headers import read_all
 
 # 2,000 owners with a session each: 50 messages, 25 due rows in one lane, 10 batches and 10 facts; and one
 # owner with a long history.
@@ -304,8 +305,8 @@ def kept_plan(name: str, connection: psycopg.Connection[Any], wanted: dict[str, 
     with connection.transaction(force_rollback=True):
         connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         connection.execute("SET LOCAL enable_seqscan = off")
-        connection.execute(b"PREPARE kept AS " + statement.sql)
-        values = statement.values(wanted)
+        connection.execute(b"PREPARE kept AS " + statement)
+        values = [wanted[field.name] for field in read_all()[name].params_in_order]
         execute = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE kept ({', '.join(['%s'] * len(values))})"
         ((explained,),) = connection.execute(execute.encode(), values).fetchall()
         connection.execute("DEALLOCATE kept")
@@ -416,7 +417,7 @@ def test_producers_plan_each_statement_once(make_memory: Callable[..., Memory]) 
         kept = "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
         plans = connection.execute(kept).fetchall()
     made = {
-        name: sum(generic for text, generic, _ in plans if text in compiled("strandline")[name].sql.decode())
+        name: sum(generic for text, generic, _ in plans if text in compiled("strandline")[name].decode())
         for name in ("put_one", "read")
     }
     assert all(number >= 10 for number in made.values()), made

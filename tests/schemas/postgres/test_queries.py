@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from psycopg import pq
 
 from strandline.schemas.postgres.statements import compiled
-from tests.project.test_contracts import name_of
+from tests.project.test_contracts import ALL, name_of, tree_of
 from tests.support.declared_nulls import wrong_columns
 from tools.queries.headers import Field, read_all, read_headers
 from tools.queries.modules import QUERIES, ROOMS, TYPES, class_name, write_modules
@@ -34,16 +35,16 @@ def spelt(field: Field) -> tuple[str, str]:
 
 
 @pytest.fixture
-def described(database_url: str) -> dict[str, tuple[Spelt, Spelt]]:
+def described(database_url: str) -> dict[str, tuple[list[str], Spelt]]:
     """Parameters and columns of each statement, as Postgres describes them."""
     found = {}
     with psycopg.connect(database_url, autocommit=True) as connection:
         oids = connection.execute("SELECT oid, format_type(oid, NULL) FROM pg_type").fetchall()
         names: dict[int, str] = dict(oids)
         statements = compiled("strandline")
-        connection.execute(statements["make_import_table"].sql)
+        connection.execute(statements["make_import_table"])
         for name, statement in statements.items():
-            prepared = connection.pgconn.prepare(name.encode(), statement.sql)
+            prepared = connection.pgconn.prepare(name.encode(), statement)
             assert prepared.status == pq.ExecStatus.COMMAND_OK, (name, prepared.get_error_message())
             result = connection.pgconn.describe_prepared(name.encode())
             params = [names[result.param_type(number)] for number in range(result.nparams)]
@@ -51,7 +52,7 @@ def described(database_url: str) -> dict[str, tuple[Spelt, Spelt]]:
                 ((result.fname(number) or b"").decode(), names[result.ftype(number)])
                 for number in range(result.nfields)
             ]
-            found[name] = (list(zip(statement.names, params, strict=True)), columns)
+            found[name] = (params, columns)
     return found
 
 
@@ -59,7 +60,7 @@ def test_each_statement_is_described_as_postgres_describes_it(described: dict[st
     assert set(described) == set(HEADERS)
     for name, (params, columns) in described.items():
         header = HEADERS[name]
-        assert [spelt(field) for field in header.params_in_order] == params, name
+        assert [spelt(field)[1] for field in header.params_in_order] == params, name
         assert [spelt(field) for field in header.row] == columns, name
 
 
@@ -85,6 +86,39 @@ def test_no_column_comes_as_a_value_without_a_type() -> None:
     ]
     assert not loose
     assert not [kind for kind, python in TYPES.items() if python in {"Any", "object"}]
+
+
+def positional(path: Path) -> list[str]:
+    """Where a module reads a column by its place: ``row[2]``, ``rows[0][2]``."""
+    places = []
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Subscript) and is_number(node.slice):
+            of_row = isinstance(node.value, ast.Name) and node.value.id == "row"
+            of_rows = isinstance(node.value, ast.Subscript) and is_number(node.value.slice)
+            if of_row or of_rows:
+                places.append(f"{name_of(path)}:{node.lineno}")
+    return places
+
+
+def is_number(index: ast.expr) -> bool:
+    return isinstance(index, ast.Constant) and isinstance(index.value, int)
+
+
+ASKING = [path for path in ALL if "strandline.schemas.queries" in path.read_text(encoding="utf-8")]
+
+
+def test_no_column_is_read_by_its_place() -> None:
+    assert len(ASKING) > 40
+    assert [place for path in ASKING for place in positional(path)] == []
+
+
+def test_the_drivers_know_no_statement_by_name() -> None:
+    """But the one that a connection is asked before it is used."""
+    drivers = [path for path in ALL if name_of(path).startswith("schemas/postgres/")]
+    texts = {
+        node.value for path in drivers for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant)
+    }
+    assert texts & set(HEADERS) == {"transaction_defaults"}
 
 
 HEADER = """-- name: some

@@ -18,12 +18,23 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
 from strandline.schemas.postgres.pools.thin_pool import ThinPool
+from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
 from tests.conftest import wait_until
 
 CONNECTIONS = 8
-LOOK, NOBODY = "serving_generations", dict[str, object]()
+LOOK = ServingGenerations()
+
+
+class LookOnce(ServingGenerations):
+    """The same, as a statement that may not be repeated."""
+
+    __slots__ = ()
+    repeatable = False
+
+
+LOOK_ONCE = LookOnce()
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +66,7 @@ def fill_pool(database: Database) -> None:
 
     def hold() -> None:
         with database.transaction() as tx:
-            tx.fetch(LOOK, NOBODY)
+            tx.fetch(LOOK_ONCE)
             together.wait(100)
 
     with ThreadPoolExecutor(CONNECTIONS) as threads:
@@ -79,7 +90,7 @@ def test_a_statement_that_may_be_repeated_meets_none(server: PostgresServer, dat
     server.crash()
     server.start()
     for _ in range(CONNECTIONS):
-        database.fetch(LOOK, NOBODY, repeatable=True)
+        database.fetch(LOOK)
 
 
 def test_who_waits_goes_on_when_postgres_is_back(
@@ -92,16 +103,16 @@ def test_who_waits_goes_on_when_postgres_is_back(
     together, crashed = threading.Barrier(2), threading.Event()
 
     def wait_sync() -> None:
-        database.fetch(LOOK, NOBODY, repeatable=True)
+        database.fetch(LOOK)
         returned.add("sync")
 
     async def wait_async() -> None:
         opened = AsyncDatabase.connect(options)
         # A server that was never reached is not waited for.
-        await opened.fetch(LOOK, NOBODY, repeatable=True)
+        await opened.fetch(LOOK)
         await asyncio.to_thread(together.wait, 10)
         await asyncio.to_thread(crashed.wait, 10)
-        await opened.fetch(LOOK, NOBODY, repeatable=True)
+        await opened.fetch(LOOK)
         returned.add("async")
         await opened.close()
 
@@ -130,9 +141,9 @@ def pool_of(database: Database) -> ConnectionPool[Any]:
 
 
 def _fetch_once(database: Database) -> None:
-    database.fetch(LOOK, NOBODY)
+    database.fetch(LOOK_ONCE)
 
 
 def _use_transaction(database: Database) -> None:
     with database.transaction() as tx:
-        tx.fetch(LOOK, NOBODY)
+        tx.fetch(LOOK_ONCE)

@@ -15,6 +15,7 @@ from strandline.cli.entry import run
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
 from tests.conftest import wait_until
@@ -121,7 +122,7 @@ def test_a_database_that_does_not_exist_is_named(server: PostgresServer) -> None
     )
     database = Database.connect(options)
     with pytest.raises(DatabaseUnavailableError, match='database "elsewhere" does not exist'):
-        database.fetch("serving_generations", {})
+        database.fetch(ServingGenerations())
     database.close()
 
 
@@ -134,7 +135,7 @@ def test_a_loss_is_logged_once_and_its_end_once(
     database = Database.connect(options)
 
     def look(_number: int) -> None:
-        database.fetch("serving_generations", {}, repeatable=True)
+        database.fetch(ServingGenerations())
 
     for loss in (1, 2):
         with ThreadPoolExecutor(8) as threads:

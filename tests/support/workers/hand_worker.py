@@ -14,6 +14,8 @@ from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, Stage, Stages
 from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.queries.work.states import InsertState
+from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from tests.conftest import rows_of
@@ -77,8 +79,8 @@ class HandWorker:
         )
 
     def beat(self) -> None:
-        row = {"host": "here", "pid": 1, "version": "0", "stages": list(self.stages)}
-        self.database.fetch("beat", row | {"worker_id": self.worker_id})
+        stages = list(self.stages)
+        self.database.fetch(Beat(worker_id=self.worker_id, host="here", pid=1, version="0", stages=stages))
 
     def die(self, url: str) -> None:
         """Its heartbeat has stopped a while ago."""
@@ -127,15 +129,14 @@ class CountingStage:
 
     def write(self, fetcher: Fetcher, batch: Batch, work: list[int], effect: str) -> list[Lane]:
         fetcher.fetch(
-            "insert_state",
-            {
-                "shard_key": batch.lane.shard_key,
-                "scope_key": batch.lane.scope_key,
-                "generation_id": batch.lane.generation_id,
-                "through_seq": batch.events[-1].through_seq,
-                "state": effect,
-                "batch_id": batch.batch_id,
-            },
+            InsertState(
+                shard_key=batch.lane.shard_key,
+                scope_key=batch.lane.scope_key,
+                generation_id=batch.lane.generation_id,
+                through_seq=batch.events[-1].through_seq,
+                state=effect,
+                batch_id=batch.batch_id,
+            )
         )
         return []
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 from psycopg.errors import LockNotAvailable
 
 from strandline import ConflictError, Memory
+from strandline.producers.writing.accepting import PutRequest, put_many
+from strandline.producers.writing.group_commit import MAX_PUTS_PER_GROUP, STATEMENTS_AT_ONCE, GroupCommit
+from strandline.producers.writing.validate import PreparedMessage
 from strandline.schemas.errors import (
     DatabaseError,
     DatabaseTimeoutError,
@@ -24,17 +27,15 @@ from strandline.schemas.errors import (
     ServerLimitError,
 )
 from strandline.schemas.postgres.connections import translated
-from strandline.schemas.postgres.grouped_puts import (
-    MAX_PUTS_PER_GROUP,
-    STATEMENTS_AT_ONCE,
-    GroupedPuts,
-    group_params,
-)
-from strandline.schemas.postgres.operations import Put, Row
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.conversation.messages import Put, PutManyRow, PutOneRow, PutRow
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.message import Message
 from tests.conftest import rows_of
 
 MakeMemory = Callable[..., Memory]
 
+R = TypeVar("R")
 KEYS = [UUID(int=number) for number in range(1, 6)]
 
 
@@ -55,31 +56,33 @@ class Log:
         self.groups: list[int] = []
         self.at_once = self.most_at_once = 0
 
-    async def send(self, name: str, params: Mapping[str, Any]) -> list[Row]:
+    async def fetch(self, query: Query[R]) -> list[R]:
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
         try:
             await asyncio.sleep(0)
-            return {"put": self._put, "put_one": self._put_one, "put_many": self._put_many}[name](params)
+            answers = {"put": self._put, "put_one": self._put_one, "put_many": self._put_many}
+            rows: list[R] = answers[query.name](query.params)
+            return rows
         finally:
             self.at_once -= 1
 
-    def _put(self, params: Mapping[str, Any]) -> list[Row]:
+    def _put(self, params: Mapping[str, Any]) -> list[Any]:
         (message_id,) = params["ids"]
         if message_id in self.refused:
             raise DatabaseError(message_id)
-        return [("ok", None, [self._store(params["session_key"], message_id)], None)]
+        return [PutRow("ok", None, [self._store(params["session_key"], message_id)], None)]
 
-    def _put_one(self, params: Mapping[str, Any]) -> list[Row]:
+    def _put_one(self, params: Mapping[str, Any]) -> list[Any]:
         if params["id"] in self.refused:
             raise DatabaseError("refused")
         if params["id"] in self.breaking:
             raise RuntimeError("a defect")
         if params["id"] in self.left_out:
             return []
-        return [(self._store(params["session_key"], params["id"]),)]
+        return [PutOneRow(self._store(params["session_key"], params["id"]))]
 
-    def _put_many(self, params: Mapping[str, Any]) -> list[Row]:
+    def _put_many(self, params: Mapping[str, Any]) -> list[Any]:
         pairs = [(UUID(one["session_key"]), one["id"]) for one in json.loads(params["messages"])]
         self.groups.append(len(pairs))
         assert len({key for key, _ in pairs}) == len(pairs)
@@ -88,7 +91,7 @@ class Log:
         if self.breaking & {message_id for _, message_id in pairs}:
             raise RuntimeError("a defect")
         return [
-            (str(key), self._store(key, message_id))
+            PutManyRow(str(key), self._store(key, message_id))
             for key, message_id in pairs
             if message_id not in self.left_out
         ]
@@ -98,20 +101,23 @@ class Log:
         return len(self.stored[key])
 
 
-def put_of(key: UUID, message_id: str) -> Put:
+def put_of(key: UUID, message_id: str, **given: Any) -> PutRequest:
     unset = dict.fromkeys(("metadata", "created_at", "calls", "answers"))
-    one = {
-        "role": "user",
-        "tokens": 1,
-        "bytes": 2,
-        "digest": b"",
-        "envelope": "{}",
-        "id": message_id,
-        **unset,
-    }
-    return Put(
-        one | {"shard_key": key, "session_key": key}, lambda: {"session_key": key, "ids": [message_id]}
-    )
+    message = {"role": "user", "digest": b"", "size": 2, "envelope": "{}", "source": Message("user")}
+    prepared = PreparedMessage(**{**message, **unset, "id": message_id, **given})
+    identity = SessionIdentity("default", str(key), None, key, key, key)
+    return PutRequest(identity, prepared, 1, lambda: whole(identity, message_id))
+
+
+def whole(identity: SessionIdentity, message_id: str) -> Put:
+    """What of the statement ``put`` the log looks at."""
+    names = "roles tokens bytes digests envelopes metadata created_at calls answers".split()
+    unset: dict[str, Any] = {name: [] for name in names}
+    return Put(**identity.keys, **unset, claimed=False, session="{}", ids=[message_id])
+
+
+def ok(seq: int) -> PutRow:
+    return PutRow("ok", None, [seq], None)
 
 
 @given(
@@ -125,8 +131,8 @@ def test_each_put_has_its_own_result_in_the_order_of_its_session(puts: list[tupl
     named = {kind: frozenset(i for i, (_, k) in zip(ids, puts, strict=True) if k == kind) for _, kind in puts}
     log = Log(*(named.get(kind, frozenset()) for kind in ("refused", "left out", "breaking")))
 
-    async def put_all() -> list[list[Row] | BaseException]:
-        grouped = GroupedPuts(log.send)
+    async def put_all() -> list[PutRow | BaseException]:
+        grouped = GroupCommit(log)
         work = (grouped.put(put_of(key, i)) for i, (key, _) in zip(ids, puts, strict=True))
         return await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 10)
 
@@ -135,7 +141,7 @@ def test_each_put_has_its_own_result_in_the_order_of_its_session(puts: list[tupl
         if kind == "refused":
             assert isinstance(result, DatabaseError) and str(result) == message_id
         else:
-            assert result == [("ok", None, [log.stored[key].index(message_id) + 1], None)]
+            assert result == ok(log.stored[key].index(message_id) + 1)
     for stored in log.stored.values():
         assert stored == sorted(stored, key=int), "in the order in which they were put"
         assert len(set(stored)) == len(stored)
@@ -145,7 +151,7 @@ def test_puts_that_wait_together_go_together_and_a_lone_one_goes_at_once() -> No
     log = Log()
 
     async def put_all() -> None:
-        grouped = GroupedPuts(log.send)
+        grouped = GroupCommit(log)
         await grouped.put(put_of(UUID(int=1), "alone"))
         assert log.groups == []
         await asyncio.gather(*(grouped.put(put_of(UUID(int=n), "x")) for n in range(1, 301)))
@@ -160,15 +166,16 @@ def test_what_comes_together_with_what_waits_goes_with_it() -> None:
     """Three small groups that take turns, one of which always waits, become two large ones."""
 
     async def converse() -> list[int]:
-        log = Log()
         gates: list[asyncio.Future[None]] = []
 
-        async def send(name: str, params: Mapping[str, Any]) -> list[Row]:
-            gates.append(asyncio.get_running_loop().create_future())
-            await gates[-1]
-            return await log.send(name, params)
+        class Gated(Log):
+            async def fetch(self, query: Query[R]) -> list[R]:
+                gates.append(asyncio.get_running_loop().create_future())
+                await gates[-1]
+                return await super().fetch(query)
 
-        grouped, keys = GroupedPuts(send), [UUID(int=number) for number in range(1, 13)]
+        log = Gated()
+        grouped, keys = GroupCommit(log), [UUID(int=number) for number in range(1, 13)]
 
         async def caller(key: UUID) -> None:
             for turn in range(9):
@@ -194,33 +201,32 @@ def test_what_comes_together_with_what_waits_goes_with_it() -> None:
 def test_a_put_that_nobody_awaits_any_more_holds_up_nothing() -> None:
     log = Log()
 
-    async def put_all() -> list[Row]:
-        grouped = GroupedPuts(log.send)
+    async def put_all() -> PutRow:
+        grouped = GroupCommit(log)
         first = asyncio.create_task(grouped.put(put_of(KEYS[0], "first")))
         second = asyncio.create_task(grouped.put(put_of(KEYS[0], "second")))
         await asyncio.sleep(0)
         first.cancel()
-        rows = await asyncio.wait_for(second, 10)
-        assert await asyncio.wait_for(grouped.put(put_of(KEYS[0], "third")), 10) == [("ok", None, [2], None)]
-        return rows
+        row = await asyncio.wait_for(second, 10)
+        assert await asyncio.wait_for(grouped.put(put_of(KEYS[0], "third")), 10) == ok(2)
+        return row
 
-    assert asyncio.run(put_all()) == [("ok", None, [1], None)], "the first was taken back in time"
+    assert asyncio.run(put_all()) == ok(1), "the first was taken back in time"
 
 
-def sent_when(
-    failing: Mapping[str, Exception], puts: int
-) -> tuple[list[str], list[list[Row] | BaseException]]:
+def sent_when(failing: Mapping[str, Exception], puts: int) -> tuple[list[str], list[PutRow | BaseException]]:
     """The statements sent for puts at once, the first of which goes alone, and their results."""
-    log, sent = Log(), list[str]()
+    sent: list[str] = []
 
-    async def send(name: str, params: Mapping[str, Any]) -> list[Row]:
-        sent.append(name)
-        if name in failing:
-            raise failing[name]
-        return await log.send(name, params)
+    class Failing(Log):
+        async def fetch(self, query: Query[R]) -> list[R]:
+            sent.append(query.name)
+            if query.name in failing:
+                raise failing[query.name]
+            return await super().fetch(query)
 
-    async def put_all() -> list[list[Row] | BaseException]:
-        grouped = GroupedPuts(send)
+    async def put_all() -> list[PutRow | BaseException]:
+        grouped = GroupCommit(Failing())
         work = (grouped.put(put_of(UUID(int=number), "x")) for number in range(1, puts + 1))
         return await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 10)
 
@@ -249,7 +255,7 @@ def test_where_postgres_ends_a_group_at_a_limit_of_its_own_each_goes_alone(error
     """One of them may have waited for a lock that the others do not need."""
     sent, results = sent_when({"put_many": error}, 5)
     assert (sent.count("put_one"), sent.count("put")) == (1, 4)
-    assert results == [[("ok", None, [1], None)]] * 5
+    assert results == [ok(1)] * 5
 
 
 def test_a_lone_put_that_postgres_ends_at_a_limit_does_not_wait_for_as_long_again() -> None:
@@ -354,17 +360,19 @@ def test_without_postgres_each_caller_is_told(
 def test_a_message_in_a_group_is_the_message(text: str) -> None:
     """Ids, call ids and texts of any kind arrive as they were, whatever JSON means by their characters."""
     at = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=timezone(timedelta(hours=2)))
-    one = dict(put_of(KEYS[0], text).one) | {
-        "envelope": json.dumps({"content": text}),
-        "metadata": json.dumps({"m": text}),
-        "calls": json.dumps([text]),
-        "answers": text,
-        "digest": b"\x00\xff",
-        "created_at": at,
-    }
-    (record,) = json.loads(group_params([one])["messages"])
+    one = put_of(
+        KEYS[0],
+        text,
+        envelope=json.dumps({"content": text}),
+        metadata=json.dumps({"m": text}),
+        calls=json.dumps([text]),
+        answers=text,
+        digest=b"\x00\xff",
+        created_at=at,
+    )
+    (record,) = json.loads(put_many([one]).params["messages"])
     assert (record["id"], record["answers"], record["calls"]) == (text, text, [text])
     assert (record["envelope"], record["metadata"]) == ({"content": text}, {"m": text})
     assert (record["digest"], datetime.fromisoformat(record["created_at"])) == ("\\x00ff", at)
-    unset = json.loads(group_params([put_of(KEYS[0], text).one])["messages"])[0]
+    unset = json.loads(put_many([put_of(KEYS[0], text)]).params["messages"])[0]
     assert not unset.keys() & {"metadata", "calls", "answers", "created_at"}, "as NULL in the rows"

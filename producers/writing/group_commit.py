@@ -10,21 +10,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from json.encoder import encode_basestring as quoted
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
+from strandline.producers.writing.accepting import PutRequest, put_many, taken_row
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres.connections import is_ended_by_server
-from strandline.schemas.postgres.operations import Put, Row
+from strandline.schemas.postgres.operations import Await, Operation
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.conversation.messages import PutRow
 from strandline.schemas.values.identity import key_text
 
 # One is being carried out by Postgres while the process prepares the next; more only makes groups smaller.
 STATEMENTS_AT_ONCE = 2
 MAX_PUTS_PER_GROUP = 64
 
-SendPut = Callable[[str, Mapping[str, Any]], Awaitable[list[Row]]]
+R = TypeVar("R")
+
+
+class Sender(Protocol):
+    """What runs a statement in a transaction of its own: an ``AsyncDatabase``."""
+
+    async def fetch(self, query: Query[R]) -> list[R]: ...
 
 
 @dataclass(slots=True)
@@ -32,19 +41,15 @@ class _Waiting:
     """A put of a session, and whoever awaits it."""
 
     session: str
-    put: Put
-    done: asyncio.Future[list[Row]]
+    put: PutRequest
+    done: asyncio.Future[PutRow]
 
 
-class GroupedPuts:
-    """The puts of one event loop on one database.
+class GroupCommit:
+    """The puts of one event loop on one database."""
 
-    Args:
-        send: runs a named statement (``put_one``, ``put_many``, ``put``) in its own transaction.
-    """
-
-    def __init__(self, send: SendPut) -> None:
-        self._send = send
+    def __init__(self, database: Sender) -> None:
+        self._database = database
         self._queues: dict[str, deque[_Waiting]] = {}
         self._ready: deque[str] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
@@ -54,9 +59,14 @@ class GroupedPuts:
         self._last_size = 1
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def put(self, put: Put) -> list[Row]:
-        """The rows that the statement ``put`` gives for it, once it is committed."""
-        session = key_text(put.one["session_key"])
+    def accept(self, put: PutRequest) -> Operation[PutRow]:
+        """Accept a put together with others that wait at the same time."""
+        row: PutRow = yield Await(partial(self.put, put))
+        return row
+
+    async def put(self, put: PutRequest) -> PutRow:
+        """The row that the statement ``put`` gives for it, once it is committed."""
+        session = key_text(put.identity.session_key)
         waiting = _Waiting(session, put, self._running_loop().create_future())
         queue = self._queues.get(session)
         if queue is not None:
@@ -80,7 +90,7 @@ class GroupedPuts:
             await self._put_together([waiting])
         except BaseException:
             waiting.done.cancel()
-            self._end(waiting, [])  # its caller gave up; those of the same session go on
+            self._end(waiting, None)  # its caller gave up; those of the same session go on
             raise
 
     def _call_soon(self) -> None:
@@ -124,7 +134,7 @@ class GroupedPuts:
                     continue
                 seq = taken.get(waiting.session)
                 if seq is not None:
-                    self._end(waiting, [quick_row(seq)])
+                    self._end(waiting, taken_row(seq))
                 else:
                     self._spawn(self._put_alone(waiting))
         finally:
@@ -136,9 +146,10 @@ class GroupedPuts:
         """The seqs of what was taken, by session; or why nothing can be taken now."""
         try:
             if len(group) == 1:
-                rows = await self._send("put_one", group[0].put.one)
-                return {group[0].session: rows[0][0]} if rows else {}
-            return dict(await self._send("put_many", group_params([waiting.put.one for waiting in group])))
+                rows = await self._database.fetch(group[0].put.one())
+                return {group[0].session: rows[0].seq} if rows else {}
+            stored = await self._database.fetch(put_many([waiting.put for waiting in group]))
+            return {row.session_key: row.seq for row in stored}
         except DatabaseUnavailableError as error:
             if len(group) > 1 and is_ended_by_server(error):
                 return {}  # perhaps one of them waited for a lock
@@ -148,12 +159,12 @@ class GroupedPuts:
             return {}
 
     async def _put_alone(self, waiting: _Waiting) -> None:
-        rows: list[Row] | BaseException
+        answer: PutRow | BaseException
         try:
-            rows = await self._send("put", waiting.put.whole())
+            (answer,) = await self._database.fetch(waiting.put.whole())
         except BaseException as error:  # noqa: BLE001
-            rows = error  # whatever it is, it is the caller's
-        self._end(waiting, rows)
+            answer = error  # whatever it is, it is the caller's
+        self._end(waiting, answer)
 
     def _take_turn(self, size: int) -> None:
         self._statements += 1
@@ -166,12 +177,12 @@ class GroupedPuts:
         if self._ready:
             self._call_soon()
 
-    def _end(self, waiting: _Waiting, rows: list[Row] | BaseException) -> None:
-        if not waiting.done.done():
-            if isinstance(rows, BaseException):
-                waiting.done.set_exception(rows)
+    def _end(self, waiting: _Waiting, answer: PutRow | BaseException | None) -> None:
+        if answer is not None and not waiting.done.done():
+            if isinstance(answer, BaseException):
+                waiting.done.set_exception(answer)
             else:
-                waiting.done.set_result(rows)
+                waiting.done.set_result(answer)
         queue = self._queues[waiting.session]
         queue.popleft()
         if queue:
@@ -179,35 +190,3 @@ class GroupedPuts:
             self._call_soon()
         else:
             del self._queues[waiting.session]
-
-
-def group_params(group: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The parameters of ``put_many``, from those of ``put_one`` for each message."""
-    return {"messages": f"[{','.join(map(_record, group))}]"}
-
-
-def _record(one: Mapping[str, Any]) -> str:
-    """One message as a JSON object; what is JSON in it already goes in as it is, what is NULL is left out."""
-    return (
-        f'{{"shard_key":"{key_text(one["shard_key"])}","session_key":"{key_text(one["session_key"])}",'
-        f'"id":{quoted(one["id"])},"role":"{one["role"]}","tokens":{one["tokens"]},'
-        f'"bytes":{one["bytes"]},'
-        f'"digest":"\\\\x{one["digest"].hex()}","envelope":{one["envelope"]}{"".join(_rarer(one))}}}'
-    )
-
-
-def _rarer(one: Mapping[str, Any]) -> Iterator[str]:
-    """What most messages do not have."""
-    if one["metadata"] is not None:
-        yield f',"metadata":{one["metadata"]}'
-    if one["created_at"] is not None:
-        yield f',"created_at":{quoted(one["created_at"].isoformat())}'
-    if one["calls"] is not None:
-        yield f',"calls":{one["calls"]}'
-    if one["answers"] is not None:
-        yield f',"answers":{quoted(one["answers"])}'
-
-
-def quick_row(seq: int) -> Row:
-    """The row that ``put`` would have given for a message that was taken."""
-    return "ok", None, [seq], None

@@ -1,0 +1,76 @@
+"""Wordings: what a person's event gives a fact, as statements take it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, TypedDict
+
+from strandline.pipelines.facts.similarity import fingerprint
+from strandline.pipelines.text.lexemes import query_lexemes
+
+
+class Words(TypedDict):
+    """What a fact says, as parameters of statements."""
+
+    text: str
+    fingerprint: bytes
+    lexemes: list[str]
+
+
+class Details(TypedDict):
+    """What else a person gives a fact, as parameters of statements."""
+
+    topics: list[str]
+    about_date: date | None
+    input: str | None
+    agent_id: str | None
+    team_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A payload as statements take it."""
+
+    text: str
+    fingerprint: bytes
+    lexemes: list[str]
+    topics: list[str]
+    about_date: date | None
+    valid_from: datetime | None
+    created_at: datetime | None
+    input: str | None
+    agent_id: str | None
+    team_id: str | None
+
+    @property
+    def words(self) -> Words:
+        return {"text": self.text, "fingerprint": self.fingerprint, "lexemes": self.lexemes}
+
+    @property
+    def details(self) -> Details:
+        return {
+            "topics": self.topics,
+            "about_date": self.about_date,
+            "input": self.input,
+            "agent_id": self.agent_id,
+            "team_id": self.team_id,
+        }
+
+
+def read_wording(payload: Mapping[str, Any]) -> Wording:
+    text: str = payload["text"]
+    about_date, valid_from, created_at = map(payload.get, ("about_date", "valid_from", "created_at"))
+    return Wording(
+        text=text,
+        fingerprint=fingerprint(text),
+        lexemes=query_lexemes(text),
+        topics=list(payload.get("topics") or ()),
+        about_date=date.fromisoformat(about_date) if about_date else None,
+        valid_from=datetime.fromisoformat(valid_from) if valid_from else None,
+        created_at=datetime.fromisoformat(created_at) if created_at else None,
+        input=payload.get("input"),
+        agent_id=payload.get("agent_id"),
+        team_id=payload.get("team_id"),
+    )

@@ -1,0 +1,89 @@
+"""What verify checks, each with its statement, and within which scope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import NamedTuple, Protocol, TypedDict
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.inspection.verify import (
+    VerifyBatches,
+    VerifyCandidates,
+    VerifyChunks,
+    VerifyDue,
+    VerifyEventContents,
+    VerifyFacts,
+    VerifyGenerations,
+    VerifyLetters,
+    VerifyLog,
+    VerifyOrder,
+    VerifyRanges,
+    VerifyReceipts,
+    VerifyRevisions,
+    VerifyShared,
+    VerifyStates,
+    VerifyStrays,
+    VerifyWork,
+)
+from strandline.schemas.values.lanes import PIPELINE_STAGES
+
+
+class ScopeParams(TypedDict):
+    owners: list[UUID] | None
+    session_key: UUID | None
+
+
+class StageChain(TypedDict):
+    """Each later stage with the one before it, as parallel arrays for the statements."""
+
+    stages: list[str]
+    stages_before: list[str]
+
+
+class Scope(NamedTuple):
+    """What to look at: everything, the owners of a namespace, or one session and its owner's facts."""
+
+    owners: list[UUID] | None = None
+    session_key: UUID | None = None
+
+    @property
+    def params(self) -> ScopeParams:
+        return {"owners": self.owners, "session_key": self.session_key}
+
+
+class _Finding(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+
+
+Check = Callable[[Scope], Query[_Finding]]
+
+
+CHECKS: Mapping[str, Check] = {
+    "logs, marks and token counts": lambda scope: VerifyLog(**scope.params),
+    "messages outside their log": lambda scope: VerifyStrays(**scope.params),
+    "coverage by flush events": lambda scope: VerifyRanges(**scope.params),
+    "contents of flush events": lambda scope: VerifyEventContents(**scope.params),
+    "generations that serve": lambda scope: VerifyGenerations(owners=scope.owners),
+    "work neither due nor received": lambda scope: VerifyWork(**scope.params, **stage_chain()),
+    "order of stages": lambda scope: VerifyOrder(**scope.params, **stage_chain()),
+    "due work": lambda scope: VerifyDue(**scope.params),
+    "receipts": lambda scope: VerifyReceipts(**scope.params, **stage_chain()),
+    "dead letters": lambda scope: VerifyLetters(**scope.params),
+    "batches": lambda scope: VerifyBatches(**scope.params),
+    "candidates": lambda scope: VerifyCandidates(**scope.params, **stage_chain()),
+    "chunks": lambda scope: VerifyChunks(**scope.params),
+    "shared messages": lambda scope: VerifyShared(**scope.params),
+    "states": lambda scope: VerifyStates(**scope.params),
+    "facts": lambda scope: VerifyFacts(owners=scope.owners),
+    "provenance of facts": lambda scope: VerifyRevisions(**scope.params, **stage_chain()),
+}
+
+
+def stage_chain() -> StageChain:
+    pairs = [(after, before) for stages in PIPELINE_STAGES.values() for before, after in pairwise(stages)]
+    return {"stages": [pair[0] for pair in pairs], "stages_before": [pair[1] for pair in pairs]}

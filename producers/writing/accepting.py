@@ -1,0 +1,100 @@
+"""The short ways to accept one message: the statements that stand in for ``put``, and where each is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from json.encoder import encode_basestring as quoted
+
+from strandline.producers.writing.validate import PreparedMessage
+from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.messages import Put, PutMany, PutOne, PutRow
+from strandline.schemas.values.identity import SessionIdentity, key_text
+
+
+@dataclass(slots=True)
+class PutRequest:
+    """One message that a session is to accept.
+
+    Attributes:
+        whole: makes the statement that decides where the short ones do nothing.
+    """
+
+    identity: SessionIdentity
+    message: PreparedMessage
+    tokens: int
+    whole: Callable[[], Put]
+
+    def one(self) -> PutOne:
+        """The statement that accepts it where that needs no thought."""
+        message = self.message
+        return PutOne(
+            shard_key=self.identity.shard_key,
+            session_key=self.identity.session_key,
+            id=message.id,
+            role=message.role,
+            tokens=self.tokens,
+            bytes=message.size,
+            digest=message.digest,
+            envelope=message.envelope,
+            metadata=message.metadata,
+            created_at=message.created_at,
+            calls=message.calls,
+            answers=message.answers,
+        )
+
+
+Accept = Callable[[PutRequest], Operation[PutRow]]
+
+
+def put_whole(put: PutRequest) -> Operation[PutRow]:
+    """Accept a message in the caller's transaction, which an error of a shorter statement would end."""
+    (row,) = yield from fetch(put.whole())
+    return row
+
+
+def put_quickly(put: PutRequest) -> Operation[PutRow]:
+    """Accept a message by the short statement where that will do."""
+    try:
+        taken = yield from fetch(put.one())
+    except DatabaseUnavailableError:
+        raise
+    except DatabaseError:
+        taken = []  # the id was used before: ``put`` finds it
+    if taken:
+        return taken_row(taken[0].seq)
+    return (yield from put_whole(put))
+
+
+def taken_row(seq: int) -> PutRow:
+    """The row that ``put`` would have given for a message that was taken."""
+    return PutRow("ok", None, [seq], None)
+
+
+def put_many(group: Iterable[PutRequest]) -> PutMany:
+    """The statement that accepts one message into each of several sessions."""
+    return PutMany(messages=f"[{','.join(map(_record, group))}]")
+
+
+def _record(put: PutRequest) -> str:
+    """One message as a JSON object; what is JSON in it already goes in as it is, what is NULL is left out."""
+    identity, message = put.identity, put.message
+    return (
+        f'{{"shard_key":"{key_text(identity.shard_key)}","session_key":"{key_text(identity.session_key)}",'
+        f'"id":{quoted(message.id)},"role":"{message.role}","tokens":{put.tokens},'
+        f'"bytes":{message.size},'
+        f'"digest":"\\\\x{message.digest.hex()}","envelope":{message.envelope}{"".join(_rarer(message))}}}'
+    )
+
+
+def _rarer(message: PreparedMessage) -> Iterator[str]:
+    """What most messages do not have."""
+    if message.metadata is not None:
+        yield f',"metadata":{message.metadata}'
+    if message.created_at is not None:
+        yield f',"created_at":{quoted(message.created_at.isoformat())}'
+    if message.calls is not None:
+        yield f',"calls":{message.calls}'
+    if message.answers is not None:
+        yield f',"answers":{quoted(message.answers)}'
