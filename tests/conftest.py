@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.declared_nulls import undeclared, watch_nulls
-from tests.support.servers.databases import make_template, temporary_database
+from tests.support.servers.databases import template, temporary_database
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
@@ -53,12 +54,17 @@ def _nothing_undeclared() -> Iterator[None]:
     assert sorted(set(undeclared)) == [], "came as NULL, or was given, and is declared otherwise"
 
 
+# Another Postgres than the embedded one, for tests that do not ask for that one by name: a superuser's URL.
+OTHER_SERVER = os.environ.get("STRANDLINE_TEST_DATABASE_URL")
+
+
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStack]:
     """Postgres and a broker of our own, for the whole run."""
     with start_stack(tmp_path_factory.mktemp("stack"), with_broker=True) as running:
-        make_template(running.database_url)
-        yield running
+        stack = running if OTHER_SERVER is None else replace(running, database_url=OTHER_SERVER)
+        with template(stack.database_url):
+            yield stack
 
 
 @pytest.fixture

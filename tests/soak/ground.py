@@ -16,7 +16,7 @@ from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.conftest import nothing_due, rows_of, wait_until
-from tests.support.servers.databases import make_template, temporary_database
+from tests.support.servers.databases import template, temporary_database
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
@@ -121,5 +121,5 @@ def running_grounds(home: Path) -> Iterator[Grounds]:
     """Start the servers in ``home``; they end with the block."""
     with start_stack(home, with_broker=True) as stack:
         assert stack.broker_url is not None
-        make_template(stack.database_url)
-        yield Grounds(stack.database_url, stack.broker_url)
+        with template(stack.database_url):
+            yield Grounds(stack.database_url, stack.broker_url)

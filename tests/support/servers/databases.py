@@ -15,19 +15,26 @@ from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 
-TEMPLATE = "strandline_template"
+# A server outside may be used by several processes of one run.
+TEMPLATE = f"strandline_template_{uuid4().hex}"
 
 
-def make_template(server_url: str) -> None:
-    """Make the database ``TEMPLATE`` on the server."""
+@contextmanager
+def template(server_url: str) -> Iterator[None]:
+    """The database ``TEMPLATE`` on the server, gone in the end."""
     with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {TEMPLATE}")
-    url = database_in(server_url, TEMPLATE)
-    migrate(url, "strandline")
-    options = ConnectionOptions.from_settings(url, load_settings())
-    template = Database.connect(options)
-    prepare_stages(template, load_settings(text_backend="local", embedding_backend="local"))
-    template.close()
+    try:
+        url = database_in(server_url, TEMPLATE)
+        migrate(url, "strandline")
+        options = ConnectionOptions.from_settings(url, load_settings())
+        database = Database.connect(options)
+        prepare_stages(database, load_settings(text_backend="local", embedding_backend="local"))
+        database.close()
+        yield
+    finally:
+        with psycopg.connect(server_url, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {TEMPLATE} WITH (FORCE)")
 
 
 @contextmanager
