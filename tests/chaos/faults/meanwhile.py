@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from operator import itemgetter
 
 from tests.chaos.faults.faults import (
     BEHAVIOURS,
@@ -131,6 +132,7 @@ class Replayed:
         while time.monotonic() < deadline and not self.harm.stack.ending.is_set():
             code, said = self._run("replay", *arguments, "--json")
             if code == 0:
+                self._prune()
                 self._verify()
                 ended.append(time.monotonic())
                 return
@@ -150,6 +152,17 @@ class Replayed:
             return None
         replays = json.loads(said)["replays"]
         return max((one["replay_id"] for one in replays), default=None)
+
+    def _prune(self) -> None:
+        """Take away what served before the last one that did: each one fed multiplies the work of models."""
+        code, said = self._run("generations", "list", "--json")
+        if code != 0:
+            return
+        served = [one for one in json.loads(said)["generations"] if one["state"] == "feeding"]
+        served = sorted((one for one in served if one["served_until"]), key=itemgetter("served_until"))
+        for one in served[:-1]:
+            if one["pipeline"] == served[-1]["pipeline"]:
+                self._run("generations", "prune", str(one["generation"]), "--json")
 
     def _verify(self) -> None:
         while not self.harm.stack.ending.is_set():
