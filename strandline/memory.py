@@ -110,8 +110,7 @@ class Memory(SessionMemory):
             part_tokens: tokens of an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048).
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
             shared_scope: a name in the namespace; sessions of any user whose first put names it share what
-                they flush, and searches with ``scope="shared"`` find it. Default: none, and nothing is
-                shared.
+                they flush, and searches with ``scope="shared"`` find it; default: none.
             idle_seconds: after this long without a put the window is delivered, and stays; None: never.
             database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
             pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
