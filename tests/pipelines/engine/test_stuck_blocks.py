@@ -86,7 +86,7 @@ def test_a_worker_that_lost_its_threads_says_so_and_ends_for_its_supervisor_to_s
     say(make_stuck("s", broker_url=broker_url), f"one {POISON}")
     assert worker.process.wait(120) == 75
     wait_until(
-        lambda: any("stops (code of custom blocks does not come back" in line for line in worker.output),
+        lambda: any("stops (code of custom blocks has not returned" in line for line in worker.output),
         timeout=10,
         what="the reason why it stops",
     )

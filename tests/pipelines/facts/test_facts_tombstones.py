@@ -239,7 +239,7 @@ def test_a_deleted_fact_is_told_apart_from_one_that_is_said_again(
     assert live(facts) == ["I like cod"]
     why = explain(database, "m2", session_id="t")
     assert isinstance(why, MessageExplanation)
-    assert why.why == ("Extract found something in it, and a person deleted that fact since.",)
+    assert why.why == ("Extract found something in it, and a person has since deleted that fact.",)
     assert [candidate.dropped_because for candidate in why.candidates] == ["delete"]
     say(memory, "I like herring")
     drain()

@@ -280,7 +280,7 @@ def test_all_postprocessors_together_have_the_time_of_one(
 
     block = VectorMemoryBlock(postprocessors=[takes_an_hour, *[hangs] * 4])
     memory = remember("s", STORY, memory_blocks=[block])
-    monkeypatch.setattr(postprocessing, "SECONDS", 3600.0)
+    monkeypatch.setattr(postprocessing, "MAX_SECONDS", 3600.0)
     monkeypatch.setattr(postprocessing, "time", SimpleNamespace(monotonic=lambda: moment[0]))
     context = memory.get("Who keeps the key?")
     assert not ended.is_set()
