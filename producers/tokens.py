@@ -173,9 +173,9 @@ def load_encoding(name: str) -> tiktoken.Encoding:
 
 def _read_encoding(name: str) -> tiktoken.Encoding:
     """tiktoken looks only where ``TIKTOKEN_CACHE_DIR`` points, so that is set for the time of loading."""
-    folder = resources.files("strandline.producers") / "vocabularies"
-    # A child that was forked meanwhile would find tiktoken locked, and the variable as it is set here.
-    with undivided, resources.as_file(folder) as path:
+    # A child that was forked meanwhile would find tiktoken locked, modules that are imported only now half
+    # made, and the variable as it is set here.
+    with undivided, resources.as_file(resources.files("strandline.producers") / "vocabularies") as path:
         before = os.environ.get("TIKTOKEN_CACHE_DIR")
         os.environ["TIKTOKEN_CACHE_DIR"] = str(path)
         try:

@@ -43,6 +43,35 @@ WORKS = {
     ),
 }
 
+# Modules that Python and tiktoken import only when a vocabulary is loaded.
+LOADED_WITH_A_VOCABULARY = ("importlib.readers", "tiktoken.load", "tiktoken_ext.openai_public")
+
+# The import of the module lasts until the fork is over, or two seconds where the fork waits for it.
+FORKING_DURING_AN_IMPORT = """
+    import os, sys, threading
+    from strandline.producers.tokens import count_default
+
+    importing, forked = threading.Event(), threading.Event()
+    worker = threading.Thread(target=count_default, args=("by the thread",))
+
+    class SlowImport:
+        def find_spec(self, name, path=None, target=None):
+            if name == "{module}" and threading.current_thread() is worker:
+                importing.set()
+                forked.wait(2)
+
+    assert "{module}" not in sys.modules
+    sys.meta_path.insert(0, SlowImport())
+    worker.start()
+    importing.wait()
+    child = os.fork()
+    if child == 0:
+        count_default("by the child")
+        os._exit(0)
+    forked.set()
+    print(os.waitpid(child, 0)[1] == 0)
+"""
+
 HANGING_CALLS = """
     import os, threading
     from strandline.producers.reading.foreign_code import NoPlaceError, call_within
@@ -80,6 +109,11 @@ def test_children_forked_while_threads_work_do_the_same_and_end(work: str) -> No
 def test_children_forked_while_a_thread_loads_the_vocabulary_count_tokens() -> None:
     """A fork waits for the half second that loading takes, once per process."""
     fork_under("tokenize", before="", threads=2, forks=10)
+
+
+@pytest.mark.parametrize("module", LOADED_WITH_A_VOCABULARY)
+def test_no_child_is_forked_while_a_vocabulary_imports_what_it_needs(module: str) -> None:
+    assert run_script(FORKING_DURING_AN_IMPORT.format(module=module)) == "True\n"
 
 
 def test_calls_that_hang_in_the_parent_take_no_place_in_a_child() -> None:
