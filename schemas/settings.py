@@ -94,6 +94,11 @@ class Settings(BaseSettings):
         60.0, description="longest time of one call of a custom block's code in a worker"
     )
 
+    # The libraries.
+    public_apis_only: bool = Field(
+        False, description="true: nothing undocumented of psycopg, Kombu and Celery is used; slower"
+    )
+
     # Workers.
     worker_concurrency: int = Field(16, ge=1, le=1000)
     replay_concurrency: int | None = Field(

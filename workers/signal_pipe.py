@@ -38,6 +38,11 @@ class SignalPipe:
         # A process forked by a block's code handles its own signals, and must not write into this pipe.
         os.register_at_fork(after_in_child=self._leave_the_child)
 
+    def take_again(self) -> None:
+        """Take the signals back from what has put its own handlers in the place of ours."""
+        for number in self._numbers:
+            signal.signal(number, _is_in_the_pipe)
+
     def wait(self, seconds: float | None = None, *, until_woken: bool = True) -> int | None:
         """The number of the next signal; None where ``seconds`` pass without one, or at ``wake``.
 

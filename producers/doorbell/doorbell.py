@@ -49,10 +49,14 @@ class Doorbell:
     Args:
         level: at which it says once that the broker is away, and once that it is back; in a worker, which
             says so itself, lower than in a producer.
+        public_apis_only: see ``HintPublisher``.
     """
 
-    def __init__(self, broker_url: str, *, level: int = logging.WARNING) -> None:
+    def __init__(
+        self, broker_url: str, *, level: int = logging.WARNING, public_apis_only: bool = False
+    ) -> None:
         self._broker_url = broker_url
+        self._public_apis_only = public_apis_only
         self._level = level
         self._open()
 
@@ -93,7 +97,7 @@ class Doorbell:
                 self._thread.start()
 
     def _run(self) -> None:
-        publisher = HintPublisher(self._broker_url)
+        publisher = HintPublisher(self._broker_url, public_apis_only=self._public_apis_only)
         pacer = Pacer(REPEAT_SECONDS)
         published_at = -QUIET_SECONDS
         dropped = 0

@@ -17,19 +17,18 @@ from celery import Celery
 from kombu import Connection, Producer
 from kombu.transport import redis
 
-from strandline.schemas.broker.hints import Hint, write_hint
+from strandline.schemas.broker.hints import Hint, task_headers, write_hint
 from strandline.schemas.broker.kept_client import KeptClient
 from strandline.schemas.broker.settings import (
+    ANSWER_SECONDS,
     HEARTBEAT_SECONDS,
     broker_kind,
     celery_settings,
+    confirming_settings,
     hint_properties,
 )
 from strandline.schemas.forking import undivided
 from strandline.schemas.values.lanes import Lane, queue_name
-
-# The longest wait for an answer of RabbitMQ.
-ANSWER_SECONDS = 3.0
 
 # So many hints may be on their way, not yet confirmed.
 MAX_UNCONFIRMED_HINTS = 500
@@ -42,17 +41,22 @@ class _RedisChannel(KeptClient, redis.Channel):
 class HintPublisher:
     """Publishes for one thread, on a connection that is opened with the first hint.
 
+    ``public_apis_only``: have RabbitMQ confirm each hint by itself, and Kombu make a client for each command.
+
     A queue that no worker has declared yet takes nothing on RabbitMQ, and the hint is gone; the sweep of
     the worker that declares it rings again.
     """
 
-    def __init__(self, broker_url: str) -> None:
+    def __init__(self, broker_url: str, *, public_apis_only: bool = False) -> None:
         # Celery imports as it is made and set up: a child forked meanwhile would find modules half made.
         with undivided:
             self._app = Celery("strandline-doorbell", broker=broker_url, set_as_current=False)
             self._app.conf.update(celery_settings(broker_url))
+            if public_apis_only:
+                self._app.conf.update(confirming_settings(broker_url))
         self._properties = hint_properties(broker_url)
-        self._confirmed = broker_kind(broker_url) == "rabbitmq"
+        self._public_apis_only = public_apis_only
+        self._confirmed = broker_kind(broker_url) == "rabbitmq" and not public_apis_only
         self._hosts = len(broker_url.split(";"))
         self._connection: Connection | None = None
         self._confirms: _Confirms | None = None
@@ -86,7 +90,7 @@ class HintPublisher:
         with undivided:
             connection: Connection = self._app.connection_for_write(heartbeat=HEARTBEAT_SECONDS)
             self._connection = connection
-            if type(connection.transport) is redis.Transport:
+            if type(connection.transport) is redis.Transport and not self._public_apis_only:
                 connection.transport.Channel = _RedisChannel
         # Each host of the URL once.
         connection.ensure_connection(max_retries=self._hosts - 1)
@@ -107,8 +111,11 @@ class HintPublisher:
     def _send(self, connection: Connection, lanes: Iterable[Lane]) -> None:
         producer = Producer(connection.default_channel)
         for lane in lanes:
+            headers = task_headers(lane)
             producer.publish(
                 write_hint(Hint(lane, int(time.time()))),
+                headers=headers,
+                correlation_id=headers["id"],
                 routing_key=queue_name(lane.stage),
                 content_type="application/json",
                 content_encoding="utf-8",

@@ -25,6 +25,9 @@ _KINDS: dict[str, BrokerKind] = {
 
 CONNECT_SECONDS = 3
 
+# The longest wait for an answer of RabbitMQ to who publishes.
+ANSWER_SECONDS = 3.0
+
 # A connection that was silent for twice as long counts as dead, to RabbitMQ and to workers.  The doorbell's
 # sends no heartbeats, since it does not live as long unused; but RabbitMQ does, and so notices connections
 # that were given up while an alarm kept it from reading them.
@@ -44,6 +47,8 @@ def celery_settings(broker_url: str) -> dict[str, Any]:
     return of_kind[kind] | {
         "broker_connection_retry_on_startup": True,
         "broker_connection_timeout": CONNECT_SECONDS,
+        # However long the broker is away: workers are not restarted for it.
+        "broker_connection_max_retries": None,
         # Else a channel that the broker closes ends the worker.  RabbitMQ does so where a hint has been held
         # for longer than its ``consumer_timeout`` (30 min), as while one lane gets ever more work.
         "broker_channel_error_retry": True,
@@ -68,6 +73,14 @@ def celery_settings(broker_url: str) -> dict[str, Any]:
         "worker_send_task_events": False,
         "worker_enable_remote_control": False,
     }
+
+
+def confirming_settings(broker_url: str) -> dict[str, Any]:
+    """What is to be set beside, where Celery is to wait for the confirm of each hint, within bounds."""
+    if broker_kind(broker_url) != "rabbitmq":
+        return {}
+    options = {"confirm_publish": True, "read_timeout": ANSWER_SECONDS, "write_timeout": ANSWER_SECONDS}
+    return {"broker_transport_options": {"max_retries": 0, **options}}
 
 
 def queue_arguments(broker_url: str) -> dict[str, Any]:

@@ -27,12 +27,13 @@ from strandline.schemas.postgres.connections import (
 )
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, Attempts, within
 from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pause, Run, Step
+from strandline.schemas.postgres.own_connection import AsyncOwnConnection, MakeRow, run_by_cursor_async
 from strandline.schemas.postgres.pools.engine_pool import AsyncPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, async_connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect_async
 from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool
-from strandline.schemas.postgres.prepared import AsyncDirectConnection, MakeRow, plain_values
+from strandline.schemas.postgres.prepared import AsyncDirectConnection
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import compiled
 
@@ -96,7 +97,7 @@ class AsyncDatabase:
         """A database with its own pool; connections are opened when first needed."""
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.noting(options.find_url))
-        kind = AsyncBoundedConnection if options.pooled else AsyncDirectConnection
+        kind = _connection_kind(options)
         noted = async_connection_class(kind, reach, options.statement_seconds, look=options.pooled)
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             options.async_conninfo,
@@ -207,17 +208,18 @@ class AsyncDatabase:
                 self._opened = True
 
 
+def _connection_kind(options: ConnectionOptions) -> type[AsyncOwnConnection]:
+    if options.public_apis_only:
+        return AsyncOwnConnection
+    return AsyncBoundedConnection if options.pooled else AsyncDirectConnection
+
+
 async def execute(connection: psycopg.AsyncConnection[Any], statement: bytes, query: Query[R]) -> list[R]:
     """Run ``statement`` on a connection whatever its row factory, and return its rows."""
     make_row: MakeRow = partial(tuple.__new__, query.row)  # as ``_make`` does, without a step in Python
-    if isinstance(connection, AsyncDirectConnection):
-        values = plain_values(query.values)
-        if values is not None:
-            rows: list[R] = await connection.run_plain(statement, values, make_row)
-            return rows
-    cursor = psycopg.AsyncRawCursor(connection, row_factory=lambda _cursor: make_row)
-    await cursor.execute(statement, query.values)
-    return await cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
+    if isinstance(connection, AsyncOwnConnection):
+        return await connection.run(statement, query.values, make_row)
+    return await run_by_cursor_async(connection, statement, query.values, make_row)
 
 
 async def drive(operation: Operation[T], runner: AsyncRunner) -> T:

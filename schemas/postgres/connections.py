@@ -58,6 +58,9 @@ class ConnectionOptions:
 
     ``pooled=True`` is for a pooler such as PgBouncer that gives each transaction another connection: nothing
     is set at the start of a session, and no statement is prepared, because both would affect other clients.
+
+    ``public_apis_only=True`` runs statements by psycopg's cursors, and leaves it to TCP to find out that a
+    server does not answer.
     """
 
     url: str
@@ -70,6 +73,7 @@ class ConnectionOptions:
     durable: bool = True
     planned_once: bool = False
     pooled: bool = False
+    public_apis_only: bool = False
     find_url: Callable[[], str] | None = None
 
     @classmethod
@@ -93,6 +97,7 @@ class ConnectionOptions:
             durable=durable,
             planned_once=planned_once,
             pooled=settings.database_pooler == "transaction",
+            public_apis_only=settings.public_apis_only,
             find_url=find_url,
         )
 
@@ -116,11 +121,12 @@ class ConnectionOptions:
     def connect_arguments(self) -> dict[str, Any]:
         """Keyword arguments for psycopg: autocommit, since every statement stands alone.
 
-        psycopg prepares nothing: ``schemas.postgres.prepared`` does, except behind a pooler.
+        psycopg prepares nothing: ``schemas.postgres.prepared`` does, except behind a pooler, and where it
+        may not be used.
         """
         arguments: dict[str, Any] = {
             "autocommit": True,
-            "prepare_threshold": None,
+            "prepare_threshold": 2 if self.public_apis_only and not self.pooled else None,
             "connect_timeout": max(2, int(self.connect_timeout)),
             "application_name": "strandline",
             "client_encoding": "utf8",

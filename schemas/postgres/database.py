@@ -30,12 +30,13 @@ from strandline.schemas.postgres.connections import (
 )
 from strandline.schemas.postgres.deadlines import Attempts, BoundedConnection, within
 from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pause, Run, Step
+from strandline.schemas.postgres.own_connection import MakeRow, OwnConnection, run_by_cursor
 from strandline.schemas.postgres.pools.engine_pool import SyncPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect
 from strandline.schemas.postgres.pools.thin_pool import ProcessPool, ThinPool
-from strandline.schemas.postgres.prepared import DirectConnection, MakeRow, plain_values
+from strandline.schemas.postgres.prepared import DirectConnection
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import compiled
 
@@ -108,7 +109,7 @@ class Database:
         """A database with its own pool; connections are opened when first needed."""
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.noting(options.find_url))
-        kind = BoundedConnection if options.pooled else DirectConnection
+        kind = _connection_kind(options)
         noted = connection_class(kind, reach, options.statement_seconds, look=options.pooled)
         pool: ConnectionPool[Any] = ProcessPool(
             options.conninfo,
@@ -266,18 +267,18 @@ class Database:
             self._opened = True
 
 
+def _connection_kind(options: ConnectionOptions) -> type[OwnConnection]:
+    if options.public_apis_only:
+        return OwnConnection
+    return BoundedConnection if options.pooled else DirectConnection
+
+
 def execute(connection: psycopg.Connection[Any], statement: bytes, query: Query[R]) -> list[R]:
     """Run ``statement`` on a connection whatever its row factory, and return its rows."""
     make_row: MakeRow = partial(tuple.__new__, query.row)  # as ``_make`` does, without a step in Python
-    if isinstance(connection, DirectConnection):
-        values = plain_values(query.values)
-        if values is not None:
-            rows: list[R] = connection.run_plain(statement, values, make_row)
-            return rows
-    cursor = psycopg.RawCursor(connection, row_factory=lambda _cursor: make_row)
-    cursor.execute(statement, query.values)
-    # The description would say whether there are rows as well, and is costly to make.
-    return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
+    if isinstance(connection, OwnConnection):
+        return connection.run(statement, query.values, make_row)
+    return run_by_cursor(connection, statement, query.values, make_row)
 
 
 def drive(operation: Operation[T], runner: Runner) -> T:

@@ -8,7 +8,6 @@ Postgres works on a statement, and then ends itself: what it would still say cou
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -16,6 +15,8 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
+
+from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
 
 RV = TypeVar("RV")
 
@@ -33,18 +34,8 @@ class DeadlineExceeded(psycopg.OperationalError):
     """Postgres did not answer in time; the connection is closed."""
 
 
-class BoundedConnection(psycopg.Connection[Any]):
-    """A connection that waits for ``statement_seconds`` at most for the answer to one statement.
-
-    Attributes:
-        statement_seconds: may be changed between statements; default: no limit.
-        opened_at: by the clock ``time.monotonic``.
-    """
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.statement_seconds = math.inf
-        self.opened_at = monotonic()
+class BoundedConnection(OwnConnection):
+    """A connection that waits for ``statement_seconds`` at most for the answer to one statement."""
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """As psycopg's, and within the deadline.
@@ -59,13 +50,8 @@ class BoundedConnection(psycopg.Connection[Any]):
             raise
 
 
-class AsyncBoundedConnection(psycopg.AsyncConnection[Any]):
+class AsyncBoundedConnection(AsyncOwnConnection):
     """The same for an event loop."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.statement_seconds = math.inf
-        self.opened_at = monotonic()
 
     async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Async twin of ``BoundedConnection.wait``."""
@@ -109,7 +95,7 @@ def within(
     seconds: float, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 ) -> Iterator[None]:
     """Have statements of a block answered within ``seconds``; a connection that is not ours is left alone."""
-    if not isinstance(connection, (BoundedConnection, AsyncBoundedConnection)):
+    if not isinstance(connection, (OwnConnection, AsyncOwnConnection)):
         yield
         return
     before = connection.statement_seconds

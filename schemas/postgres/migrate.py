@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
 from strandline.schemas.postgres.connections import TCP, psycopg_url
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
+from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
 
 # Two processes that migrate at once (a deploy, `up` beside a script) take turns.
@@ -30,14 +31,22 @@ _LOCK = 0x7374726E646C6E65
 CONNECT_SECONDS = 10
 
 
-def migrate(url: str, schema: str, *, report: Callable[[str], None] = lambda _line: None) -> str:
+def migrate(
+    url: str,
+    schema: str,
+    *,
+    report: Callable[[str], None] = lambda _line: None,
+    public_apis_only: bool = False,
+) -> str:
     """Bring ``schema`` to the newest revision, in one transaction, and return that revision.
+
+    ``public_apis_only``: as in ``ConnectionOptions``.
 
     Raises:
         DatabaseUnavailableError: Postgres cannot be reached.
         SchemaError: the database refused a step, such as creating the pgvector extension.
     """
-    with _connection(url) as connection:
+    with _connection(url, _kind(public_apis_only)) as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         before = _current(connection, schema)
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
@@ -57,16 +66,20 @@ def head_revision() -> str:
     return ScriptDirectory(str(_folder())).get_current_head() or ""
 
 
-def current_revision(url: str, schema: str) -> str | None:
+def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -> str | None:
     """The revision that the tables are at, or None if there are none."""
-    with _connection(url) as connection:
+    with _connection(url, _kind(public_apis_only)) as connection:
         return _current(connection, schema)
 
 
+def _kind(public_apis_only: bool) -> type[OwnConnection]:
+    return OwnConnection if public_apis_only else BoundedConnection
+
+
 @contextmanager
-def _connection(url: str) -> Iterator[Connection]:
+def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
     # SQLAlchemy reads URLs in its own way; this one goes to libpq as it stands, as it does elsewhere.
-    engine = create_engine("postgresql+psycopg://", creator=lambda: _connect(psycopg_url(url)))
+    engine = create_engine("postgresql+psycopg://", creator=lambda: _connect(psycopg_url(url), kind))
     try:
         with engine.begin() as connection:
             yield connection
@@ -80,9 +93,9 @@ def _connection(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _connect(url: str) -> BoundedConnection:
+def _connect(url: str, kind: type[OwnConnection]) -> OwnConnection:
     try:
-        connection = BoundedConnection.connect(make_conninfo(url, **TCP, connect_timeout=CONNECT_SECONDS))
+        connection = kind.connect(make_conninfo(url, **TCP, connect_timeout=CONNECT_SECONDS))
     except psycopg.Error as error:
         raise DatabaseUnavailableError(connect_problem(error, url)) from None
     connection.statement_seconds = MAINTENANCE_SECONDS

@@ -25,11 +25,10 @@ from psycopg.errors import error_from_result
 from psycopg.generators import execute
 
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, BoundedConnection
+from strandline.schemas.postgres.own_connection import MakeRow
 from strandline.schemas.values.identity import key_text
 
 Values = list[bytes | None]
-# Makes a row of its columns.
-MakeRow = Callable[[Sequence[Any]], Any]
 
 _SUCCEEDED = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
@@ -98,6 +97,13 @@ class DirectConnection(BoundedConnection):
         super().__init__(pgconn, *arguments)
         self._statements = _Prepared()
 
+    def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
+        """Run a statement, the short way if its parameters allow that."""
+        plain = plain_values(values)
+        if plain is None:
+            return super().run(statement, values, make_row)
+        return self.run_plain(statement, plain, make_row)
+
     def run_plain(self, statement: bytes, values: Values, make_row: MakeRow = tuple) -> list[Any]:
         """Run a statement with what ``plain_values`` made of its parameters.
 
@@ -114,6 +120,13 @@ class AsyncDirectConnection(AsyncBoundedConnection):
     def __init__(self, pgconn: pq.abc.PGconn, *arguments: Any) -> None:
         super().__init__(pgconn, *arguments)
         self._statements = _Prepared()
+
+    async def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
+        """Async twin of ``DirectConnection.run``."""
+        plain = plain_values(values)
+        if plain is None:
+            return await super().run(statement, values, make_row)
+        return await self.run_plain(statement, plain, make_row)
 
     async def run_plain(self, statement: bytes, values: Values, make_row: MakeRow = tuple) -> list[Any]:
         """Async twin of ``DirectConnection.run_plain``."""

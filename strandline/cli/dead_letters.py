@@ -164,7 +164,7 @@ def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given
         letters = _chosen(database, ids, everything=everything, filters=_filters(database, given))
         retries = [(letter, retry_dead_letter(database, letter)) for letter in letters]
         due = [letter.lane for letter, retry in retries if retry.outcome == "due"]
-        rung = _ring(broker_url, due)
+        rung = _ring(broker_url, due, _settings(given))
     actions = [
         ActionReport(
             id=_id(letter),
@@ -197,14 +197,14 @@ def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given:
     return 0
 
 
-def _ring(broker_url: str | None, lanes: Sequence[Lane]) -> bool:
+def _ring(broker_url: str | None, lanes: Sequence[Lane], settings: Settings) -> bool:
     """Tell workers of the lanes, if there is a broker to tell them through."""
     if broker_url is None or not lanes:
         return False
     # Celery is loaded only where something is rung for.
     from strandline.producers.doorbell.doorbell import Doorbell
 
-    bell = Doorbell(broker_url)
+    bell = Doorbell(broker_url, public_apis_only=settings.public_apis_only)
     bell.ring(lanes)
     bell.close()
     return True

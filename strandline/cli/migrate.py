@@ -21,7 +21,9 @@ def command(as_json: bool, database_url: str | None, broker_url: str | None, sch
     """
     settings = settings_from(database_url, broker_url, schema)
     with running_servers(settings, only_looking=True) as servers:
-        before = current_revision(servers.database_url, settings.database_schema)
+        before = current_revision(
+            servers.database_url, settings.database_schema, public_apis_only=settings.public_apis_only
+        )
         if not as_json:
             say(f"database: {masked(servers.database_url)}")
             say(f"revision: {before or 'none'} -> {head_revision()}")
@@ -29,6 +31,7 @@ def command(as_json: bool, database_url: str | None, broker_url: str | None, sch
             servers.database_url,
             settings.database_schema,
             report=(lambda _line: None) if as_json else say,
+            public_apis_only=settings.public_apis_only,
         )
     if as_json:
         print_json(MigrateReport(database_schema=settings.database_schema, before=before, after=after))

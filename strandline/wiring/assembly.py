@@ -85,7 +85,7 @@ def _compare(generation: Generation, wanted: Recipe, settings: Settings) -> None
 def ensure_tables(url: str, database: Database, settings: Settings) -> None:
     """Migrate a database of our own (``up``, the embedded default) if it is not at this release."""
     if _revision(database) != HEAD_REVISION:
-        migrate(url, settings.database_schema)
+        migrate(url, settings.database_schema, public_apis_only=settings.public_apis_only)
 
 
 def background_runner(database: Database, settings: Settings) -> BackgroundRunner:

@@ -214,7 +214,7 @@ class ProcessResources:
     def _start_doorbell(self, broker_url: str) -> None:
         with undivided:
             from strandline.producers.doorbell.doorbell import Doorbell
-        self._doorbell = Doorbell(broker_url)
+        self._doorbell = Doorbell(broker_url, public_apis_only=self.settings.public_apis_only)
 
     def _make_async(self) -> AsyncDatabase:
         schema = self.settings.database_schema

@@ -32,7 +32,7 @@ def run_worker(
     log_level: str = "WARNING",
     tell: Callable[[str], None] = lambda _line: None,
 ) -> int:
-    """Consume until SIGTERM, SIGINT or SIGHUP; returns the exit code, 0 for an end that was asked for.
+    """Consume until SIGTERM, SIGINT, SIGHUP or SIGQUIT; returns the exit code, 0 where that was asked for.
 
     The process ends here, with code 0, when the grace time is over before its batches are; a second signal
     ends it at once, with 128 and the signal's number.  ``tell`` is given the line that tells why it stops.
@@ -48,7 +48,7 @@ def run_worker(
     try:
         built = patience.for_postgres(lambda: prepare_stages(database, settings, stages))
         app = make_app(settings, broker_url, list(built))
-        bell = Doorbell(broker_url, level=logging.INFO)
+        bell = Doorbell(broker_url, level=logging.INFO, public_apis_only=settings.public_apis_only)
         alone = WithoutBroker(bell.ring, threads=settings.worker_concurrency)
         consumer = Consumer(database, built, settings, ring=alone.ring, with_sweep=sweep, reach=stop_points())
         alone.work_for(consumer, list(built))
@@ -69,9 +69,8 @@ def run_worker(
         shutdown = Shutdown(
             consumer, grace_seconds=settings.shutdown_grace_seconds, close_bell=bell.close, tell=tell
         )
-        # Where Celery, as it starts, would take the signals in its own way.
-        worker.install_platform_tweaks = lambda _worker: None
         shutdown.take_signals()
+        app.on_worker_start = shutdown.take_signals_again
         # Before the first hint comes: a lease is worth nothing without a heartbeat.
         patience.for_postgres(consumer.start)
         worker.start()

@@ -238,7 +238,9 @@ def test_every_setting_is_described_with_its_default() -> None:
     for variable, field in variables().items():
         assert variable in rows, f"{variable} is not described"
         default = Settings.model_fields[field].get_default()
-        if isinstance(default, (int, float)):
+        if isinstance(default, bool):
+            assert rows[variable] == f"`{str(default).lower()}`", variable
+        elif isinstance(default, (int, float)):
             assert float(rows[variable].strip("`")) == default, variable
         elif isinstance(default, str) and default:
             assert rows[variable] == f"`{default}`"

@@ -103,7 +103,7 @@ def hostile_messages() -> Iterator[Message]:
 
 def _bodies_that_are_no_hints() -> Iterator[Message]:
     good = write_hint(Hint(_lane(), 1))
-    values = json.loads(good)
+    values, named, embedded = json.loads(good)
     yield {"body": b"not JSON"}
     yield {"body": b""}
     yield {"body": good[:40]}
@@ -114,7 +114,12 @@ def _bodies_that_are_no_hints() -> Iterator[Message]:
     yield {"body": b" " * 10_000_000}
     yield {"body": json.dumps({"task": "celery.ping", "id": "1", "args": [], "kwargs": {}}).encode()}
     for place, wrong in ((0, "x" * 36), (1, None), (1, {}), (2, 10**12), (2, True), (3, "nowhere"), (4, "1")):
-        yield {"body": json.dumps([*values[:place], wrong, *values[place + 1 :]]).encode()}
+        wrong_values = [*values[:place], wrong, *values[place + 1 :]]
+        yield {"body": json.dumps([wrong_values, named, embedded]).encode()}
+    yield {"body": json.dumps(values).encode()}
+    yield {"body": json.dumps([values, {"a": 1}, embedded]).encode()}
+    yield {"body": json.dumps([values, named, {"callbacks": []}]).encode()}
+    yield {"body": json.dumps([values[:4], named, embedded]).encode()}
     # Of a stage that other workers serve.
     yield {"body": write_hint(Hint(_lane(VECTORS_STAGE), 1))}
 
@@ -126,7 +131,7 @@ def _envelopes_that_lead_elsewhere() -> Iterator[Message]:
         yield {"body": bomb, "content_encoding": "gzip"}
     yield {"body": pickle.dumps([1]), "content_type": "application/x-python-serialize"}
     yield {"body": b"!!python/object/apply:os.getpid []", "content_type": "application/x-yaml"}
-    args = list(_lane().to_args())
+    args = [*_lane().to_args(), 1]
     signature: Message = {
         "task": "strandline.stolen",
         "args": [],
@@ -142,7 +147,8 @@ def _envelopes_that_lead_elsewhere() -> Iterator[Message]:
         {"chord": signature},
     ):
         yield _task(queue_name(SUMMARY_STAGE), json.dumps([args, {}, embedded]).encode())
-    body = json.dumps([args, {}, {}]).encode()
+    # One argument too few; as a hint they would be taken up, whatever their headers say.
+    body = json.dumps([args[:4], {}, {}]).encode()
     yield _task(queue_name(SUMMARY_STAGE), body, eta="2099-01-01T00:00:00+00:00")
     yield _task(queue_name(SUMMARY_STAGE), body, expires={"a": 1}, timelimit=["x"], retries="many")
     yield {"body": b"x", "properties": {"reply_to": queue_name(STOLEN), "correlation_id": "\ud800"}}

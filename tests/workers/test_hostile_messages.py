@@ -27,7 +27,7 @@ from strandline.schemas.broker.rabbit_connection import bare_frames
 from strandline.schemas.broker.redis_channel import MAX_ENVELOPE_BYTES, bare_envelope
 from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, Lane, queue_name
 from strandline.workers.condition import LOG_SECONDS, Condition
-from tests.conftest import StartWorker, rows_of, wait_until
+from tests.conftest import StartWorker, needs_internals, rows_of, wait_until
 from tests.support.raw_messages import STOLEN, RedisSender, hostile_messages, raw_sender
 from tests.support.servers.broker_queues import BrokerQueues
 from tests.support.servers.model_server import ModelServer
@@ -51,6 +51,7 @@ DROPPED = "SELECT coalesce(sum((condition ->> 'dropped_hints')::int), 0) FROM st
 SUMMARIES = "SELECT count(*) FROM strandline.receipt WHERE stage = 'summary' AND outcome = 'applied'"
 
 
+@needs_internals
 def test_a_worker_drops_and_counts_what_is_no_hint_and_goes_on(
     make_memory: MakeMemory,
     start_worker: StartWorker,
@@ -197,10 +198,5 @@ def test_what_is_dropped_is_logged_once_a_minute(caplog: pytest.LogCaptureFixtur
 
 def test_a_hint_names_its_lane_by_keys_alone() -> None:
     lane = Lane(UUID(int=1), UUID(int=2), 3, "summary")
-    assert json.loads(write_hint(Hint(lane, 4))) == [
-        str(lane.shard_key),
-        str(lane.scope_key),
-        3,
-        "summary",
-        4,
-    ]
+    arguments = [str(lane.shard_key), str(lane.scope_key), 3, "summary", 4]
+    assert json.loads(write_hint(Hint(lane, 4))) == [arguments, {}, {}]

@@ -14,13 +14,13 @@ from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.servers import PostgresServer
-from tests.conftest import rows_of, wait_until
+from tests.conftest import needs_internals, rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
 MakeMemory = Callable[..., Memory]
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(600)
 
 QUICK = {"STRANDLINE_SWEEP_INTERVAL_SECONDS": "0.1", "STRANDLINE_HEARTBEAT_INTERVAL_SECONDS": "0.1"}
 
@@ -85,6 +85,7 @@ def test_a_loss_of_postgres_is_one_line_and_its_end_another(
     assert ["database is back" in line for line in lines] == [False, True] * 2, lines
 
 
+@needs_internals
 def test_a_loss_of_the_broker_is_one_line_and_its_end_another(
     start: Callable[..., WorkerProcess], database_url: str, broker_url: str, make_memory: MakeMemory
 ) -> None:

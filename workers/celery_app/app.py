@@ -6,17 +6,21 @@ twice, changes only when the work is done.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import Celery, Task
+from celery.bootsteps import StartStopStep
 from celery.signals import worker_process_shutdown, worker_shutdown
 from kombu import Queue
 
+from strandline.schemas.broker.hints import UnreadableHintError, check_hint
 from strandline.schemas.broker.settings import celery_settings, queue_arguments
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import Lane, queue_name
+from strandline.schemas.values.lanes import queue_name
 from strandline.workers.celery_app.broker_connection import BrokerConnection
+from strandline.workers.celery_app.broker_watch import BrokerWatch
 from strandline.workers.condition import Condition
 from strandline.workers.worker import Consumer
 
@@ -24,11 +28,21 @@ from strandline.workers.worker import Consumer
 class WorkerApp(Celery):  # type: ignore[misc]  # Celery carries no types
     """A Celery application that reads hints for ``stages`` and nothing else from its broker.
 
-    ``condition`` counts what it drops; ``serve`` makes it the worker's own.
+    ``condition`` counts what it drops; ``serve`` makes it the worker's own.  ``on_worker_start`` is called
+    when Celery's worker has installed its signal handlers.
     """
 
     stages: frozenset[str] = frozenset()
     condition: Condition
+    is_stopping: Callable[[], bool] = staticmethod(lambda: False)
+    on_worker_start: Callable[[], None] = staticmethod(lambda: None)
+
+
+class _WorkerStart(StartStopStep):  # type: ignore[misc]  # Celery carries no types
+    """A step of Celery's worker: the first ones come after its signal handlers and before its consumer."""
+
+    def start(self, worker: Any) -> None:
+        worker.app.on_worker_start()
 
 
 def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> WorkerApp:
@@ -36,13 +50,17 @@ def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Work
     app = WorkerApp("strandline", broker=broker_url, set_as_current=False)
     app.stages = frozenset(stages)
     app.condition = Condition()
-    app.amqp.Connection = BrokerConnection
     app.conf.update(celery_settings(broker_url))
     arguments = queue_arguments(broker_url)
     app.conf.task_queues = [
         Queue(name, routing_key=name, queue_arguments=arguments) for name in map(queue_name, stages)
     ]
-    app.conf.worker_consumer = "strandline.workers.celery_app.broker_consumer:BrokerConsumer"
+    app.steps["worker"].add(_WorkerStart)
+    if settings.public_apis_only:
+        app.steps["consumer"].add(BrokerWatch)
+    else:
+        app.amqp.Connection = BrokerConnection
+        app.conf.worker_consumer = "strandline.workers.celery_app.broker_consumer:BrokerConsumer"
     app.conf.worker_concurrency = settings.worker_concurrency
     # Threads, since the work is waiting for models: hundreds of calls in flight cost little memory.
     app.conf.worker_pool = "threads"
@@ -52,8 +70,9 @@ def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Work
 def serve(app: WorkerApp, consumer: Consumer, stages: Sequence[str]) -> None:
     """Add a task per stage, and end the consumer with the worker."""
     app.condition = consumer.condition
+    app.is_stopping = lambda: consumer.stopping
     for stage in stages:
-        app.task(name=queue_name(stage), bind=True, shared=False)(_drain_task(consumer))
+        app.task(name=queue_name(stage), bind=True, shared=False)(_drain_task(app, consumer))
 
     def stop(**_: Any) -> None:
         # Celery has waited for its own threads, not for those that take over; the grace time bounds this.
@@ -66,12 +85,16 @@ def serve(app: WorkerApp, consumer: Consumer, stages: Sequence[str]) -> None:
     worker_process_shutdown.connect(stop, weak=False)
 
 
-def _drain_task(consumer: Consumer) -> Callable[..., None]:
-    def drain_lane(
-        _task: Task[Any, Any], shard_key: str, scope_key: str, generation_id: int, stage: str
-    ) -> None:
+def _drain_task(app: WorkerApp, consumer: Consumer) -> Callable[..., None]:
+    def drain_lane(_task: Task[Any, Any], *arguments: object) -> None:
         if consumer.stopping:
             return
-        consumer.take_up(Lane.from_args(shard_key, scope_key, generation_id, stage))
+        try:
+            hint = check_hint(arguments, app.stages)
+        except UnreadableHintError as error:
+            app.condition.drop_hint(str(error))
+            return
+        if not hint.is_stale(time.time()):
+            consumer.take_up(hint.lane)
 
     return drain_lane

@@ -7,13 +7,11 @@ time and with callbacks that are published to any queue, as the message says.  H
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import warnings
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 from celery.exceptions import CPendingDeprecationWarning
 from celery.worker.consumer import Consumer
@@ -21,8 +19,8 @@ from celery.worker.consumer.consumer import CONNECTION_RETRY
 from celery.worker.state import maybe_shutdown
 from kombu import Connection
 
-from strandline.schemas.broker.hints import Hint, UnreadableHintError, read_hint
-from strandline.schemas.values.lanes import queue_name
+from strandline.schemas.broker.hints import Hint, UnreadableHintError, read_hint, task_headers
+from strandline.workers.celery_app.broker_watch import BrokerNotice
 
 logger = logging.getLogger("strandline.workers")
 
@@ -47,8 +45,9 @@ logging.getLogger("celery.worker.consumer.consumer").addFilter(_SaidOnce())
 class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
     """Celery's consumer, named by its setting ``worker_consumer``."""
 
-    # Seconds by ``time.monotonic``; None while the broker is there.
-    _away_since: float | None = None
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._notice = BrokerNotice(self.app)
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
         """Where queues are quorum queues, Celery would declare 28 more, for tasks with a delay.
@@ -65,7 +64,7 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
             WorkerShutdown: the worker is told to end meanwhile.
         """
         connected: Connection = connection.ensure_connection(
-            lambda error, _wait_seconds: self._say_away(error),
+            lambda error, _wait_seconds: self._notice.away(error),
             interval_start=FIRST_WAIT_SECONDS,
             interval_step=1,
             interval_max=MAX_WAIT_SECONDS,
@@ -77,7 +76,7 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
     def create_task_handler(self, *args: Any) -> Callable[[Any], None]:
         """Take up the lane that a message names; what is not a hint is acknowledged, counted and dropped."""
         run = super().create_task_handler(*args)
-        self._say_back()  # now, as it begins to consume: a broker may take connections and no more
+        self._notice.back()  # now, as it begins to consume: a broker may take connections and no more
 
         def take(message: Any) -> None:
             try:
@@ -102,30 +101,17 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
         """Say it once, and wait where the broker refused the user, which Celery would ask again at once."""
-        self._say_away(exc)
+        self._notice.away(exc)
         self._wait_if_refused(exc)
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Say it once, and wait where the broker closed the channel, as for a queue of another type."""
-        self._say_away(exc)
+        self._notice.away(exc)
         with warnings.catch_warnings():
             # It warns at each loss of what a later release will do where a setting of ours is not chosen.
             warnings.simplefilter("ignore", CPendingDeprecationWarning)
             super().on_connection_error_after_connected(exc)
         self._wait_if_refused(exc)
-
-    def _say_away(self, error: Exception) -> None:
-        if self._away_since is None:
-            self._away_since = time.monotonic()
-            self.app.condition.lose_broker(type(error).__name__)
-            logger.warning("broker away", extra={"action": "broker_away", "error": type(error).__name__})
-
-    def _say_back(self) -> None:
-        if self._away_since is not None:
-            seconds = round(time.monotonic() - self._away_since, 1)
-            self._away_since = None
-            self.app.condition.find_broker()
-            logger.warning("broker is back", extra={"action": "broker_back", "after_seconds": seconds})
 
     def _wait_if_refused(self, error: Exception) -> None:
         if isinstance(error, self.channel_errors):
@@ -133,9 +119,8 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
 
 
 def _as_task(message: Any, hint: Hint) -> Any:
-    """The message, to be acknowledged as it came, with nothing in it but what was read."""
-    message.headers = {"lang": "py", "task": queue_name(hint.lane.stage), "id": uuid4().hex}
+    """The message, to be acknowledged as it came, with nothing in it but its body, which was read."""
+    message.headers = task_headers(hint.lane)
     message.properties = {"correlation_id": message.headers["id"]}
     message.content_type, message.content_encoding = "application/json", "utf-8"
-    message.body = json.dumps([hint.lane.to_args(), {}, {}])
     return message

@@ -24,7 +24,7 @@ from strandline.workers.worker import Consumer
 
 logger = logging.getLogger("strandline.workers")
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 # What supervisors take for a failure that passes (EX_TEMPFAIL).
 LOST_EXIT = 75
@@ -58,13 +58,17 @@ class Shutdown:
         self._reason = ""
 
     def take_signals(self) -> None:
-        """From now on SIGTERM, SIGINT and SIGHUP end the process; for the main thread.
+        """From now on SIGTERM, SIGINT, SIGHUP and SIGQUIT end the process; for the main thread.
 
         So does the loss of many threads, with exit code 75, for the supervisor to start another one.
         """
-        signals = SignalPipe(SIGNALS)
+        self._signals = signals = SignalPipe(SIGNALS)
         self._consumer.on_threads_lost = partial(self._stop_for_lost, signals)
         threading.Thread(target=self._end, args=(signals,), name="strandline-shutdown", daemon=True).start()
+
+    def take_signals_again(self) -> None:
+        """Take them back from Celery, whose worker installs its own handlers as it starts."""
+        self._signals.take_again()
 
     def _stop_for_lost(self, signals: SignalPipe, count: int) -> None:
         if not (self._reason or self._consumer.stopping):

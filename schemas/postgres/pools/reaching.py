@@ -19,8 +19,8 @@ import psycopg
 
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.connections import Unreachable
-from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, BoundedConnection
 from strandline.schemas.postgres.isolation import check_isolation, check_isolation_async
+from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
 
@@ -127,7 +127,7 @@ class Reach:
 
         return noted
 
-    def lost(self, connection: BoundedConnection | AsyncBoundedConnection) -> None:
+    def lost(self, connection: OwnConnection | AsyncOwnConnection) -> None:
         """A connection broke; one older than the last loss was lost in that one."""
         with self._lock:
             is_news = self._away_since is None and connection.opened_at > self._lost_at

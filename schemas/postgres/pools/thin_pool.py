@@ -16,7 +16,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from strandline.schemas.forking import this_process
 from strandline.schemas.postgres.connections import Unreachable
-from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, BoundedConnection
+from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
 from strandline.schemas.postgres.pools.reaching import FIRST_STEP_SECONDS, MAX_STEP_SECONDS, Reach
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
 
@@ -128,7 +128,7 @@ class ThinPool:
 
         Nothing is asked of them: one that was cut without a word would not answer before its deadline.
         """
-        if isinstance(lost, BoundedConnection) and is_news(lost, self._renewed_at):
+        if isinstance(lost, OwnConnection) and is_news(lost, self._renewed_at):
             self._renewed_at = time.monotonic()
             if lost.closed:
                 self._reach.lost(lost)
@@ -177,14 +177,14 @@ class AsyncThinPool:
 
     async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
         """Async twin of ``ThinPool.renew``."""
-        if isinstance(lost, AsyncBoundedConnection) and is_news(lost, self._renewed_at):
+        if isinstance(lost, AsyncOwnConnection) and is_news(lost, self._renewed_at):
             self._renewed_at = time.monotonic()
             if lost.closed:
                 self._reach.lost(lost)
             await self._pool.drain()
 
 
-def is_news(lost: BoundedConnection | AsyncBoundedConnection, renewed_at: float) -> bool:
+def is_news(lost: OwnConnection | AsyncOwnConnection, renewed_at: float) -> bool:
     """Whether connections of its age have not been replaced yet.
 
     One that is open was only refused, as by a standby; new ones may be as well, so not too often.

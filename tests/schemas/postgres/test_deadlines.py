@@ -24,7 +24,7 @@ from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
 from strandline.workers.worker import Consumer
-from tests.conftest import rows_of, wait_until
+from tests.conftest import needs_internals, rows_of, wait_until
 from tests.support.servers.stalling_proxy import Direction, StallingProxy
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, folded, say, summary_lane
 
@@ -44,7 +44,7 @@ LOOK_ONCE = LookOnce(directory_key=UUID(int=1))
 BOTH_WAYS = pytest.mark.parametrize("direction", ["asked", "answered"])
 STORED = "SELECT id FROM strandline.message ORDER BY seq"
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [needs_internals, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(autouse=True)

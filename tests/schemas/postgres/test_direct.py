@@ -27,7 +27,9 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import compiled
 from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.settings import Settings
-from tests.conftest import rows_of, wait_until
+from tests.conftest import needs_internals, rows_of, wait_until
+
+pytestmark = needs_internals
 
 ECHO = (
     b"SELECT $1::text, $2::bigint, $3::uuid, $4::bytea, $5::timestamptz, $6::double precision, $7::boolean,"

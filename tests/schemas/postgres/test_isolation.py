@@ -24,7 +24,7 @@ SERIALIZABLE = "default_transaction_isolation = 'serializable'"
 REPEATABLE = "default_transaction_isolation = 'repeatable read'"
 READ_ONLY = "default_transaction_read_only = on"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 def user(text: str) -> dict[str, str]:

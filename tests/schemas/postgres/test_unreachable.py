@@ -28,7 +28,7 @@ PLACES = pytest.mark.parametrize(
     ("url", "place"), [(REFUSED, "127.0.0.1 port 1"), (UNRESOLVED, "nowhere.invalid port 5433")]
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(autouse=True)

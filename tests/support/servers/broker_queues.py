@@ -45,7 +45,7 @@ class BrokerQueues:
             return None
         body = message.body if isinstance(message.body, bytes) else message.body.encode()
         whole = json.dumps([message.headers, message.properties], default=str).encode() + body
-        arguments: list[Any] = json.loads(body)
+        arguments: list[Any] = json.loads(body)[0]
         return arguments, whole
 
     def delete(self) -> None:
