@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     # So that what runs beside is ended, whoever ends this.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    minutes = given.minutes or (math.inf if given.full or given.only else MINUTES)
+    minutes = given.minutes or (MINUTES if not (given.full or given.quick or given.only) else math.inf)
     with tempfile.TemporaryDirectory(prefix="strandline-bench-") as home:
         say("starting PostgreSQL (fsync on, settings as the embedded default has them) and the broker")
         with prepared_ground(Path(home), given.file) as ground:

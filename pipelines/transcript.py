@@ -64,10 +64,10 @@ def load_messages(fetcher: Fetcher, batch: Batch) -> list[tuple[FlushEvent, list
             through_seqs=[event.through_seq for event in batch.events],
         )
     )
-    found: list[tuple[FlushEvent, list[Message]]] = [(event, []) for event in batch.events]
+    by_event: list[tuple[FlushEvent, list[Message]]] = [(event, []) for event in batch.events]
     for row, message in zip(rows, read_rows(rows), strict=True):
-        found[row.place - 1][1].append(message)
-    return found
+        by_event[row.place - 1][1].append(message)
+    return by_event
 
 
 def plain_text(message: Message) -> str:

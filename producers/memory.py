@@ -29,7 +29,7 @@ from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
 from strandline.producers.writing.accepting import Accept, put_quickly, put_whole
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
 from strandline.producers.writing.pop import pop
-from strandline.producers.writing.put import Append, Appended, append
+from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.reset import reset
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
@@ -135,8 +135,8 @@ class SessionMemory(Searching):
             return []
         joined = connection is not None
         accept = put_whole if joined else put_quickly
-        appended = self._carrier.run(self._appending(messages, accept, joined=joined), connection)
-        return self._announce(appended, joined=joined)
+        result = self._runner.run(self._putting(messages, accept, joined=joined), connection)
+        return self._announce(result, joined=joined)
 
     async def aput_messages(
         self, messages: Sequence[object], *, connection: object | None = None
@@ -147,8 +147,8 @@ class SessionMemory(Searching):
             return []
         joined = connection is not None
         accept = put_whole if joined else (await self._resources.group_commit()).accept
-        appended = await self._carrier.arun(self._appending(messages, accept, joined=joined), connection)
-        return self._announce(appended, joined=joined)
+        result = await self._runner.arun(self._putting(messages, accept, joined=joined), connection)
+        return self._announce(result, joined=joined)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
         """Accept many messages at once, by COPY, and flush what does not fit the window, as ``import``.
@@ -193,7 +193,7 @@ class SessionMemory(Searching):
             OwnerError: the session belongs to another owner.
             DatabaseUnavailableError: Postgres cannot be reached.
         """
-        return self._carrier.run(
+        return self._runner.run(
             read(
                 self._reading(
                     input, messages, initial_token_count, wait_for, timeout, joined=connection is not None
@@ -213,7 +213,7 @@ class SessionMemory(Searching):
         connection: object | None = None,
     ) -> MemoryContext:
         """Async twin of ``get``."""
-        return await self._carrier.arun(
+        return await self._runner.arun(
             read(
                 self._reading(
                     input, messages, initial_token_count, wait_for, timeout, joined=connection is not None
@@ -224,21 +224,21 @@ class SessionMemory(Searching):
 
     def get_all(self, *, connection: object | None = None) -> list[Message]:
         """The whole history in order, flushed messages included."""
-        return self._carrier.run(whole_history(self._identity), connection)
+        return self._runner.run(whole_history(self._identity), connection)
 
     async def aget_all(self, *, connection: object | None = None) -> list[Message]:
         """Async twin of ``get_all``."""
-        return await self._carrier.arun(whole_history(self._identity), connection)
+        return await self._runner.arun(whole_history(self._identity), connection)
 
     def iterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> Iterator[Message]:
         """The history page by page, for long ones; each page is a separate read."""
-        while page := self._carrier.run(history_page(self._identity, after_seq, page_size), None):
+        while page := self._runner.run(history_page(self._identity, after_seq, page_size), None):
             yield from page
             after_seq = page[-1].seq or after_seq
 
     async def aiterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> AsyncIterator[Message]:
         """Async twin of ``iterate``."""
-        while page := await self._carrier.arun(history_page(self._identity, after_seq, page_size), None):
+        while page := await self._runner.arun(history_page(self._identity, after_seq, page_size), None):
             for message in page:
                 yield message
             after_seq = page[-1].seq or after_seq
@@ -254,21 +254,21 @@ class SessionMemory(Searching):
             OwnerError: the session belongs to another owner.
             ConflictError: other callers put so often that another message was always newer.
         """
-        return self._carrier.run(pop(self._identity), connection)
+        return self._runner.run(pop(self._identity), connection)
 
     async def apop(self, *, connection: object | None = None) -> Message | None:
         """Async twin of ``pop``."""
-        return await self._carrier.arun(pop(self._identity), connection)
+        return await self._runner.arun(pop(self._identity), connection)
 
     def set(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Replace the history by ``messages``, atomically; memory derived earlier stays."""
-        appended = self._carrier.run(self._replacing(messages), connection)
-        return self._announce(appended, joined=connection is not None)
+        result = self._runner.run(self._replacing(messages), connection)
+        return self._announce(result, joined=connection is not None)
 
     async def aset(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Async twin of ``set``."""
-        appended = await self._carrier.arun(self._replacing(messages), connection)
-        return self._announce(appended, joined=connection is not None)
+        result = await self._runner.arun(self._replacing(messages), connection)
+        return self._announce(result, joined=connection is not None)
 
     def reset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Start the history over; with ``derived``, also forget the memory derived from this session.
@@ -276,20 +276,20 @@ class SessionMemory(Searching):
         Without ``derived`` the old messages leave every read but stay in the log, and pending work on them is
         void. With it they are deleted.  Facts that people added or worded by hand stay.
         """
-        self._carrier.run(reset(self._identity, derived=check_flag("derived", derived)), connection)
+        self._runner.run(reset(self._identity, derived=check_flag("derived", derived)), connection)
 
     async def areset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Async twin of ``reset``."""
-        await self._carrier.arun(reset(self._identity, derived=check_flag("derived", derived)), connection)
+        await self._runner.arun(reset(self._identity, derived=check_flag("derived", derived)), connection)
 
     def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
-        flushed = self._carrier.run(self._flushing(everything=check_flag("all", all)), connection)
+        flushed = self._runner.run(self._flushing(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, joined=connection is not None)
 
     async def aflush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Async twin of ``flush``."""
-        flushed = await self._carrier.arun(self._flushing(everything=check_flag("all", all)), connection)
+        flushed = await self._runner.arun(self._flushing(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, joined=connection is not None)
 
     def _changing_policy(
@@ -318,12 +318,12 @@ class SessionMemory(Searching):
         """Async twin of ``close``; to be called on the event loop that used the memory."""
         await self._resources.aclose()
 
-    def _appending(self, messages: Sequence[object], accept: Accept, *, joined: bool) -> Operation[Appended]:
+    def _putting(self, messages: Sequence[object], accept: Accept, *, joined: bool) -> Operation[PutResult]:
         request = self._checked(messages, max_messages=self._resources.settings.max_messages_per_put)
-        return append(request, accept, in_callers_transaction=joined)
+        return put_messages(request, accept, in_callers_transaction=joined)
 
-    def _checked(self, messages: Sequence[object], *, max_messages: int) -> Append:
-        return Append.check(
+    def _checked(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
+        return PutRequest.check(
             messages,
             identity=self._identity,
             policy=self._policy,
@@ -333,15 +333,15 @@ class SessionMemory(Searching):
             max_messages=max_messages,
         )
 
-    def _replacing(self, messages: Sequence[object]) -> Operation[Appended]:
-        appended: Appended = yield Atomic(partial(self._replaced, messages))
-        return appended
+    def _replacing(self, messages: Sequence[object]) -> Operation[PutResult]:
+        result: PutResult = yield Atomic(partial(self._replaced, messages))
+        return result
 
-    def _replaced(self, messages: Sequence[object]) -> Operation[Appended]:
+    def _replaced(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)
-        appending = self._appending(messages, put_whole, joined=True) if messages else None
+        putting = self._putting(messages, put_whole, joined=True) if messages else None
         yield from reset(self._identity, derived=False)
-        return (yield from appending) if appending is not None else Appended([], None)
+        return (yield from putting) if putting is not None else PutResult([], None)
 
     def _flushing(self, *, everything: bool) -> Operation[Flushed | None]:
         flushed = yield from flush_by_hand(
@@ -380,9 +380,9 @@ class SessionMemory(Searching):
             shared_key=self._shared_key,
         )
 
-    def _announce(self, appended: Appended, *, joined: bool) -> list[int]:
-        self._announce_flush(appended.flushed, joined=joined)
-        return appended.seqs
+    def _announce(self, result: PutResult, *, joined: bool) -> list[int]:
+        self._announce_flush(result.flushed, joined=joined)
+        return result.seqs
 
     def _announce_flush(self, flushed: Flushed | None, *, joined: bool) -> list[UUID]:
         if flushed is None:

@@ -23,7 +23,7 @@ class Searching:
 
     def __init__(self, resources: Resources, identity: SessionIdentity, shared_key: UUID | None) -> None:
         self._resources = resources
-        self._carrier = OperationRunner(resources)
+        self._runner = OperationRunner(resources)
         self._identity = identity
         self._shared_key = shared_key
 
@@ -80,7 +80,7 @@ class Searching:
                 which has none; or the memory names no shared scope.
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
-        return self._carrier.run(
+        return self._runner.run(
             self._searching(query, limit, scope, exclude_current, include_window, kinds), None
         )
 
@@ -118,7 +118,7 @@ class Searching:
         kinds: Sequence[HitKind] = MESSAGES_ALONE,
     ) -> Sequence[Found]:
         """Async twin of ``search``."""
-        return await self._carrier.arun(
+        return await self._runner.arun(
             self._searching(query, limit, scope, exclude_current, include_window, kinds), None
         )
 

@@ -52,7 +52,7 @@ class NamespaceFacts:
 
     def __init__(self, resources: Resources, namespace: str) -> None:
         self._resources = resources
-        self._carrier = OperationRunner(resources)
+        self._runner = OperationRunner(resources)
         self._namespace = check_name("namespace", namespace)
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class NamespaceFacts:
         total = Clearing()
         after: UUID | None = _BEFORE_ALL
         while after is not None:
-            page = self._carrier.run(_page(self._namespace, after))
+            page = self._runner.run(_page(self._namespace, after))
             total, after = total + _sum(page), page.last
         return total
 
@@ -83,7 +83,7 @@ class NamespaceFacts:
         total = Clearing()
         after: UUID | None = _BEFORE_ALL
         while after is not None:
-            page = await self._carrier.arun(_page(self._namespace, after))
+            page = await self._runner.arun(_page(self._namespace, after))
             total, after = total + _sum(page), page.last
         return total
 
@@ -105,19 +105,19 @@ class NamespaceFacts:
         """``clear`` one owner after the other; yields the extent for each, once it is committed."""
         after: UUID | None = _BEFORE_ALL
         while after is not None:
-            page = self._carrier.run(_page(self._namespace, after))
+            page = self._runner.run(_page(self._namespace, after))
             for owner, _live in page.to_clear:
-                yield Clearing(1, self._carrier.run(edit_facts(owner, partial(clear_facts, owner, actor))))
+                yield Clearing(1, self._runner.run(edit_facts(owner, partial(clear_facts, owner, actor))))
             after = page.last
 
     async def aclear_each(self, *, actor: str | None = None) -> AsyncIterator[Clearing]:
         """Async twin of ``clear_each``."""
         after: UUID | None = _BEFORE_ALL
         while after is not None:
-            page = await self._carrier.arun(_page(self._namespace, after))
+            page = await self._runner.arun(_page(self._namespace, after))
             for owner, _live in page.to_clear:
                 yield Clearing(
-                    1, await self._carrier.arun(edit_facts(owner, partial(clear_facts, owner, actor)))
+                    1, await self._runner.arun(edit_facts(owner, partial(clear_facts, owner, actor)))
                 )
             after = page.last
 

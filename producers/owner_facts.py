@@ -53,7 +53,7 @@ class OwnerFacts:
     def __init__(self, resources: Resources, owner: Owner) -> None:
         self._resources = resources
         self._owner = owner
-        self._carrier = OperationRunner(resources)
+        self._runner = OperationRunner(resources)
 
     @property
     def namespace(self) -> str:
@@ -66,11 +66,11 @@ class OwnerFacts:
 
     def get(self, fact_id: UUID | str) -> Fact | None:
         """One fact of this owner, even if it ended; None if no fact has this id."""
-        return self._carrier.run(get_fact(self._owner, fact_id))
+        return self._runner.run(get_fact(self._owner, fact_id))
 
     async def aget(self, fact_id: UUID | str) -> Fact | None:
         """Async twin of ``get``."""
-        return await self._carrier.arun(get_fact(self._owner, fact_id))
+        return await self._runner.arun(get_fact(self._owner, fact_id))
 
     def list(
         self,
@@ -95,7 +95,7 @@ class OwnerFacts:
             agent_id, team_id: only facts that were added for this agent or team.
             with_invalidated: include facts that ended, or were condensed into another.
         """
-        return self._carrier.run(
+        return self._runner.run(
             self._listing(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
         )
 
@@ -112,7 +112,7 @@ class OwnerFacts:
         with_invalidated: bool = False,
     ) -> FactPage:
         """Async twin of ``list``."""
-        return await self._carrier.arun(
+        return await self._runner.arun(
             self._listing(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
         )
 
@@ -130,7 +130,7 @@ class OwnerFacts:
         If vectors serve and the query can be embedded, the meaning of the conversation that a fact came from
         counts as much as its words; otherwise only the words count.
         """
-        return self._carrier.run(self._searching(query, limit, topics, agent_id, team_id))
+        return self._runner.run(self._searching(query, limit, topics, agent_id, team_id))
 
     async def asearch(
         self,
@@ -142,7 +142,7 @@ class OwnerFacts:
         team_id: str | None = None,
     ) -> Sequence[FoundFact]:
         """Async twin of ``search``."""
-        return await self._carrier.arun(self._searching(query, limit, topics, agent_id, team_id))
+        return await self._runner.arun(self._searching(query, limit, topics, agent_id, team_id))
 
     def add(
         self,
@@ -163,7 +163,7 @@ class OwnerFacts:
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return self._carrier.run(self._edit(partial(self._adding, wording, actor)))
+        return self._runner.run(self._edit(partial(self._adding, wording, actor)))
 
     async def aadd(
         self,
@@ -180,7 +180,7 @@ class OwnerFacts:
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return await self._carrier.arun(self._edit(partial(self._adding, wording, actor)))
+        return await self._runner.arun(self._edit(partial(self._adding, wording, actor)))
 
     def replace(
         self,
@@ -198,7 +198,7 @@ class OwnerFacts:
         messages.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return self._carrier.run(self._edit(partial(self._replacing, fact_id, wording, actor)))
+        return self._runner.run(self._edit(partial(self._replacing, fact_id, wording, actor)))
 
     async def areplace(
         self,
@@ -211,41 +211,41 @@ class OwnerFacts:
     ) -> Fact | None:
         """Async twin of ``replace``."""
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return await self._carrier.arun(self._edit(partial(self._replacing, fact_id, wording, actor)))
+        return await self._runner.arun(self._edit(partial(self._replacing, fact_id, wording, actor)))
 
     def delete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
         """Delete a fact and its history for good; False if this owner has no such fact.
 
         The messages it came from stay in their log.
         """
-        return self._carrier.run(self._edit(partial(self._deleting, fact_id, actor)))
+        return self._runner.run(self._edit(partial(self._deleting, fact_id, actor)))
 
     async def adelete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
         """Async twin of ``delete``."""
-        return await self._carrier.arun(self._edit(partial(self._deleting, fact_id, actor)))
+        return await self._runner.arun(self._edit(partial(self._deleting, fact_id, actor)))
 
     def clear(self, *, actor: str | None = None) -> int:
         """Delete all facts of this owner for good; return how many were live.
 
         Nothing said earlier comes back as a fact, not even messages that workers have not read yet.
         """
-        return self._carrier.run(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
+        return self._runner.run(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
 
     async def aclear(self, *, actor: str | None = None) -> int:
         """Async twin of ``clear``."""
-        return await self._carrier.arun(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
+        return await self._runner.arun(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
 
     def feedback(self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None) -> Fact | None:
         """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
-        return self._carrier.run(self._edit(partial(self._judging, fact_id, judged, actor)))
+        return self._runner.run(self._edit(partial(self._judging, fact_id, judged, actor)))
 
     async def afeedback(
         self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None
     ) -> Fact | None:
         """Async twin of ``feedback``."""
         judged = checked_feedback(feedback)
-        return await self._carrier.arun(self._edit(partial(self._judging, fact_id, judged, actor)))
+        return await self._runner.arun(self._edit(partial(self._judging, fact_id, judged, actor)))
 
     def _listing(
         self,

@@ -68,12 +68,14 @@ def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> O
 
 def whole_history(identity: SessionIdentity) -> Operation[list[Message]]:
     """Every message of the log in order, read in pages; raises OwnerError as ``history_page`` does."""
-    found: list[Message] = []
-    while page := (yield from history_page(identity, (found[-1].seq or 0) if found else 0, HISTORY_PAGE)):
-        found.extend(page)
+    messages: list[Message] = []
+    while page := (
+        yield from history_page(identity, (messages[-1].seq or 0) if messages else 0, HISTORY_PAGE)
+    ):
+        messages.extend(page)
         if len(page) < HISTORY_PAGE:
             break
-    return found
+    return messages
 
 
 def check_unowned(identity: SessionIdentity) -> Operation[None]:

@@ -191,7 +191,7 @@ class Memory(SessionMemory):
             max_window_bytes=max_window_bytes,
         )
         joined = connection is not None
-        done = self._carrier.run(self._changing_policy(change, actor, joined=joined), connection)
+        done = self._runner.run(self._changing_policy(change, actor, joined=joined), connection)
         self._announce_flush(done.flushed, joined=joined)
         return self._take_on(done, blocks, token_limit)
 
@@ -217,7 +217,7 @@ class Memory(SessionMemory):
             max_window_bytes=max_window_bytes,
         )
         joined = connection is not None
-        done = await self._carrier.arun(self._changing_policy(change, actor, joined=joined), connection)
+        done = await self._runner.arun(self._changing_policy(change, actor, joined=joined), connection)
         self._announce_flush(done.flushed, joined=joined)
         return self._take_on(done, blocks, token_limit)
 

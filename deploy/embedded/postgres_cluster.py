@@ -110,12 +110,12 @@ def _run_initdb(directory: Path, *, programs: Path, account: ServerAccount) -> N
         env = server_environment(account.name_of(directory))
         finished = account.run(argv, directory=directory, env=env, output=output)
         output.seek(0)
-        said = output.read().decode(errors="replace").strip()
+        complaint = output.read().decode(errors="replace").strip()
     if finished.returncode != 0:
         shutil.rmtree(directory, ignore_errors=True)
         raise DatabaseUnavailableError(
             f"The embedded Postgres could not be set up in {directory}; fix the cause, or set"
-            f" STRANDLINE_DATABASE_URL. Its initdb said: {said[-500:]}"
+            f" STRANDLINE_DATABASE_URL. Its initdb said: {complaint[-500:]}"
         )
 
 

@@ -36,8 +36,8 @@ class _Call(Generic[T]):
         except Exception as error:  # noqa: BLE001  # raised again in the thread that asked
             self._error = error
         except BaseException as error:  # noqa: BLE001  # as sys.exit(), which is to end no thread of ours
-            said = RuntimeError(f"the code raised {type(error).__name__}")
-            self._error = said.with_traceback(error.__traceback__)
+            reported = RuntimeError(f"the code raised {type(error).__name__}")
+            self._error = reported.with_traceback(error.__traceback__)
 
     def outcome(self) -> T:
         if self._error is not None:

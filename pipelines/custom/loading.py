@@ -58,15 +58,15 @@ def _imported(place: str) -> Any:
             " commas."
         )
     try:
-        found = importlib.import_module(module)
+        value = importlib.import_module(module)
         for name in attribute.strip().split("."):
-            found = getattr(found, name)
+            value = getattr(value, name)
     except Exception as error:
         raise ConfigurationError(
             f"The memory block {place} cannot be imported: {_problem(error, module)}."
             " Is its package installed in this environment, or its folder on PYTHONPATH?"
         ) from error
-    return found
+    return value
 
 
 def _problem(error: Exception, module: str) -> str:

@@ -25,7 +25,7 @@ from strandline.schemas.queries.work.lanes import (
     ClaimLaneRow,
     CloseBatch,
     FinishBatch,
-    HoldBatch,
+    LockBatch,
     RenewLane,
     RenewLaneRow,
     TakeTurn,
@@ -72,7 +72,7 @@ class _NewBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ClaimedLane:
     """A lane that is held, and the rows of the batch that it has to do next."""
 
     lease: Lease
@@ -95,7 +95,7 @@ class Held:
 
 def claim(
     database: Database, lane: Lane, worker_id: UUID, terms: LeaseTerms, token_budget: int
-) -> Held | None:
+) -> ClaimedLane | None:
     """Claim the lane with its first batch, if it has work and no live worker holds it; else return None.
 
     The batch is the one that an earlier holder left open, or a new one, of as many events as fit into
@@ -106,7 +106,7 @@ def claim(
     """
     new_batch = _NewBatch(token_budget)
     rows = database.fetch(ClaimLane(**lane.keys, **_holder(worker_id, terms), **new_batch.params))
-    return Held(_lease(lane, worker_id, rows[0]), rows, new_batch) if rows else None
+    return ClaimedLane(_lease(lane, worker_id, rows[0]), rows, new_batch) if rows else None
 
 
 def take_turn(
@@ -117,7 +117,7 @@ def take_turn(
     worker_id: UUID,
     terms: LeaseTerms,
     token_budget: int,
-) -> Held | None:
+) -> ClaimedLane | None:
     """Claim the lane of the hint's stage whose turn it is, with its first batch, as ``claim`` does.
 
     Returns None if the stage has no work that could be claimed. ``left_out``: generations whose lanes are
@@ -144,7 +144,7 @@ def take_turn(
     for first in taken:
         if first.scope_key is not None:
             lane = Lane(first.shard_key, first.scope_key, first.generation_id, hint.stage)
-            return Held(_lease(lane, worker_id, first), taken, new_batch)
+            return ClaimedLane(_lease(lane, worker_id, first), taken, new_batch)
     return None
 
 
@@ -178,7 +178,7 @@ def renew(
     *,
     gives_way: bool = False,
     left_out: Sequence[int] = (),
-) -> Held | None:
+) -> ClaimedLane | None:
     """The same lease, which has its whole deadline again, with the next batch.
 
     With ``gives_way`` None where another owner waits for a turn: the lane is given back then.  ``left_out``:
@@ -206,10 +206,10 @@ def renew(
         return None
     # Limits that were set or cleared since.
     lease = replace(lease, has_lane_limit=first.has_lane_limit, has_budget=first.has_budget)
-    return Held(lease, rows, new_batch)
+    return ClaimedLane(lease, rows, new_batch)
 
 
-def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
+def lock_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
     """Lock the lease and what is due of the batch; how many of its events still belong to their session.
 
     A reset that forgets does not hold the lease of a lane that was opened while it ran: on these rows the
@@ -218,10 +218,10 @@ def hold_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
     Raises:
         LeaseLostError: the lane was taken away.
     """
-    (held,) = fetcher.fetch(HoldBatch(**lease.keys, event_ids=batch.event_ids))
-    if not held.leases:
+    (locked,) = fetcher.fetch(LockBatch(**lease.keys, event_ids=batch.event_ids))
+    if not locked.leases:
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost; the prepared result is discarded.")
-    return held.events
+    return locked.events
 
 
 def finish(fetcher: Fetcher, lease: Lease, batch: Batch, outcome: Literal["applied", "dead"]) -> bool:

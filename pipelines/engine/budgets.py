@@ -219,10 +219,10 @@ class Budgets:
 
     def _revoked(self) -> set[str]:
         """The namespaces whose budgets were changed while this worker holds a slice."""
-        held = {namespace: day for namespace, share in self._shares.all() if (day := share.held_day())}
-        if not held:
+        days = {namespace: day for namespace, share in self._shares.all() if (day := share.held_day())}
+        if not days:
             return set()
-        asked = RevokedSlices(worker_id=self.worker_id, namespaces=list(held), days=list(held.values()))
+        asked = RevokedSlices(worker_id=self.worker_id, namespaces=list(days), days=list(days.values()))
         return {row.namespace for row in self._database.fetch(asked)}
 
     def _take(self, namespace: str, share: _Share, tokens: int) -> None:

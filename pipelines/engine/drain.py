@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.pipelines.engine.answering import answer
-from strandline.pipelines.engine.batches import Held, claim, close, finish, hold_batch, renew, take_turn
+from strandline.pipelines.engine.batches import (
+    ClaimedLane,
+    claim,
+    close,
+    finish,
+    lock_batch,
+    renew,
+    take_turn,
+)
 from strandline.pipelines.engine.engine import Engine, Outcome
 from strandline.pipelines.engine.failure_logging import level_of, raised_at
 from strandline.pipelines.engine.leases import (
@@ -91,12 +99,12 @@ def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Turn:
         with engine.active.claiming() as admitted:
             if not admitted:
                 return Turn(lane, "stopped")
-            held = claim(engine.database, lane, engine.worker_id, engine.terms, engine.batch_token_budget)
-        if held is None:
+            claimed = claim(engine.database, lane, engine.worker_id, engine.terms, engine.batch_token_budget)
+        if claimed is None:
             return Turn(lane, "taken")
         next_lanes: dict[Lane, None] = {}
-        outcome = _drain_held(engine, held, stage, next_lanes, gives_way=gives_way)
-    return _turn(engine, held.lease, outcome, next_lanes)
+        outcome = _drain_claimed(engine, claimed, stage, next_lanes, gives_way=gives_way)
+    return _turn(engine, claimed.lease, outcome, next_lanes)
 
 
 def drain_next(engine: Engine, hint: Lane) -> Turn:
@@ -117,7 +125,7 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
         with engine.active.claiming() as admitted:
             if not admitted:
                 return Turn(None, "stopped")
-            held = take_turn(
+            claimed = take_turn(
                 engine.database,
                 hint,
                 engine.turns,
@@ -126,17 +134,17 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
                 engine.terms,
                 engine.batch_token_budget,
             )
-            if held is None:
+            if claimed is None:
                 return Turn(None, "taken")
-            lane = held.lease.lane
+            lane = claimed.lease.lane
             at_work.enter_context(engine.active.enter(lane, anyway=True))
         engine.turns.meet(lane.stage, lane.generation_id)
         its_stage = engine.stages.of(lane.generation_id, lane.stage)
         if its_stage is None:
-            return Turn(lane, "unserved" if _return_untouched(engine, held.lease) else "lost")
+            return Turn(lane, "unserved" if _return_untouched(engine, claimed.lease) else "lost")
         next_lanes: dict[Lane, None] = {}
-        outcome = _drain_held(engine, held, its_stage, next_lanes, gives_way=True)
-    return _turn(engine, held.lease, outcome, next_lanes)
+        outcome = _drain_claimed(engine, claimed, its_stage, next_lanes, gives_way=True)
+    return _turn(engine, claimed.lease, outcome, next_lanes)
 
 
 def _left_out(engine: Engine, stage: str) -> list[int]:
@@ -176,13 +184,18 @@ def _turn(engine: Engine, lease: Lease, outcome: Outcome, next_lanes: dict[Lane,
     return Turn(lease.lane, outcome, tuple(next_lanes))
 
 
-def _drain_held(
-    engine: Engine, held: Held, stage: Stage[Any, Any], next_lanes: dict[Lane, None], *, gives_way: bool
+def _drain_claimed(
+    engine: Engine,
+    claimed: ClaimedLane,
+    stage: Stage[Any, Any],
+    next_lanes: dict[Lane, None],
+    *,
+    gives_way: bool,
 ) -> Outcome:
     """Batch after batch; collects in ``next_lanes`` what those of this process's stages gave work to."""
-    lease = held.lease
+    lease = claimed.lease
     try:
-        while (batch := held.batch()) is not None:
+        while (batch := claimed.batch()) is not None:
             end = _process(engine, lease, batch, stage)
             next_lanes.update(dict.fromkeys(engine.pass_on(end.next_lanes)))
             if not end.has_more:
@@ -200,7 +213,7 @@ def _drain_held(
             )
             if renewed is None:
                 return "gave_way"
-            held, lease = renewed, renewed.lease
+            claimed, lease = renewed, renewed.lease
         if not release(engine.database, lease):
             return "lost"
     except LeaseLostError:
@@ -288,7 +301,7 @@ def _apply(
 ) -> _BatchEnd:
     """Effect, receipts and the batch's end, in one transaction; a batch that a reset touched is void."""
     with engine.database.transaction() as tx:
-        if hold_batch(tx, lease, batch) < len(batch.events):
+        if lock_batch(tx, lease, batch) < len(batch.events):
             # The answer refers to deleted messages; the remaining events are due and batched again.
             close(tx, batch, "void")
             return _BatchEnd(has_more=True)

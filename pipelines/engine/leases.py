@@ -13,7 +13,7 @@ from uuid import UUID
 
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.queries.work.lanes import HoldLane, KeepLane, ReleaseLane, ReturnLane
+from strandline.schemas.queries.work.lanes import KeepLane, LockLane, ReleaseLane, ReturnLane
 from strandline.schemas.values.lanes import Lane, LaneKeys
 
 # A lease that is kept is renewed when this share of its deadline has passed.
@@ -95,7 +95,7 @@ def hold(fetcher: Fetcher, lease: Lease) -> None:
     Raises:
         LeaseLostError: another worker has it by now, or a reset took it away.
     """
-    if not fetcher.fetch(HoldLane(**lease.keys)):
+    if not fetcher.fetch(LockLane(**lease.keys)):
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost; the prepared result is discarded.")
 
 

@@ -29,8 +29,8 @@ from strandline.schemas.queries.derived.facts_edit import (
     FactsUntil,
     FactTraces,
     FindFact,
-    HoldFactLanes,
     LiveFactLike,
+    LockFactLanes,
     OpenFactLanes,
     OwnFactTraces,
     RemoveFacts,
@@ -82,16 +82,16 @@ class Derivation:
         return {"shard_key": self.shard_key, "generation_id": self.generation_id}
 
 
-def hold_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation | None]]:
+def lock_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation | None]]:
     """Lock an owner's facts for the rest of the transaction; gives its derivations, and the serving one.
 
     While the locks are waited for, another derivation may be begun, or come to serve; so they are looked up
     once all locks are held.
     """
     while True:
-        held = yield from fetch(HoldFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
+        locked = yield from fetch(LockFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
         rows = yield from fetch(FactDerivations(shard_key=shard_key))
-        if {row.generation_id for row in rows} <= {row.generation_id for row in held}:
+        if {row.generation_id for row in rows} <= {row.generation_id for row in locked}:
             break
         yield from open_fact_lanes(shard_key)
     derivations = [Derivation(shard_key, row.generation_id) for row in rows]
@@ -100,7 +100,7 @@ def hold_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation 
 
 
 def open_fact_lanes(shard_key: UUID) -> Operation[None]:
-    """Make the rows that ``hold_facts`` locks, in a separate transaction before the one that locks them.
+    """Make the rows that ``lock_facts`` locks, in a separate transaction before the one that locks them.
 
     Made in the same transaction, an uncommitted row would hold up others, which may hold what it waits for.
     """
@@ -114,7 +114,7 @@ def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
     facts that were derived only then.  Run it inside a transaction.  However often it runs, what people did
     counts once.
     """
-    yield from hold_facts(shard_key)
+    yield from lock_facts(shard_key)
     rows = yield from fetch(FactEvents(shard_key=shard_key))
     for row in rows:
         yield from apply_fact_event(Derivation(shard_key, generation_id), _event(row))
@@ -234,10 +234,10 @@ def _by_themselves(
     find: Callable[[Derivation, FactEvent], Operation[list[UUID]]],
 ) -> Operation[list[UUID]]:
     """What ``find`` gives, once facts among it that were condensed with others stand by themselves."""
-    found = yield from find(derivation, event)
-    rows = yield from fetch(Uncondense(**derivation.keys, fact_ids=found))
+    facts = yield from find(derivation, event)
+    rows = yield from fetch(Uncondense(**derivation.keys, fact_ids=facts))
     if not rows:
-        return found
+        return facts
     # What earlier events had taken away while it was part of another one is among what came back.
     yield from take_away_again(derivation.shard_key, [row.fact_id for row in rows], before=event.number)
     return (yield from find(derivation, event))
@@ -283,16 +283,16 @@ def _recognised(derivation: Derivation, event: FactEvent, *, since: int) -> Oper
 
     Not those that were said again after it, or that a person's event of a number above ``since`` worded.
     """
-    found = yield from _said_before(
+    facts = yield from _said_before(
         derivation,
         event,
         [trace.session_key for trace in event.traces if trace.session_key is not None],
         since=since,
     )
-    traces = yield from _own_traces(derivation, [row.fact_id for row in found])
+    traces = yield from _own_traces(derivation, [row.fact_id for row in facts])
     return [
         row.fact_id
-        for row in found
+        for row in facts
         if any(mine.recognises(theirs) for mine in event.traces for theirs in traces.get(row.fact_id, ()))
     ]
 
@@ -318,8 +318,8 @@ def _deleted(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
     """The facts that a deletion speaks of, with those that say the same words, also where these ended."""
     meant = yield from _meant(derivation, event)
     words = {trace.fingerprint for trace in event.traces}
-    found = yield from _said_before(derivation, event)
-    return list(dict.fromkeys(meant + [row.fact_id for row in found if fingerprint(row.text) in words]))
+    facts = yield from _said_before(derivation, event)
+    return list(dict.fromkeys(meant + [row.fact_id for row in facts if fingerprint(row.text) in words]))
 
 
 def _remove(

@@ -67,10 +67,10 @@ class ExtractStage:
 
     def effect(self, batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]) -> Found:
         answer = answers.get(_STEP)
-        found = _candidates(batch, work, answer)
-        if not found or answer is None:
+        candidates = _candidates(batch, work, answer)
+        if not candidates or answer is None:
             return Found()
-        return Found(_rows(batch, work, found, answer), _sizes(batch, found))
+        return Found(_rows(batch, work, candidates, answer), _sizes(batch, candidates))
 
     def write(self, fetcher: Fetcher, batch: Batch, work: Transcript, effect: Found) -> list[Lane]:
         if effect.rows is not None:
@@ -93,18 +93,18 @@ def _candidates(
     if answer is None:
         return {}
     facts = parse_extract(answer.body.decode(), len(work.lines), max_facts=_max_facts(batch))
-    found: dict[UUID, list[ExtractedFact]] = {}
-    for fact in (held for fact in facts if (held := grounded(fact, work.lines))):
-        found.setdefault(work.event_of(fact.messages[0]).event_id, []).append(fact)
-    return found
+    by_event: dict[UUID, list[ExtractedFact]] = {}
+    for fact in (kept for fact in facts if (kept := grounded(fact, work.lines))):
+        by_event.setdefault(work.event_of(fact.messages[0]).event_id, []).append(fact)
+    return by_event
 
 
 def _rows(
-    batch: Batch, work: Transcript, found: Mapping[UUID, list[ExtractedFact]], answer: RawAnswer
+    batch: Batch, work: Transcript, by_event: Mapping[UUID, list[ExtractedFact]], answer: RawAnswer
 ) -> CandidateRows:
     records = [
         _record(event_id, ordinal, fact, work)
-        for event_id, facts in found.items()
+        for event_id, facts in by_event.items()
         for ordinal, fact in enumerate(facts)
     ]
     return CandidateRows(
@@ -116,12 +116,12 @@ def _rows(
     )
 
 
-def _sizes(batch: Batch, found: Mapping[UUID, list[ExtractedFact]]) -> dict[UUID, int]:
+def _sizes(batch: Batch, by_event: Mapping[UUID, list[ExtractedFact]]) -> dict[UUID, int]:
     """The sizes of a merge batch's events, in the batch's order: about four characters make a token."""
     return {
-        event_id: max(1, sum(len(fact.text) for fact in found[event_id]) // 4)
+        event_id: max(1, sum(len(fact.text) for fact in by_event[event_id]) // 4)
         for event_id in batch.event_ids
-        if event_id in found
+        if event_id in by_event
     }
 
 

@@ -75,11 +75,11 @@ class Fold:
 
     def _like(self, candidate: Candidate) -> UUID | None:
         """The fact made of the earlier candidate that this one repeats: the one that shares most words."""
-        said, words = fingerprint(candidate.text), set(query_lexemes(candidate.text))
+        wording, words = fingerprint(candidate.text), set(query_lexemes(candidate.text))
 
         def likeness(number: int) -> tuple[bool, int]:
             text = self._work.candidates[number - 1].text
-            return fingerprint(text) == said, len(words.intersection(query_lexemes(text)))
+            return fingerprint(text) == wording, len(words.intersection(query_lexemes(text)))
 
         nearest = max(self._became, key=likeness, default=None)
         return None if nearest is None else self._became[nearest]

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from strandline.pipelines.facts.condense import Condensing
 from strandline.pipelines.facts.similarity import fingerprint
-from strandline.pipelines.facts.tombstones import Said, Tombstone, read_traces, trace_of
+from strandline.pipelines.facts.tombstones import Tombstone, Utterance, read_traces, trace_of
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Fetcher
@@ -40,10 +40,10 @@ class Candidate:
     flushed_at: datetime | None
 
     @property
-    def said(self) -> Said:
+    def utterance(self) -> Utterance:
         """The candidate as tombstones see it."""
         trace = trace_of(self.text, self.said_by, self.session_key, self.seqs)
-        return Said(trace, self.said_at, self.flushed_at)
+        return Utterance(trace, self.said_at, self.flushed_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ def tombstones_about(
 
 def held_back_by(candidate: Candidate, tombstones: Iterable[Tombstone]) -> int | None:
     """The number of the last event that holds the candidate back, or None."""
-    said = candidate.said
-    return max((stone.number for stone in tombstones if stone.holds_back(said)), default=None)
+    utterance = candidate.utterance
+    return max((stone.number for stone in tombstones if stone.holds_back(utterance)), default=None)
 
 
 def heed(
@@ -177,7 +177,7 @@ def _decide(
         return alone, changed_by
     if op.op == "duplicate" or known.worded_at is None:
         return op, None
-    if not work.candidates[op.candidate - 1].said.is_before(known.worded_at):
+    if not work.candidates[op.candidate - 1].utterance.is_before(known.worded_at):
         return op, None
     return alone, known.worded_by if op.op == "invalidate" else None
 
@@ -191,8 +191,8 @@ def _in_words_that_may_be(
     """
     if op.text is None:
         return op
-    words, said = fingerprint(op.text), work.candidates[op.candidate - 1].said
-    if not any(stone.took_away(words) and said.is_before(stone.at) for stone in tombstones):
+    words, utterance = fingerprint(op.text), work.candidates[op.candidate - 1].utterance
+    if not any(stone.took_away(words) and utterance.is_before(stone.at) for stone in tombstones):
         return op
     if op.op == "invalidate":
         return MergeOperation("invalidate", op.candidate, op.fact, None)

@@ -40,7 +40,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Utterance:
     """A candidate as tombstones see it: ``said_at`` by its message, ``flushed_at`` by the server's clock."""
 
     trace: Trace
@@ -65,10 +65,10 @@ class Tombstone:
     traces: tuple[Trace, ...]
     at: datetime
 
-    def holds_back(self, said: Said) -> bool:
-        if not said.is_before(self.at):
+    def holds_back(self, utterance: Utterance) -> bool:
+        if not utterance.is_before(self.at):
             return False
-        return self.kind == "clear" or any(trace.recognises(said.trace) for trace in self.traces)
+        return self.kind == "clear" or any(trace.recognises(utterance.trace) for trace in self.traces)
 
     def took_away(self, words: bytes) -> bool:
         """Whether the fact that it speaks of was once worded with this fingerprint."""

@@ -49,8 +49,8 @@ class Generation:
 
 def serving(database: Fetcher) -> dict[str, Generation]:
     """The default serving generations, by pipeline; an owner may have another one."""
-    found = [Generation.read(row) for row in database.fetch(ServingGenerations())]
-    return {generation.pipeline: generation for generation in found}
+    generations = [Generation.read(row) for row in database.fetch(ServingGenerations())]
+    return {generation.pipeline: generation for generation in generations}
 
 
 def kept(database: Fetcher) -> list[Generation]:
@@ -70,13 +70,13 @@ def find_kept(database: Fetcher, generation_id: int) -> Generation:
     Raises:
         ReplayError: it does not exist, or it was pruned.
     """
-    found = find(database, generation_id)
-    if found is None or found.state == "retired":
+    generation = find(database, generation_id)
+    if generation is None or generation.state == "retired":
         raise ReplayError(
             f"There is no generation {generation_id}, or it was pruned;"
             " `strandline generations list` lists them."
         )
-    return found
+    return generation
 
 
 def register(database: Fetcher, wanted: Mapping[str, Recipe]) -> dict[str, Generation]:

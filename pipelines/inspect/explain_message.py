@@ -95,12 +95,12 @@ def explain(
             fact = explain_fact(tx, where, fact_id)
             if fact is not None:
                 return fact
-        found = tx.fetch(
+        rows = tx.fetch(
             ExplainFindMessages(
                 namespace=namespace, session_id=session_id, user_id=user_id, message_id=subject
             )
         )
-        return _explain_message(tx, _only(found, subject, namespace))
+        return _explain_message(tx, _only(rows, subject, namespace))
 
 
 def explain_fact_alone(
@@ -127,13 +127,13 @@ def explain_fact_alone(
         tx.fetch(VerifySnapshot())
         check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
         wanted = _as_uuid(fact_id)
-        found = None if wanted is None else explain_fact(tx, where, wanted)
-    if found is None:
+        fact = None if wanted is None else explain_fact(tx, where, wanted)
+    if fact is None:
         raise NotFoundError(
             f"There is no fact {quote(fact_id)} in namespace {quote(namespace)};"
             " check the id, and the namespace, session and user given."
         )
-    return found
+    return fact
 
 
 def _owner_key(namespace: str, user_id: str | None) -> UUID | None:
@@ -148,19 +148,19 @@ def _as_uuid(subject: str) -> UUID | None:
         return None
 
 
-def _only(found: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) -> ExplainFindMessagesRow:
-    if not found:
+def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) -> ExplainFindMessagesRow:
+    if not rows:
         raise NotFoundError(
             f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
             " check the id, and the namespace, session and user given."
         )
-    sessions = sorted({row.session_id for row in found})
+    sessions = sorted({row.session_id for row in rows})
     if len(sessions) > 1:
         raise ConfigurationError(
             f"Message id {quote(subject)} is used in several sessions ({', '.join(sessions[:5])}"
             f"{', …' if len(sessions) > 5 else ''}); name the one you mean with --session."
         )
-    return found[0]
+    return rows[0]
 
 
 def _explain_message(fetcher: Fetcher, found: ExplainFindMessagesRow) -> MessageExplanation:
@@ -173,7 +173,7 @@ def _explain_message(fetcher: Fetcher, found: ExplainFindMessagesRow) -> Message
     facts = [citing_fact(one) for one in fetcher.fetch(ExplainCited(**key, seq=seq))]
     chunks = [chunk_trace(one) for one in fetcher.fetch(ExplainChunks(**key, seq=seq))]
     states = fetcher.fetch(ExplainStates(**key, event_id=event.event_id)) if event else []
-    place = _place(row.current, seq, row.pinned_through, row.window_from, stages)
+    place = _locate(row.current, seq, row.pinned_through, row.window_from, stages)
     (message,) = read_rows([row])
     return MessageExplanation(
         namespace=row.namespace,
@@ -196,7 +196,7 @@ def _explain_message(fetcher: Fetcher, found: ExplainFindMessagesRow) -> Message
     )
 
 
-def _place(
+def _locate(
     current: bool, seq: int, pinned_through: int, window_from: int, stages: Sequence[StageTrace]
 ) -> Place:
     if not current:
@@ -291,8 +291,8 @@ def _reasons(
             by_generation.setdefault(trace.generation, {})[trace.stage] = trace
     for generation, traces in by_generation.items():
         cited = any(fact.generation == generation for fact in facts)
-        found = [candidate for candidate in candidates if candidate.generation == generation]
-        yield from _facts_reason(traces, message, found=found, cited=cited)
+        own = [candidate for candidate in candidates if candidate.generation == generation]
+        yield from _facts_reason(traces, message, found=own, cited=cited)
 
 
 def _unfed(feeds: Sequence[str]) -> str:

@@ -235,8 +235,8 @@ def verify(
         tx.fetch(VerifySnapshot())
         tx.fetch(VerifyLimits())
         scope = _scope(tx, namespace, session_id)
-        found = list(_findings(tx, scope, deep, progress))
-        names = _names(tx, found)
+        findings = list(_findings(tx, scope, deep, progress))
+        names = _names(tx, findings)
         (totals,) = tx.fetch(VerifyTotals(**scope.params))
         coverage = tx.fetch(VerifyCoverage(**scope.params, **stage_chain()))
     return Report(
@@ -252,7 +252,7 @@ def verify(
         tombstones=totals.tombstones,
         seconds=round(time.monotonic() - began, 3),
         generations=tuple(map(_coverage, coverage)),
-        violations=tuple(_violation(kind, place, names) for kind, place in found),
+        violations=tuple(_violation(kind, place, names) for kind, place in findings),
     )
 
 
@@ -315,8 +315,8 @@ def _wrong_fingerprints(fetcher: Fetcher, scope: Scope) -> Iterator[tuple[str, d
             return
 
 
-def _names(fetcher: Fetcher, found: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, tuple[str, str]]:
-    keys = {UUID(place["session_key"]) for _kind, place in found if place.get("session_key")}
+def _names(fetcher: Fetcher, findings: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, tuple[str, str]]:
+    keys = {UUID(place["session_key"]) for _kind, place in findings if place.get("session_key")}
     rows = fetcher.fetch(VerifyNames(session_keys=sorted(keys))) if keys else []
     return {str(row.session_key): (row.namespace, row.session_id) for row in rows}
 

@@ -108,14 +108,14 @@ def answer_schema(name: TaskName) -> dict[str, Any]:
     return json.loads(_schema_text(name))  # type: ignore[no-any-return]
 
 
-def read_form(form: type[_Answer], found: dict[str, Any]) -> _Answer:
+def read_form(form: type[_Answer], value: dict[str, Any]) -> _Answer:
     """``found`` as an answer of this form.
 
     Raises:
         PermanentModelError: it is not; the sentence names the fields, never their content.
     """
     try:
-        return form.model_validate(found)
+        return form.model_validate(value)
     except ValidationError as error:
         problems = error.errors(include_input=False, include_url=False, include_context=False)[:5]
         listed = "; ".join(
@@ -133,15 +133,15 @@ def object_in(text: str) -> dict[str, Any]:
     Raises:
         PermanentModelError: the text holds no JSON object.
     """
-    said = text.rpartition("</think>")[2]
-    inner = said[said.find("{") : said.rfind("}") + 1]
+    answer = text.rpartition("</think>")[2]
+    inner = answer[answer.find("{") : answer.rfind("}") + 1]
     for piece in (text, *_fenced(text), inner):
         try:
-            found = json.loads(piece, parse_constant=_refuse_constant, parse_int=_bounded_int)
+            value = json.loads(piece, parse_constant=_refuse_constant, parse_int=_bounded_int)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            return _readable_object(found, _MAX_FORM_LEVELS)
+        if isinstance(value, dict):
+            return _readable_object(value, _MAX_FORM_LEVELS)
     raise PermanentModelError("The answer is not one complete JSON object.")
 
 
@@ -187,8 +187,8 @@ def _readable(value: Any, levels: int) -> Any:
     return value
 
 
-def _readable_object(found: dict[str, Any], levels: int) -> dict[str, Any]:
-    return {storable(key): _readable(item, levels - 1) for key, item in found.items()}
+def _readable_object(value: dict[str, Any], levels: int) -> dict[str, Any]:
+    return {storable(key): _readable(item, levels - 1) for key, item in value.items()}
 
 
 @cache

@@ -190,12 +190,12 @@ def _fact(item: FactAnswer, line_count: int) -> ExtractedFact | None:
 
 def _distinct(facts: Iterable[ExtractedFact]) -> tuple[ExtractedFact, ...]:
     """Each text once, with all the messages that it was found in."""
-    found: dict[str, ExtractedFact] = {}
+    by_text: dict[str, ExtractedFact] = {}
     for fact in facts:
-        first = found.setdefault(fact.text, fact)
+        first = by_text.setdefault(fact.text, fact)
         messages = tuple(sorted({*first.messages, *fact.messages}))
-        found[fact.text] = replace(first, messages=messages)
-    return tuple(found.values())
+        by_text[fact.text] = replace(first, messages=messages)
+    return tuple(by_text.values())
 
 
 def _target_exists(item: OperationAnswer, known_count: int) -> bool:

@@ -81,12 +81,12 @@ def compare(
     told: list[OwnerDiff] = []
     selection = Selection(namespace=namespace, user_id=user_id, session_id=session_id)
     for shard_key in _owners(database, selection):
-        found = _owner(database, new.pipeline, old.generation_id, new.generation_id, shard_key)
-        totals.update(change.change for change in found.facts)
-        totals.update("changed" for _state in found.states)
-        totals["same"] += found.same
-        if (found.facts or found.states) and len(told) < max_owners:
-            told.append(found)
+        owner = _owner(database, new.pipeline, old.generation_id, new.generation_id, shard_key)
+        totals.update(change.change for change in owner.facts)
+        totals.update("changed" for _state in owner.states)
+        totals["same"] += owner.same
+        if (owner.facts or owner.states) and len(told) < max_owners:
+            told.append(owner)
     return Diff(new.pipeline, old.generation_id, new.generation_id, dict(totals), tuple(told))
 
 

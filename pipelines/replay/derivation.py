@@ -30,10 +30,10 @@ from strandline.schemas.queries.derived.generations import (
     BeginGeneration,
     EndBackfill,
     FeedGeneration,
-    HoldOwner,
-    HoldPipeline,
+    LockPipeline,
     OpenBackfilled,
     OwnersAfter,
+    PauseOwner,
     TransactionsBegun,
     TransactionsUnderWay,
     UncoveredOwners,
@@ -47,7 +47,7 @@ NOBODY = UUID(int=0)
 OWNERS_PER_PAGE = 100
 WAIT_SECONDS = 60.0
 PAUSE_SECONDS = 0.2
-HOLD_SECONDS = 10.0
+PAUSE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def begin_generation(
     """
     wanted = recipe_for(pipeline, settings)
     with database.transaction() as tx:
-        tx.fetch(HoldPipeline(pipeline=pipeline))
+        tx.fetch(LockPipeline(pipeline=pipeline))
         before = serving(tx).get(pipeline)
         if before is None:
             raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
@@ -147,12 +147,12 @@ class _Run:
         stop: threading.Event,
         wait_seconds: float,
     ) -> None:
-        found = find(database, replay.generation_id)
-        if found is None or found.state == "retired":
+        generation = find(database, replay.generation_id)
+        if generation is None or generation.state == "retired":
             raise ReplayError(f"Generation {replay.generation_id} was pruned; begin a new one.")
         self._database = database
         self._replay = replay
-        self._generation = found
+        self._generation = generation
         self._stage = last_stage(replay.pipeline)
         self._on_progress = on_progress
         self._stop = stop
@@ -314,7 +314,7 @@ class _Run:
                 if owner.dead and not owner.older:
                     blocked.append(owner.shard_key)
                 elif owner.events and not owner.older:
-                    self._hold(owner.shard_key)
+                    self._pause(owner.shard_key)
             self._tell(phase="switching", switched=switched, remaining=len(lacking))
             if len(page) < OWNERS_PER_PAGE:
                 break
@@ -324,10 +324,10 @@ class _Run:
     def _switch(self, shard_key: UUID) -> bool:
         return switch_owner(self._database, self._generation, shard_key)
 
-    def _hold(self, shard_key: UUID) -> None:
+    def _pause(self, shard_key: UUID) -> None:
         """An owner who says something all the time: only what is live yet is missing, so let it catch up."""
         pipeline = self._generation.pipeline
-        self._database.fetch(HoldOwner(shard_key=shard_key, pipeline=pipeline, seconds=HOLD_SECONDS))
+        self._database.fetch(PauseOwner(shard_key=shard_key, pipeline=pipeline, seconds=PAUSE_SECONDS))
 
     def _fill_lacking(self, owners: list[UUID]) -> None:
         for shard_key in owners:

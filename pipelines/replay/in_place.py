@@ -35,15 +35,15 @@ from strandline.pipelines.vectors.sharing import ChunkRows
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.derived.generations import HoldPipeline
+from strandline.schemas.queries.derived.generations import LockPipeline
 from strandline.schemas.queries.derived.replay import (
     DeleteChunks,
     DigestCandidates,
     DigestChunks,
     DigestDerivedCandidates,
     DigestDerivedChunks,
-    HoldLaneForReplay,
     IsApplied,
+    LockLaneForReplay,
     RedoBatch,
     SelectedBatches,
     SelectedBatchesRow,
@@ -89,7 +89,7 @@ def begin_in_place(database: Database, pipeline: str, selection: Selection) -> R
         ReplayError: nothing of the pipeline serves, or it would collide with another replay.
     """
     with database.transaction() as tx:
-        tx.fetch(HoldPipeline(pipeline=pipeline))
+        tx.fetch(LockPipeline(pipeline=pipeline))
         generation = serving(tx).get(pipeline)
         if generation is None:
             raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
@@ -227,7 +227,7 @@ class _Run:
         if lacks_answers(stage, batch, work, answers):
             with self._database.transaction() as tx:
                 redo = RedoBatch(**batch.lane.keys, batch_id=batch.batch_id)
-                redone = tx.fetch(redo) if _hold_applied(tx, batch) else []
+                redone = tx.fetch(redo) if _lock_applied(tx, batch) else []
             self.found = self.found.plus(batches=1, asked_again=int(bool(redone)))
             return
         effect = stage.effect(batch, work, answers)
@@ -303,10 +303,10 @@ def _made_by(batch: Batch) -> _MadeBy:
     return {**batch.lane.derivation_keys, "batch_id": batch.batch_id}
 
 
-def _hold_applied(tx: Fetcher, batch: Batch) -> bool:
+def _lock_applied(tx: Fetcher, batch: Batch) -> bool:
     """Keep others from writing in the batch's lane; False if the batch does not count as applied any more."""
     applied = IsApplied(shard_key=batch.lane.shard_key, batch_id=batch.batch_id)
-    return bool(tx.fetch(HoldLaneForReplay(**batch.lane.keys)) and tx.fetch(applied))
+    return bool(tx.fetch(LockLaneForReplay(**batch.lane.keys)) and tx.fetch(applied))
 
 
 def _is_same(tx: Fetcher, batch: Batch, of_stored: Query[_Digest], of_derived: Query[_Digest] | None) -> bool:
@@ -314,7 +314,7 @@ def _is_same(tx: Fetcher, batch: Batch, of_stored: Query[_Digest], of_derived: Q
 
     Postgres digests both, so that what it makes of a value (half floats, word vectors) tells nothing apart.
     """
-    if not _hold_applied(tx, batch):
+    if not _lock_applied(tx, batch):
         # A reset has taken away what it was made of since it was read.
         return True
     (stored,) = tx.fetch(of_stored)

@@ -239,9 +239,9 @@ class Planner:
         known: set[str] = set()
         due = [_Due(row.event_id, row.merge_tokens) for row in rows]
         for events in _batches(due, self._token_budget):
-            found = [text for event in events for text in by_event[event.event_id].texts]
-            words = {word for text in found for word in query_lexemes(text)}
-            calls = int(len(found) > 1 or bool(words & known))
+            texts = [text for event in events for text in by_event[event.event_id].texts]
+            words = {word for text in texts for word in query_lexemes(text)}
+            calls = int(len(texts) > 1 or bool(words & known))
             self.plan.batches += 1
             self.plan.ask(MERGE_STAGE, calls, sum(by_event[event.event_id].tokens for event in events))
             known |= words

@@ -169,10 +169,10 @@ def take(database: Fetcher, replay_id: int) -> Replay:
     Raises:
         ReplayError: it does not exist, is done, or is running in another process.
     """
-    found = replays(database, replay_id=replay_id)
-    if not found:
+    replays_of_id = replays(database, replay_id=replay_id)
+    if not replays_of_id:
         raise ReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
-    if found[0].state == "done":
+    if replays_of_id[0].state == "done":
         raise ReplayError(f"Replay {replay_id} is done; there is nothing to resume.")
     if not database.fetch(TakeReplay(replay_id=replay_id)):
         raise ReplayError(
@@ -185,8 +185,8 @@ def report(
     fetcher: Fetcher, replay: Replay, state: ReplayState, counts: Mapping[str, Any], position: UUID | None
 ) -> None:
     """Write down how far it is."""
-    said = json.dumps(dict(counts))
-    fetcher.fetch(ReportReplay(replay_id=replay.replay_id, state=state, position=position, counts=said))
+    encoded = json.dumps(dict(counts))
+    fetcher.fetch(ReportReplay(replay_id=replay.replay_id, state=state, position=position, counts=encoded))
 
 
 def _refuse_collision(other: Replay, kind: ReplayKind, selection: Selection) -> None:

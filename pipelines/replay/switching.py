@@ -16,7 +16,7 @@ from strandline.schemas.queries.derived.generations import (
     BeginServing,
     EndServing,
     ForgetOwnersGenerations,
-    HoldPipeline,
+    LockPipeline,
     OwnersWithRows,
     PruneLanes,
     PruneOwner,
@@ -72,7 +72,7 @@ def serve_everybody(database: Database, generation: Generation) -> None:
         ReplayError: it is not fed, or serves already.
     """
     with database.transaction() as tx:
-        tx.fetch(HoldPipeline(pipeline=generation.pipeline))
+        tx.fetch(LockPipeline(pipeline=generation.pipeline))
         _serve(tx, generation)
     logger.info("generation serves", extra={"action": "generation_serves", **_where(generation)})
 
@@ -86,11 +86,11 @@ def roll_back(database: Database, pipeline: str) -> Generation:
         ReplayError: no earlier generation is kept.
     """
     with database.transaction() as tx:
-        rows = tx.fetch(HoldPipeline(pipeline=pipeline))
+        rows = tx.fetch(LockPipeline(pipeline=pipeline))
         serving = [row.generation_id for row in rows if row.state == "serving"]
         switched = tx.fetch(ForgetOwnersGenerations(pipeline=pipeline))
         if serving and any(row.generation_id not in serving for row in switched):
-            found = find(tx, serving[0])
+            generation = find(tx, serving[0])
         else:
             before = {
                 row.served_until: row.generation_id
@@ -103,15 +103,15 @@ def roll_back(database: Database, pipeline: str) -> Generation:
                     " back to."
                     f" {_derive_anew(pipeline)}"
                 )
-            found = find(tx, before[max(before)])
-            if found is not None:
-                _serve(tx, found)
-    if found is None:
+            generation = find(tx, before[max(before)])
+            if generation is not None:
+                _serve(tx, generation)
+    if generation is None:
         raise ReplayError(
             f"The generation of {pipeline} that served before is gone. {_derive_anew(pipeline)}"
         )
-    logger.info("rolled back", extra={"action": "generation_rolled_back", **_where(found)})
-    return found
+    logger.info("rolled back", extra={"action": "generation_rolled_back", **_where(generation)})
+    return generation
 
 
 def prune(
@@ -130,7 +130,7 @@ def prune(
             f"There is no generation {generation_id}; `strandline generations list` lists them."
         )
     with database.transaction() as tx:
-        tx.fetch(HoldPipeline(pipeline=generation.pipeline))
+        tx.fetch(LockPipeline(pipeline=generation.pipeline))
         for replay in replays(tx, pipeline=generation.pipeline, unfinished=True):
             if replay.generation_id == generation_id and replay.kind == "new":
                 if replay.is_alive:

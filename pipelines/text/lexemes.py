@@ -133,9 +133,9 @@ def lexemes(text: str, *, language: str = "english") -> list[tuple[str, int]]:
     ]
 
 
-def length_of(found: Iterable[tuple[str, int]]) -> int:
+def length_of(positioned: Iterable[tuple[str, int]]) -> int:
     """A document's length for BM25: of its ``lexemes``, the places that they stand at."""
-    return len({position for _, position in found})
+    return len({position for _, position in positioned})
 
 
 def query_lexemes(text: str, *, language: str = "english") -> list[str]:
@@ -147,14 +147,14 @@ def query_lexemes(text: str, *, language: str = "english") -> list[str]:
     return list(dict.fromkeys(_lexeme(token, language) for _, token, _ in _told(text, language)))
 
 
-def to_tsvector_text(found: Iterable[tuple[str, int]]) -> str:
+def to_tsvector_text(positioned: Iterable[tuple[str, int]]) -> str:
     """``lexemes`` of a text as a literal for ``::tsvector``: quoted, with positions, within Postgres' bounds.
 
     Of a very long text, those first met are kept, up to about 900 kB.
     """
     places: dict[str, list[int]] = {}
     size = 0
-    for lexeme, position in found:
+    for lexeme, position in positioned:
         if lexeme not in places:
             cost = len(lexeme.encode()) + 8
             if size + cost > MAX_VECTOR_BYTES:

@@ -13,7 +13,7 @@ from uuid import UUID
 from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.queries.conversation.sharing import (
-    HoldSharedSession,
+    LockSharedSession,
     ShareChunks,
     SharedScopeOf,
     ShareMessages,
@@ -47,17 +47,17 @@ def share(database: Database, batch: Batch, chunk_rows: ChunkRows) -> None:
     for scope in database.fetch(asked):
         messages = [_messages(database, one) for one in batch.events]
         with database.transaction() as tx:
-            if not all(_hold(tx, scope.shared_key, one, scope.session_id) for one in batch.events):
+            if not all(_lock_session(tx, scope.shared_key, one, scope.session_id) for one in batch.events):
                 return
             for one, rows in zip(batch.events, messages, strict=True):
                 tx.fetch(_copies(scope.shared_key, one, rows))
             tx.fetch(ShareChunks(**chunk_rows, shard_key=scope.shared_key))
 
 
-def _hold(tx: Transaction, shared_key: UUID, event: FlushEvent, session_id: str) -> bool:
-    """Hold this life of the session in the scope; False if it was forgotten."""
+def _lock_session(tx: Transaction, shared_key: UUID, event: FlushEvent, session_id: str) -> bool:
+    """Lock this life of the session in the scope; False if it was forgotten."""
     (scope,) = tx.fetch(
-        HoldSharedSession(
+        LockSharedSession(
             shard_key=shared_key,
             session_key=event.session_key,
             incarnation=event.incarnation,

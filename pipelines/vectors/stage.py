@@ -122,8 +122,8 @@ def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAn
         raise PermanentModelError(f"{len(embeddings)} vectors are stored for {len(work)} chunks.")
     words = [lexemes(placed.chunk.text) for placed in work]
     lengths: Counter[tuple[UUID, int]] = Counter()
-    for placed, found in zip(work, words, strict=True):
-        lengths[placed.message] += max(1, length_of(found))
+    for placed, piece in zip(work, words, strict=True):
+        lengths[placed.message] += max(1, length_of(piece))
     return {
         "generation_id": batch.lane.generation_id,
         "batch_id": batch.batch_id,
@@ -133,6 +133,6 @@ def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAn
         "through_seqs": [placed.chunk.through_seq for placed in work],
         "pieces": [placed.chunk.piece for placed in work],
         "lengths": [lengths[placed.message] for placed in work],
-        "lexemes": [to_tsvector_text(found) for found in words],
+        "lexemes": [to_tsvector_text(piece) for piece in words],
         "embeddings": embeddings,
     }

@@ -15,7 +15,7 @@ from strandline.pipelines.facts.edits import (
     FactEventKind,
     apply_fact_event,
     fact_like,
-    hold_facts,
+    lock_facts,
     open_fact_lanes,
     traces_of,
 )
@@ -207,7 +207,7 @@ def checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
 
 
 def _held(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation]]:
-    derivations, serving = yield from hold_facts(shard_key)
+    derivations, serving = yield from lock_facts(shard_key)
     if serving is None:
         raise UnknownPipelineError(
             "No worker has registered the pipeline 'facts' in this database, so there is nowhere to keep"

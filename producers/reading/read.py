@@ -116,7 +116,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     snapshot = yield from _snapshot(request, pipelines)
     if not snapshot.exists:
         yield from check_unowned(request.identity)
-    request, snapshot, said = _narrowed(request, snapshot)
+    request, snapshot, left_out = _narrowed(request, snapshot)
     hits, failed_searches = yield from _search(request, snapshot)
     material = Material(facts=snapshot.facts, states=snapshot.states, hits=hits)
     fitted, failures = yield from _fitted(request, snapshot, material)
@@ -132,7 +132,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
         ),
         covered_through=covered,
         caught_up=_caught_up(snapshot, covered, request.wait_for),
-        omitted=(*said, *failed_searches, *failures, *fitted.omitted),
+        omitted=(*left_out, *failed_searches, *failures, *fitted.omitted),
         tokens=fitted.tokens,
         over_budget=fitted.over_budget,
     )
@@ -179,13 +179,13 @@ def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operati
 
 def _narrowed(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot, list[Omission]]:
     """Without the blocks that cannot be shown here, and what the caller's own tokens leave no room for."""
-    blocks, said = readable_blocks(request.blocks, snapshot, request.shared_key)
+    blocks, omissions = readable_blocks(request.blocks, snapshot, request.shared_key)
     request = replace(request, blocks=blocks)
     if request.initial_token_count:
         request = replace(request, token_limit=max(0, request.token_limit - request.initial_token_count))
         snapshot, cut = shorter_window(snapshot, request.token_limit)
-        said += cut
-    return request, snapshot, said
+        omissions += cut
+    return request, snapshot, omissions
 
 
 def _caught_up(snapshot: Snapshot, covered: Mapping[str, int], wait_for: int | None) -> bool:
@@ -198,12 +198,12 @@ def _caught_up(snapshot: Snapshot, covered: Mapping[str, int], wait_for: int | N
 def _search(
     request: ReadRequest, snapshot: Snapshot
 ) -> Operation[tuple[dict[str, tuple[Hit, ...]], list[Omission]]]:
-    """What each vector block finds; a search that fails is left out, and said."""
-    found: dict[str, tuple[Hit, ...]] = {}
-    said: list[Omission] = []
+    """What each vector block finds; a search that fails is left out, and is among the omissions."""
+    hits: dict[str, tuple[Hit, ...]] = {}
+    omissions: list[Omission] = []
     blocks = [block for block in request.blocks if isinstance(block, VectorMemoryBlock)]
     if VECTORS not in snapshot.serving or not any(_may_find(block, snapshot) for block in blocks):
-        return found, said
+        return hits, omissions
     shown = yield from _shown_anyway(request, snapshot)
     prepared: dict[tuple[str, int], Query] = {}
     for block in blocks:
@@ -217,13 +217,13 @@ def _search(
             asked = text, sources.vectors.generation_id
             if asked not in prepared:
                 prepared[asked] = yield from prepare_query(text, sources.vectors, request.embed_query)
-            found[block.name], omissions = yield from search(block, prepared[asked], sources, shown)
+            hits[block.name], left_out = yield from search(block, prepared[asked], sources, shown)
         except StrandlineError as error:
             if request.in_callers_transaction:
                 raise
-            omissions = [Omission("search_failed", block.name, f"The search failed: {error}")]
-        said += omissions
-    return found, said
+            left_out = [Omission("search_failed", block.name, f"The search failed: {error}")]
+        omissions += left_out
+    return hits, omissions
 
 
 def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:

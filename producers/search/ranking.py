@@ -213,9 +213,9 @@ def _hit(rows: Sequence[RankedRow]) -> Hit:
 
 def _exchange(messages: Sequence[Message], from_seq: int, through_seq: int) -> tuple[Message, ...]:
     """The messages found, with the answer behind a question, or what was answered before an answer."""
-    found = [message for message in messages if from_seq <= (message.seq or 0) <= through_seq]
-    if not found:
+    within = [message for message in messages if from_seq <= (message.seq or 0) <= through_seq]
+    if not within:
         return ()
     before = [m for m in messages if (m.seq or 0) < from_seq and m.role != "system"]
     after = [m for m in messages if (m.seq or 0) > through_seq]
-    return (*found, *after) if found[0].role == "user" else (*before, *found)
+    return (*within, *after) if within[0].role == "user" else (*before, *within)

@@ -142,8 +142,8 @@ def _ranked(asked: Search, query: Query, vectors: Vectors | None, target: Target
 
 def search_messages(asked: Search) -> Operation[list[SearchHit]]:
     """The same, of messages alone."""
-    found = yield from search(asked)
-    return [hit for hit in found if isinstance(hit, SearchHit)]
+    hits = yield from search(asked)
+    return [hit for hit in hits if isinstance(hit, SearchHit)]
 
 
 def _session_names(target: Target, hits: Sequence[Hit]) -> Operation[dict[UUID, str]]:

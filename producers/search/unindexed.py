@@ -29,7 +29,7 @@ MAX_SESSIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _WordCounts:
     """A message as a bag of words: how often each lexeme of the query occurs in it, and its length."""
 
     session_key: UUID | None
@@ -52,11 +52,11 @@ def with_unsearched(
     if target.scope == "shared" or "message" not in target.kinds or not query.lexemes:
         return list(hits)
     rows = yield from fetch(_statement(target, generation_id))
-    found = {(hit.session_key, message.seq) for hit in hits for message in hit.messages}
+    indexed = {(hit.session_key, message.seq) for hit in hits for message in hit.messages}
     waiting = {
         (row.session_key, row.seq): (row.session_key, message)
         for row, message in zip(rows, read_rows(rows), strict=True)
-        if (row.session_key, row.seq) not in found and message.text.strip() != query.text
+        if (row.session_key, row.seq) not in indexed and message.text.strip() != query.text
     }
     if not waiting:
         return list(hits)
@@ -79,7 +79,7 @@ def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
 def _merged(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: Query) -> list[Hit]:
     """Both in one order: the words of each are set against the best words of all."""
     known = [(hit.session_key, message) for hit in hits for message in hit.messages]
-    scores = _scores([_place(key, message, query) for key, message in (*known, *waiting)])
+    scores = _scores([_count_words(key, message, query) for key, message in (*known, *waiting)])
     best = max(scores.values(), default=0.0)
     if not best:
         return list(hits)
@@ -98,21 +98,21 @@ def _merged(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query:
     return sorted((*lowered, *added), key=lambda hit: -hit.score)
 
 
-def _place(session_key: UUID | None, message: Message, query: Query) -> _Place:
+def _count_words(session_key: UUID | None, message: Message, query: Query) -> _WordCounts:
     wanted = frozenset(query.lexemes)
-    said = [lexemes(chunk.text) for chunk in chunks([message])]
-    divisor = by_length(max(1, sum(map(length_of, said))))
-    counts = Counter(lexeme for piece in said for lexeme, _position in piece if lexeme in wanted)
-    return _Place(session_key, message, {lexeme: count / divisor for lexeme, count in counts.items()})
+    pieces = [lexemes(chunk.text) for chunk in chunks([message])]
+    divisor = by_length(max(1, sum(map(length_of, pieces))))
+    counts = Counter(lexeme for piece in pieces for lexeme, _position in piece if lexeme in wanted)
+    return _WordCounts(session_key, message, {lexeme: count / divisor for lexeme, count in counts.items()})
 
 
-def _scores(places: Sequence[_Place]) -> dict[tuple[UUID | None, int | None], float]:
+def _scores(counted: Sequence[_WordCounts]) -> dict[tuple[UUID | None, int | None], float]:
     """BM25 of each message, with what its neighbours in the session say."""
-    holders = Counter(lexeme for place in places for lexeme in place.times)
-    weights = {lexeme: rarity(len(places), count) for lexeme, count in holders.items()}
-    by_seq = {(place.session_key, place.message.seq): place for place in places}
+    holders = Counter(lexeme for place in counted for lexeme in place.times)
+    weights = {lexeme: rarity(len(counted), count) for lexeme, count in holders.items()}
+    by_seq = {(place.session_key, place.message.seq): place for place in counted}
 
-    def score(place: _Place) -> float:
+    def score(place: _WordCounts) -> float:
         times: dict[str, float] = {}
         for share, near in _near(place, by_seq):
             for lexeme, count in near.times.items():
@@ -123,8 +123,8 @@ def _scores(places: Sequence[_Place]) -> dict[tuple[UUID | None, int | None], fl
 
 
 def _near(
-    place: _Place, by_seq: Mapping[tuple[UUID | None, int | None], _Place]
-) -> Iterator[tuple[float, _Place]]:
+    place: _WordCounts, by_seq: Mapping[tuple[UUID | None, int | None], _WordCounts]
+) -> Iterator[tuple[float, _WordCounts]]:
     for distance, share in NEARBY.items():
         near = by_seq.get((place.session_key, (place.message.seq or 0) + distance))
         if near is not None:

@@ -14,7 +14,7 @@ from strandline.schemas.values.identity import SessionIdentity, key_text
 
 
 @dataclass(slots=True)
-class PutRequest:
+class SinglePut:
     """One message that a session is to accept.
 
     Attributes:
@@ -45,16 +45,16 @@ class PutRequest:
         )
 
 
-Accept = Callable[[PutRequest], Operation[PutRow]]
+Accept = Callable[[SinglePut], Operation[PutRow]]
 
 
-def put_whole(put: PutRequest) -> Operation[PutRow]:
+def put_whole(put: SinglePut) -> Operation[PutRow]:
     """Accept a message in the caller's transaction, which an error of a shorter statement would end."""
     (row,) = yield from fetch(put.whole())
     return row
 
 
-def put_quickly(put: PutRequest) -> Operation[PutRow]:
+def put_quickly(put: SinglePut) -> Operation[PutRow]:
     """Accept a message by the short statement where that will do."""
     try:
         taken = yield from fetch(put.one())
@@ -72,12 +72,12 @@ def taken_row(seq: int) -> PutRow:
     return PutRow("ok", None, [seq], None)
 
 
-def put_many(group: Iterable[PutRequest]) -> PutMany:
+def put_many(group: Iterable[SinglePut]) -> PutMany:
     """The statement that accepts one message into each of several sessions."""
     return PutMany(messages=f"[{','.join(map(_record, group))}]")
 
 
-def _record(put: PutRequest) -> str:
+def _record(put: SinglePut) -> str:
     """One message as a JSON object; what is JSON in it already goes in as it is, what is NULL is left out."""
     identity, message = put.identity, put.message
     return (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import count_message
-from strandline.producers.writing.put import Append, check_status, session_record
+from strandline.producers.writing.put import PutRequest, check_status, session_record
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.conversation.messages import (
     CopyImport,
@@ -39,7 +39,7 @@ class Imported:
     flushed: Flushed | None = None
 
 
-def import_messages(database: Database, request: Append) -> Imported:
+def import_messages(database: Database, request: PutRequest) -> Imported:
     """Put the messages of ``request``, however many, in one transaction; then flush.
 
     Raises:
@@ -65,14 +65,14 @@ def import_messages(database: Database, request: Append) -> Imported:
     return Imported(known, total - known, flushed)
 
 
-def _known(database: Database, request: Append) -> int:
+def _known(database: Database, request: PutRequest) -> int:
     ids = [message.id for message in request.messages]
     (known,) = database.fetch(KnownMessages(**request.identity.keys, ids=ids))
     return known.messages
 
 
 def _put(
-    database: Database, request: Append, messages: Sequence[_Copied], *, claimed: bool
+    database: Database, request: PutRequest, messages: Sequence[_Copied], *, claimed: bool
 ) -> PutImportedRow:
     session = session_record(request.identity, request.policy)
     with database.transaction() as transaction:
@@ -82,7 +82,7 @@ def _put(
         return answer
 
 
-def _rows(request: Append) -> Iterator[_Copied]:
+def _rows(request: PutRequest) -> Iterator[_Copied]:
     for place, message in enumerate(request.messages):
         tokens = count_message(message.source, request.count_text, request.part_tokens)
         yield (

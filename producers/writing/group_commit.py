@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from strandline.producers.writing.accepting import PutRequest, put_many, taken_row
+from strandline.producers.writing.accepting import SinglePut, put_many, taken_row
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres.connections import is_ended_by_server
 from strandline.schemas.postgres.operations import Await, Operation
@@ -41,7 +41,7 @@ class _Waiting:
     """A put of a session, and whoever awaits it."""
 
     session: str
-    put: PutRequest
+    put: SinglePut
     done: asyncio.Future[PutRow]
 
 
@@ -59,12 +59,12 @@ class GroupCommit:
         self._last_size = 1
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def accept(self, put: PutRequest) -> Operation[PutRow]:
+    def accept(self, put: SinglePut) -> Operation[PutRow]:
         """Accept a put together with others that wait at the same time."""
         row: PutRow = yield Await(partial(self.put, put))
         return row
 
-    async def put(self, put: PutRequest) -> PutRow:
+    async def put(self, put: SinglePut) -> PutRow:
         """The row that the statement ``put`` gives for it, once it is committed."""
         session = key_text(put.identity.session_key)
         waiting = _Waiting(session, put, self._running_loop().create_future())

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
-from strandline.producers.writing.accepting import Accept, PutRequest
+from strandline.producers.writing.accepting import Accept, SinglePut
 from strandline.producers.writing.unregistered import unknown_pipelines
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
 from strandline.schemas.errors import (
@@ -30,7 +30,7 @@ logger = logging.getLogger("strandline.producers")
 
 
 @dataclass(slots=True)
-class Append:
+class PutRequest:
     """One put, checked and ready: nothing about it can be refused any more but its ids and its owner.
 
     The ids are made here, before the first attempt, so that a repeated attempt is the same put.
@@ -54,7 +54,7 @@ class Append:
         part_tokens: Mapping[str, int] = PART_TOKENS,
         limits: PutLimits,
         max_messages: int,
-    ) -> Append:
+    ) -> PutRequest:
         """Check every message of a put.
 
         Raises:
@@ -88,14 +88,16 @@ class Append:
 
 
 @dataclass(slots=True)
-class Appended:
+class PutResult:
     """The seqs of a put, in the order of its messages, and what it flushed, if it did."""
 
     seqs: list[int]
     flushed: Flushed | None
 
 
-def append(request: Append, accept: Accept, *, in_callers_transaction: bool) -> Operation[Appended]:
+def put_messages(
+    request: PutRequest, accept: Accept, *, in_callers_transaction: bool
+) -> Operation[PutResult]:
     """Carry out a put: one round trip, and a second short transaction when the mark is crossed.
 
     A flush that fails does not fail the put, which is committed by then: the next put or the sweep
@@ -118,15 +120,15 @@ def append(request: Append, accept: Accept, *, in_callers_transaction: bool) -> 
             if in_callers_transaction:
                 raise
             logger.warning("flush after put failed", extra={"action": "flush_failed", "reason": str(error)})
-    return Appended([seqs[place] for place in request.places], flushed)
+    return PutResult([seqs[place] for place in request.places], flushed)
 
 
-def _is_counted_quickly(request: Append) -> bool:
+def _is_counted_quickly(request: PutRequest) -> bool:
     size = sum([len(message.envelope) for message in request.messages])
     return size <= INLINE_CHARACTERS and is_loaded()
 
 
-def _counted(request: Append) -> list[int]:
+def _counted(request: PutRequest) -> list[int]:
     count_text, part_tokens = request.count_text, request.part_tokens
     try:
         return [count_message(message.source, count_text, part_tokens) for message in request.messages]
@@ -136,11 +138,11 @@ def _counted(request: Append) -> list[int]:
         raise unreadable("messages", error) from error
 
 
-def _put(request: Append, tokens: list[int], accept: Accept) -> Operation[tuple[list[int], str | None]]:
+def _put(request: PutRequest, tokens: list[int], accept: Accept) -> Operation[tuple[list[int], str | None]]:
     """The seqs; and what the flush is planned from, if the put crossed the mark."""
     whole = partial(_whole, request, tokens)
     if len(tokens) == 1:
-        row = yield from accept(PutRequest(request.identity, request.messages[0], tokens[0], whole))
+        row = yield from accept(SinglePut(request.identity, request.messages[0], tokens[0], whole))
     else:
         (row,) = yield from fetch(whole())
     if row.status == "unclaimed":
@@ -169,7 +171,7 @@ def check_status(
     return [seq for seq in row.seqs or () if seq is not None], row.to_flush
 
 
-def _whole(request: Append, tokens: list[int], *, claimed: bool = False) -> Put:
+def _whole(request: PutRequest, tokens: list[int], *, claimed: bool = False) -> Put:
     messages = request.messages
     return Put(
         **request.identity.keys,

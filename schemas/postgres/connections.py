@@ -244,31 +244,31 @@ def translated() -> AbstractContextManager[None]:
 def _meaning(error: Exception) -> StrandlineError:
     if isinstance(error, Unreachable):
         return DatabaseUnavailableError(str(error))
-    said = _first_line(error)
+    line = _first_line(error)
     if isinstance(error, (pg.UndefinedTable, pg.UndefinedFunction, pg.InvalidSchemaName, pg.UndefinedColumn)):
         return SchemaError(
             "The Strandline tables are missing in this database, or are of another version;"
-            f" run `strandline migrate`. ({said})"
+            f" run `strandline migrate`. ({line})"
         )
     if isinstance(error, DeadlineExceeded):
-        return DatabaseUnavailableError(f"Postgres did not answer, and the connection was closed. ({said})")
+        return DatabaseUnavailableError(f"Postgres did not answer, and the connection was closed. ({line})")
     if isinstance(error, _ENDED_BY_LIMIT):
         return ServerLimitError(
             "Postgres ended a statement or a transaction that took longer than its limit;"
-            f" nothing was half-done. Try again. ({said})"
+            f" nothing was half-done. Try again. ({line})"
         )
     if isinstance(error, (PoolTimeout, TooManyRequests, pg.LockNotAvailable)):
         return DatabaseTimeoutError(
-            f"Postgres did not answer in time; nothing was half-done. Try again. ({said})"
+            f"Postgres did not answer in time; nothing was half-done. Try again. ({line})"
         )
     for kinds, sentence in _BUSY:
         if isinstance(error, kinds):
-            return DatabaseBusyError(f"{sentence} ({said})")
+            return DatabaseBusyError(f"{sentence} ({line})")
     if isinstance(error, (*_GONE, PoolClosed)):
         return DatabaseUnavailableError(
-            f"Postgres cannot be reached or ended the connection; try again. ({said})"
+            f"Postgres cannot be reached or ended the connection; try again. ({line})"
         )
-    return DatabaseError(f"Postgres refused a statement: {said}")
+    return DatabaseError(f"Postgres refused a statement: {line}")
 
 
 def is_lost(error: psycopg.Error, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

@@ -83,21 +83,21 @@ FUNCTIONS = (
     "bring_rings_forward_v1",
     "renew_lane_v1",
     "forget_shared_v1",
-    "hold_shared_session_v1",
+    "lock_shared_session_v1",
 )
 
 
 @cache
 def statements(schema: str) -> Mapping[str, str]:
     """All statements by name, for tables that live in ``schema``."""
-    found: dict[str, str] = {}
+    statements_by_name: dict[str, str] = {}
     for file in _FILES:
         pieces = _NAME.split(_read(file))[1:]
         for name, body in zip(pieces[::2], pieces[1::2], strict=True):
-            if name in found:
+            if name in statements_by_name:
                 raise ValueError(f"statement {name!r} is defined twice")
-            found[name] = in_schema(with_fragments(_TYPES.sub("", body.strip())), schema)
-    return MappingProxyType(found)
+            statements_by_name[name] = in_schema(with_fragments(_TYPES.sub("", body.strip())), schema)
+    return MappingProxyType(statements_by_name)
 
 
 @cache
@@ -156,12 +156,12 @@ def _arguments(sql: str, start: int) -> tuple[list[str], int]:
 @cache
 def _fragments() -> Mapping[str, tuple[tuple[str, ...], str]]:
     """The parameters and the text of each fragment."""
-    found = {}
+    fragments = {}
     for file in _FRAGMENT_FILES:
         pieces = _FRAGMENT.split(_read(file))[1:]
         for name, parameters, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
-            found[name] = (tuple(parameters.split(", ")), _COMMENT.sub("", text).strip())
-    return MappingProxyType(found)
+            fragments[name] = (tuple(parameters.split(", ")), _COMMENT.sub("", text).strip())
+    return MappingProxyType(fragments)
 
 
 def in_schema(sql: str, schema: str) -> str:

@@ -11,7 +11,7 @@ FROM strandline.generation g WHERE g.pipeline = 'facts' AND g.state <> 'retired'
 ORDER BY g.generation_id
 ON CONFLICT DO NOTHING
 
--- name: hold_fact_lanes
+-- name: lock_fact_lanes
 -- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
 -- derivations, and so only where all of them have their row.
 -- params: shard_key uuid, stage text

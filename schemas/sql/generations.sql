@@ -40,7 +40,7 @@ SELECT generation_id, pipeline, version, state, entry_scope, config::text, promp
 FROM strandline.generation WHERE state <> 'retired'
 ORDER BY pipeline, generation_id
 
--- name: hold_pipeline
+-- name: lock_pipeline
 -- Keep others from beginning, switching or pruning a derivation of this pipeline until the transaction ends.
 -- params: pipeline text
 -- row: generation_id integer, state text, served_until timestamptz?
@@ -201,20 +201,20 @@ WHERE n.generation_id = %(generation_id)s AND n.state = 'feeding'
     AND NOT EXISTS (
         SELECT FROM @uncovered(%(shard_key)s, %(generation_id)s, %(last_stage)s) AS uncovered)
 ON CONFLICT (shard_key, pipeline) DO UPDATE SET generation_id = excluded.generation_id,
-    switched_at = excluded.switched_at, held_until = NULL
+    switched_at = excluded.switched_at, paused_until = NULL
 WHERE s.generation_id <> excluded.generation_id
 RETURNING shard_key
 
--- name: hold_owner
+-- name: pause_owner
 -- For some seconds, the serving derivation takes up no more work of the owner, so that the other one can catch up.
 -- params: shard_key uuid, seconds float8, pipeline text
-INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id, held_until)
+INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id, paused_until)
 SELECT %(shard_key)s, v.pipeline, v.generation_id,
     statement_timestamp() + make_interval(secs => %(seconds)s)
 FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
-ON CONFLICT (shard_key, pipeline) DO UPDATE SET held_until = excluded.held_until
+ON CONFLICT (shard_key, pipeline) DO UPDATE SET paused_until = excluded.paused_until
 -- The row that was to be inserted has the present time as its switched_at.
-WHERE s.generation_id = excluded.generation_id AND (s.held_until IS NULL OR s.held_until < excluded.switched_at)
+WHERE s.generation_id = excluded.generation_id AND (s.paused_until IS NULL OR s.paused_until < excluded.switched_at)
 
 -- name: ring_owner
 -- Ring for due work of this owner in the derivation that serves it now, as for any live work.

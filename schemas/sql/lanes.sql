@@ -91,7 +91,7 @@ UPDATE strandline.lane SET holder = NULL, deadline_at = NULL,
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 
--- name: hold_lane
+-- name: lock_lane
 -- Lock the lease inside a transaction; no row means that it was lost.
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid
 -- row: held integer
@@ -228,7 +228,7 @@ SELECT is_first FROM strandline.store_answer_v1(%(shard_key)s, %(scope_key)s, %(
     %(lease_epoch)s, %(worker_id)s, %(batch_id)s, %(step)s, %(model)s, %(prompt_hash)s, %(body)s,
     %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric)
 
--- name: hold_batch
+-- name: lock_batch
 -- Lock the lease, and then what is due of a batch whose events still belong to their session's incarnation:
 -- how many leases (1, or 0 when it was taken away), and how many events.  In the order in which all others lock what
 -- is due.

@@ -226,7 +226,7 @@ FROM json_to_recordset(%(candidates)s::json) AS c (
 SELECT step, model, prompt_hash, body FROM strandline.answer
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
 
--- name: hold_lane_for_replay
+-- name: lock_lane_for_replay
 -- Lock a lane, so that no worker, and no reset that forgets, writes in it until the transaction ends.
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
 -- row: lease_epoch bigint

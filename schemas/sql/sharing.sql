@@ -8,12 +8,12 @@
 SELECT s.shared_key, s.session_id FROM strandline.session s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND s.shared_key IS NOT NULL
 
--- name: hold_shared_session
+-- name: lock_shared_session
 -- Record that this incarnation of a session shares, and lock its row until the end of the transaction; returns
 -- whether it was forgotten.
 -- params: shard_key uuid, session_key uuid, incarnation uuid, owner_key uuid, session_id text
 -- row: is_gone boolean
-SELECT strandline.hold_shared_session_v1(
+SELECT strandline.lock_shared_session_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(owner_key)s, %(session_id)s) AS is_gone
 
 -- name: share_messages

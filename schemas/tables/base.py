@@ -25,7 +25,7 @@ def key(name: str) -> Column[object]:
     return Column(name, Uuid, primary_key=True)
 
 
-def said(name: str, kind: Any, *arguments: Any, **options: Any) -> Column[Any]:
+def personal(name: str, kind: Any, *arguments: Any, **options: Any) -> Column[Any]:
     """A column of what users said or chose as a name, or of what follows from it.
 
     Postgres keeps no statistics of it: they are samples of the values, and outlive the rows.

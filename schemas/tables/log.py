@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import key, metadata, moment, said
+from strandline.schemas.tables.base import key, metadata, moment, personal
 from strandline.schemas.values.message import ROLES
 
 session_owner = Table(
@@ -27,8 +27,8 @@ session_owner = Table(
     metadata,
     key("shard_key"),
     Column("namespace", Text, nullable=False),
-    said("session_id", Text, nullable=False),
-    said("user_id", Text),
+    personal("session_id", Text, nullable=False),
+    personal("user_id", Text),
     Column("owner_key", Uuid, nullable=False),
     moment("created_at", default=True),
     Index("session_owner_by_name", "namespace", "session_id"),
@@ -63,12 +63,12 @@ session = Table(
     moment("overdue_at", nullable=True),
     moment("created_at", default=True),
     Column("namespace", Text, nullable=False),
-    said("session_id", Text, nullable=False),
-    said("user_id", Text),
+    personal("session_id", Text, nullable=False),
+    personal("user_id", Text),
     Column("tokenizer", Text, nullable=False),
     Column("pipelines", ARRAY(Text), nullable=False),
     Column("max_facts", Integer),
-    said("shared_scope", Text),
+    personal("shared_scope", Text),
     Column("shared_key", Uuid),
     CheckConstraint(
         "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through"
@@ -91,10 +91,10 @@ policy_change = Table(
     key("shard_key"),
     key("session_key"),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    said("before", JSONB, nullable=False),
-    said("after", JSONB, nullable=False),
+    personal("before", JSONB, nullable=False),
+    personal("after", JSONB, nullable=False),
     Column("flushed_through", BigInteger, nullable=False),
-    said("actor", Text),
+    personal("actor", Text),
     moment("created_at", default=True),
     comment="How a session's policy was changed, by whom, and through which message the one before held",
 )
@@ -106,15 +106,15 @@ message = Table(
     key("session_key"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("incarnation", Uuid, nullable=False),
-    said("id", Text, nullable=False),
+    personal("id", Text, nullable=False),
     Column("role", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("bytes", Integer, nullable=False),
-    said("digest", LargeBinary, nullable=False),
-    said("envelope", JSON, nullable=False),
-    said("metadata", JSON),
-    said("calls", JSON),
-    said("answers", Text),
+    personal("digest", LargeBinary, nullable=False),
+    personal("envelope", JSON, nullable=False),
+    personal("metadata", JSON),
+    personal("calls", JSON),
+    personal("answers", Text),
     moment("created_at"),
     Index("message_by_id", "shard_key", "incarnation", "id", unique=True),
     CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="role"),

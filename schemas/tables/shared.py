@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import JSON, BigInteger, Column, Integer, Table, Text, Uuid
 
-from strandline.schemas.tables.base import key, metadata, moment, said
+from strandline.schemas.tables.base import key, metadata, moment, personal
 
 shared_session = Table(
     "shared_session",
@@ -13,7 +13,7 @@ shared_session = Table(
     key("session_key"),
     key("incarnation"),
     Column("owner_key", Uuid, nullable=False),
-    said("session_id", Text),
+    personal("session_id", Text),
     moment("created_at", default=True),
     moment("gone_at", nullable=True),
     comment=(
@@ -29,11 +29,11 @@ shared_message = Table(
     key("session_key"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("incarnation", Uuid, nullable=False),
-    said("id", Text, nullable=False),
+    personal("id", Text, nullable=False),
     Column("role", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
-    said("envelope", JSON, nullable=False),
-    said("metadata", JSON),
+    personal("envelope", JSON, nullable=False),
+    personal("metadata", JSON),
     moment("created_at"),
     comment="Copies of what sessions shared with a scope, as searches of the scope show them",
 )

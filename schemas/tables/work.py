@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import key, metadata, moment, said
+from strandline.schemas.tables.base import key, metadata, moment, personal
 
 generation = Table(
     "generation",
@@ -56,7 +56,7 @@ scope_generation = Table(
     Column("pipeline", Text, primary_key=True),
     Column("generation_id", Integer, nullable=False),
     moment("switched_at", default=True),
-    moment("held_until", nullable=True),
+    moment("paused_until", nullable=True),
     comment="Owners for whom another derivation serves than for the others, until all are through",
 )
 
@@ -67,7 +67,7 @@ replay = Table(
     Column("kind", Text, nullable=False),
     Column("pipeline", Text, nullable=False),
     Column("generation_id", Integer, nullable=False),
-    said("selection", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    personal("selection", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     Column("state", Text, nullable=False, server_default="running"),
     Column("held", Boolean, nullable=False, server_default=text("false")),
     Column("position", Uuid),
@@ -202,7 +202,7 @@ answer = Table(
     Column("step", Text, primary_key=True),
     Column("model", Text, nullable=False),
     Column("prompt_hash", Text, nullable=False),
-    said("body", LargeBinary, nullable=False),
+    personal("body", LargeBinary, nullable=False),
     moment("created_at", default=True),
     comment="A model's raw answer, stored before it is applied; only stored answers are applied",
 )

@@ -54,13 +54,13 @@ class Whose:
     def session_of(self, line: Mapping[str, Any], where: str) -> str:
         if self.session is not None:
             return self.session
-        found = _name(_at(line, self.session_field), self.session_field, where)
-        if not found:
+        session_id = _name(_at(line, self.session_field), self.session_field, where)
+        if not session_id:
             raise ConfigurationError(
                 f"{where} has no {quote(self.session_field)}; name the field that has the session with"
                 " --session-field, or put all lines into one session with --session."
             )
-        return found
+        return session_id
 
     def user_of(self, line: Mapping[str, Any], where: str) -> str | None:
         if self.user is not None:

@@ -252,12 +252,12 @@ def _chosen(
         return list_dead_letters(database, **filters)
     chosen: dict[tuple[Any, ...], DeadLetter] = {}
     for id_ in ids:
-        found = list_dead_letters(database, **filters, **_parsed(id_))
-        if not found:
+        letters = list_dead_letters(database, **filters, **_parsed(id_))
+        if not letters:
             raise ConfigurationError(
                 f"There is no dead letter {quote(id_)}; `strandline dead-letters list` lists them."
             )
-        chosen |= {(letter.event_id, letter.stage, letter.generation_id): letter for letter in found}
+        chosen |= {(letter.event_id, letter.stage, letter.generation_id): letter for letter in letters}
     return list(chosen.values())
 
 

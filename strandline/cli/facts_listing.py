@@ -121,8 +121,10 @@ def history_command(
         print_schema(FactHistoryReport)
         return 0
     with opened_database(settings_from(**given)) as database:
-        found = explain_fact_alone(database, fact_id, namespace=namespace, session_id=session, user_id=user)
-    report = _history(found)
+        explanation = explain_fact_alone(
+            database, fact_id, namespace=namespace, session_id=session, user_id=user
+        )
+    report = _history(explanation)
     if as_json:
         print_json(report)
     else:
@@ -159,21 +161,21 @@ def _report(fact: Fact) -> FactReport:
     )
 
 
-def _history(found: FactExplanation | RemovedFactExplanation) -> FactHistoryReport:
+def _history(explanation: FactExplanation | RemovedFactExplanation) -> FactHistoryReport:
     deeds = [
         FactDeed(number=event.number, kind=event.kind, at=event.at, actor=event.actor)
-        for event in found.events
+        for event in explanation.events
     ]
-    if isinstance(found, RemovedFactExplanation):
+    if isinstance(explanation, RemovedFactExplanation):
         return FactHistoryReport(
-            fact_id=found.fact_id, gone=True, live=False, text=None, steps=[], deeds=deeds
+            fact_id=explanation.fact_id, gone=True, live=False, text=None, steps=[], deeds=deeds
         )
     return FactHistoryReport(
-        fact_id=found.fact_id,
+        fact_id=explanation.fact_id,
         gone=False,
-        live=found.live,
-        text=found.text,
-        steps=[_step(revision) for revision in found.revisions],
+        live=explanation.live,
+        text=explanation.text,
+        steps=[_step(revision) for revision in explanation.revisions],
         deeds=deeds,
     )
 

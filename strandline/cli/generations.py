@@ -95,7 +95,7 @@ def diff_command(
         namespace = DEFAULT_NAMESPACE
     with _database(given) as (database, settings):
         check_known(database, namespace=namespace, session_id=session, user_id=user)
-        found = compare(
+        diff = compare(
             database,
             generation,
             against,
@@ -106,14 +106,14 @@ def diff_command(
         )
         recalls = [
             recall(database, find_kept(database, number), read_questions(questions), settings)
-            for number in (found.old, found.new)
+            for number in (diff.old, diff.new)
             if questions is not None
         ]
     if as_json:
         recalled = dict(zip(("recall_old", "recall_new"), recalls, strict=False))
-        print_json(DiffReport.model_validate(asdict(found) | recalled))
+        print_json(DiffReport.model_validate(asdict(diff) | recalled))
         return 0
-    say(*_diff_lines(found))
+    say(*_diff_lines(diff))
     if recalls:
         say(f"recall on the questions: {recalls[0]:.1%} before, {recalls[1]:.1%} after")
     return 0
@@ -164,8 +164,10 @@ def promote_command(
 def rollback_command(pipeline: str, as_json: bool, **given: Any) -> int:
     """Roll back to the generation that served before, for all owners at once."""
     with _database(given) as (database, _settings):
-        found = roll_back(database, pipeline)
-    report = SwitchReport(pipeline=pipeline, generation=found.generation_id, done="serves all owners again")
+        generation = roll_back(database, pipeline)
+    report = SwitchReport(
+        pipeline=pipeline, generation=generation.generation_id, done="serves all owners again"
+    )
     _print_switch(report, as_json=as_json)
     return 0
 
@@ -258,12 +260,12 @@ def _lines(report: GenerationsReport) -> Iterator[str]:
         )
 
 
-def _diff_lines(found: Diff) -> Iterator[str]:
+def _diff_lines(diff: Diff) -> Iterator[str]:
     totals = ", ".join(
-        f"{name} {found.totals.get(name, 0):,}" for name in ("added", "changed", "gone", "same")
+        f"{name} {diff.totals.get(name, 0):,}" for name in ("added", "changed", "gone", "same")
     )
-    yield f"{found.pipeline}, generation {found.new} against {found.old}: {totals}"
-    for owner in found.owners:
+    yield f"{diff.pipeline}, generation {diff.new} against {diff.old}: {totals}"
+    for owner in diff.owners:
         yield f"{owner.user_id or owner.session_id} ({owner.namespace})"
         yield from _owner_lines(owner)
 

@@ -130,12 +130,12 @@ def _progress() -> Iterator[Callable[[Progress], None]]:
 
 
 def _lines() -> Callable[[Progress], None]:
-    said = 0
+    reported_bytes = 0
 
     def tell(done: Progress) -> None:
-        nonlocal said
-        if done.bytes_read >= said + LINE_EVERY_BYTES:
-            said = done.bytes_read
+        nonlocal reported_bytes
+        if done.bytes_read >= reported_bytes + LINE_EVERY_BYTES:
+            reported_bytes = done.bytes_read
             share = 100 * done.bytes_read // max(1, done.bytes_in_all)
             say(f"{share} %: {counted(done.added + done.known, 'message')}", err=True)
 

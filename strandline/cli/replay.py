@@ -93,8 +93,8 @@ def command(
         )
         names = list(pipelines) or _default_pipelines(database, settings, new=new and not force)
         if dry_run:
-            found = [estimate(database, name, selection, settings, new=new) for name in names]
-            _print_estimates(found, as_json=as_json)
+            estimates = [estimate(database, name, selection, settings, new=new) for name in names]
+            _print_estimates(estimates, as_json=as_json)
             return 0
         with _stopped_by_signals() as stop, _workers(servers, database, settings):
             begun: list[Replay] = []
@@ -198,11 +198,11 @@ class _Teller:
         }[progress.phase]
         self._say(progress.phase, text)
 
-    def in_place(self, found: InPlace) -> None:
+    def in_place(self, result: InPlace) -> None:
         self._say(
             "checking",
-            f"{counted(found.owners, 'owner')}, {counted(found.batches, 'batch', 'batches')},"
-            f" {found.same:,} the same",
+            f"{counted(result.owners, 'owner')}, {counted(result.batches, 'batch', 'batches')},"
+            f" {result.same:,} the same",
         )
 
     def _say(self, phase: str, text: str) -> None:
@@ -281,12 +281,14 @@ def _sentence(replay: Replay) -> str:
     return f"{what}: serves all owners; the earlier one is fed until it is pruned"
 
 
-def _print_estimates(found: list[Estimate], *, as_json: bool) -> None:
+def _print_estimates(estimates: list[Estimate], *, as_json: bool) -> None:
     if as_json:
-        reports = [EstimateReport(**asdict(item) | {"differences": list(item.differences)}) for item in found]
+        reports = [
+            EstimateReport(**asdict(item) | {"differences": list(item.differences)}) for item in estimates
+        ]
         print_json(EstimatesReport(pipelines=reports))
         return
-    for item in found:
+    for item in estimates:
         say(*_estimate_lines(item))
 
 

@@ -78,19 +78,19 @@ def command(
     where: Scope = scope or ("owner" if session is None else "session")
     if session is None and where == "session":
         raise click.UsageError("--scope session needs --session.")
-    found = _found(
+    hits = _found(
         settings_from(**given), query, namespace, session, user, where, kinds or ("message", "fact"), limit
     )
     if as_json:
         print_json(
             SearchReport(
-                namespace=namespace, session_id=session, user_id=user, scope=where, query=query, hits=found
+                namespace=namespace, session_id=session, user_id=user, scope=where, query=query, hits=hits
             )
         )
-    elif not found:
+    elif not hits:
         say("nothing found")
     else:
-        print_table(("score", "kind", "id", "session", "said by", "text"), [_row(hit) for hit in found])
+        print_table(("score", "kind", "id", "session", "said by", "text"), [_row(hit) for hit in hits])
     return 0
 
 
@@ -111,29 +111,29 @@ def _found(
         return [_hit(one) for one in memory.search(query, limit=limit, scope=scope, kinds=kinds)]
 
 
-def _hit(found: Found) -> HitReport:
-    if isinstance(found, FoundFact):
+def _hit(hit: Found) -> HitReport:
+    if isinstance(hit, FoundFact):
         return HitReport(
             kind="fact",
-            score=found.score,
-            similarity=found.similarity,
-            text=found.text,
+            score=hit.score,
+            similarity=hit.similarity,
+            text=hit.text,
             session_id=None,
             seq=None,
-            id=str(found.fact.fact_id),
-            said_by=found.fact.said_by,
-            at=found.fact.said_at,
+            id=str(hit.fact.fact_id),
+            said_by=hit.fact.said_by,
+            at=hit.fact.said_at,
         )
     return HitReport(
         kind="message",
-        score=found.score,
-        similarity=found.similarity,
-        text=found.text,
-        session_id=found.session_id,
-        seq=found.message.seq,
-        id=found.message.id or "",
-        said_by=speaker(found.message),
-        at=found.message.created_at,
+        score=hit.score,
+        similarity=hit.similarity,
+        text=hit.text,
+        session_id=hit.session_id,
+        seq=hit.message.seq,
+        id=hit.message.id or "",
+        said_by=speaker(hit.message),
+        at=hit.message.created_at,
     )
 
 

@@ -109,11 +109,11 @@ def _served(generation: int, live: list[StatusWorkersRow]) -> set[str]:
 
 def _reasons(generation: int, live: list[StatusWorkersRow]) -> dict[str, str]:
     """Why work of this generation waits, by stage, as live workers say."""
-    said: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for worker in live:
-        said |= json.loads(worker.condition).get("reasons", {})
+        reasons |= json.loads(worker.condition).get("reasons", {})
     prefix = f"{generation}/"
-    return {key.removeprefix(prefix): reason for key, reason in said.items() if key.startswith(prefix)}
+    return {key.removeprefix(prefix): reason for key, reason in reasons.items() if key.startswith(prefix)}
 
 
 def _calls(by_model: list[dict[str, Any]]) -> CallsReport:

@@ -66,10 +66,12 @@ def running_servers(settings: Settings, *, only_looking: bool) -> Iterator[Serve
         )
     broker = None if stack is not None or settings.broker_url is not None else _embedded_broker(settings)
     try:
-        found = stack.broker_url if stack is not None else broker.attach() if broker is not None else None
+        broker_url = (
+            stack.broker_url if stack is not None else broker.attach() if broker is not None else None
+        )
         yield Servers(
             database_url=_secret(settings.database_url) or (stack.database_url if stack else ""),
-            broker_url=_secret(settings.broker_url) or found,
+            broker_url=_secret(settings.broker_url) or broker_url,
             database="embedded" if stack else "configured",
             broker="configured" if settings.broker_url is not None else "embedded",
         )

@@ -51,7 +51,7 @@ def await_worker(
     deadline = time.monotonic() + timeout_seconds
     pause = threading.Event()
     while not give_up() and time.monotonic() < deadline:
-        if found := live_workers(database, settings) & pids():
-            return min(found)
+        if alive := live_workers(database, settings) & pids():
+            return min(alive)
         pause.wait(_PAUSE_SECONDS)
     return None

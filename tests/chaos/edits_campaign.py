@@ -437,7 +437,7 @@ class Campaign:
             try:
                 return derive_generation(database, replay, stop=stop)
             except ReplayError as error:
-                # Said where owners lack what is neither due nor done: it goes on, as the sentence says.
+                # Utterance where owners lack what is neither due nor done: it goes on, as the sentence says.
                 self._replays["resumed"] += 1
                 if "--resume" not in str(error):
                     raise

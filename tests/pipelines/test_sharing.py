@@ -207,7 +207,7 @@ def test_a_reset_wins_against_a_worker_that_pauses_while_it_shares(
     }
     resetting = threading.Thread(target=lars.reset, kwargs={"derived": True})
     with psycopg.connect(database_url) as worker:
-        for name in ("hold_shared_session", "share_messages"):
+        for name in ("lock_shared_session", "share_messages"):
             worker.execute(statements("strandline")[name].encode(), named)
         resetting.start()
         wait_until(lambda: _waits(database_url), timeout=10, what="the reset to wait for the worker")

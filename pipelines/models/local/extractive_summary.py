@@ -23,11 +23,11 @@ _MAX_WORDS = 60
 def roll_summary(task: SummaryTask) -> tuple[str, list[str]]:
     """The new summary, within about ``task.max_tokens``, and its most frequent words as topics."""
     kept = [line.strip() for line in task.previous.splitlines() if line.strip()]
-    said = [
+    sentences = [
         attributed(line, text) for line in task.lines if line.role != "tool" for text in sentences(line.text)
     ]
-    frequencies = Counter(word for sentence in kept + said for word in _weighty(sentence))
-    rows = kept + _heaviest(said, frequencies, limit=max(1, -(-len(task.lines) // LINES_PER_SENTENCE)))
+    frequencies = Counter(word for sentence in kept + sentences for word in _weighty(sentence))
+    rows = kept + _heaviest(sentences, frequencies, limit=max(1, -(-len(task.lines) // LINES_PER_SENTENCE)))
     summary = "\n".join(_within(list(dict.fromkeys(rows)), frequencies, task.max_tokens))
     counted = Counter(word for row in summary.splitlines() for word in _weighty(row) if not is_wide(row))
     topics = sorted(counted, key=lambda word: (-counted[word], word))[:MAX_TOPICS]
@@ -52,9 +52,9 @@ def _weight(sentence: str, frequencies: Counter[str]) -> float:
     return frequency * (0.2 + max(score(sentence.rpartition(": ")[2]), 0.0))
 
 
-def _heaviest(said: Sequence[str], frequencies: Counter[str], *, limit: int) -> list[str]:
-    order = sorted(range(len(said)), key=lambda index: (-_weight(said[index], frequencies), index))
-    return [said[index] for index in sorted(order[:limit])]
+def _heaviest(sentences: Sequence[str], frequencies: Counter[str], *, limit: int) -> list[str]:
+    order = sorted(range(len(sentences)), key=lambda index: (-_weight(sentences[index], frequencies), index))
+    return [sentences[index] for index in sorted(order[:limit])]
 
 
 def _within(rows: list[str], frequencies: Counter[str], max_tokens: int) -> list[str]:

@@ -16,16 +16,16 @@ _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 def sentences(text: str) -> list[str]:
     """The sentences of ``text`` in order, trimmed, with their end marks; none of them empty."""
-    found: list[list[str]] = []
+    sentences: list[list[str]] = []
     for match in _SENTENCE.finditer(text):
         piece = " ".join(match.group().split())
         if not piece:
             continue
-        if found and _ABBREVIATION.search(found[-1][-1]):
-            found[-1].append(piece)
+        if sentences and _ABBREVIATION.search(sentences[-1][-1]):
+            sentences[-1].append(piece)
         else:
-            found.append([piece])
-    return [" ".join(pieces) for pieces in found]
+            sentences.append([piece])
+    return [" ".join(pieces) for pieces in sentences]
 
 
 def words(text: str) -> list[str]:

@@ -56,20 +56,20 @@ class Rejection:
 
 def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
     """The error that ``rejection`` amounts to; ``model_setting`` is the variable that chose the model."""
-    said = f"The model server answered {rejection.status}{_code_suffix(rejection.code)}"
+    answer = f"The model server answered {rejection.status}{_code_suffix(rejection.code)}"
     if setup := _setup_problem(rejection, model_setting):
         refused = ProviderSetupError(
-            f"{said}: {setup}.", retry_after_seconds=retry_after_seconds(rejection.headers)
+            f"{answer}: {setup}.", retry_after_seconds=retry_after_seconds(rejection.headers)
         )
         refused.is_unpaid = True
         return refused
     if rejection.status in _ABOUT_THE_INPUT:
-        return PermanentModelError(f"{said}: it refuses this input; the same request will be refused again.")
+        return PermanentModelError(f"{answer}: it refuses this input, and will refuse it again.")
     if rejection.status == HTTPStatus.TOO_MANY_REQUESTS and _TOO_LARGE.search(rejection.message):
-        return PermanentModelError(f"{said}: this input alone is over the limit of tokens per minute.")
+        return PermanentModelError(f"{answer}: this input alone is over the limit of tokens per minute.")
     kind = RateLimitError if rejection.status == HTTPStatus.TOO_MANY_REQUESTS else TransientModelError
     return kind(
-        f"{said}; the call will be tried again later.",
+        f"{answer}; the call will be tried again later.",
         retry_after_seconds=retry_after_seconds(rejection.headers),
     )
 

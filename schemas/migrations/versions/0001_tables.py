@@ -535,7 +535,7 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.Column("held_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("paused_until", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", "pipeline", name=op.f("scope_generation_pkey")),
         schema=schema,
         comment="Owners for whom another derivation serves than for the others, until all are through",
@@ -1011,6 +1011,6 @@ def upgrade() -> None:
         "bring_rings_forward_v1",
         "renew_lane_v1",
         "forget_shared_v1",
-        "hold_shared_session_v1",
+        "lock_shared_session_v1",
     ):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))

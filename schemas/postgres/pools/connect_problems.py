@@ -35,9 +35,9 @@ def _reason(error: Exception, url: str) -> str:
     """The reason, without the server, which the message already names."""
     if isinstance(error, psycopg.errors.ConnectionTimeout):
         return f"it did not answer in time; {_CHECK}"
-    said = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     for pattern, meaning in _MEANINGS:
-        if pattern.search(said):
+        if pattern.search(text):
             return meaning
-    match = re.search(r"FATAL: +(.*)", said)
-    return without_secrets((match[1] if match else said or type(error).__name__).rstrip("."), url)
+    match = re.search(r"FATAL: +(.*)", text)
+    return without_secrets((match[1] if match else text or type(error).__name__).rstrip("."), url)

@@ -75,8 +75,8 @@ class EnginePool:
             ConfigurationError: the engine's driver is not psycopg 3, or its transactions do not begin at
                 ``read committed``, or are read-only.
         """
-        with self._engine.connect() as held:
-            driver = driver_connection(held.connection.driver_connection, psycopg.Connection)
+        with self._engine.connect() as lent:
+            driver = driver_connection(lent.connection.driver_connection, psycopg.Connection)
             try:
                 self._looked_at.look(driver)
                 yield driver
@@ -85,7 +85,7 @@ class EnginePool:
             finally:
                 # Broken in the block, which may know how to go on without it.
                 if driver.closed:
-                    held.invalidate()
+                    lent.invalidate()
 
     def renew(self, lost: psycopg.Connection[Any]) -> None:
         """Dispose of the idle connections: one broke, so the others are likely to be dead as well."""
@@ -110,8 +110,8 @@ class AsyncEnginePool:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """Async twin of ``EnginePool.connection``."""
-        async with self._engine.connect() as held:
-            proxy = await held.get_raw_connection()
+        async with self._engine.connect() as lent:
+            proxy = await lent.get_raw_connection()
             driver = driver_connection(proxy.driver_connection, psycopg.AsyncConnection)
             try:
                 await self._looked_at.alook(driver)
@@ -121,7 +121,7 @@ class AsyncEnginePool:
             finally:
                 # Broken in the block, which may know how to go on without it.
                 if driver.closed:
-                    await held.invalidate()
+                    await lent.invalidate()
 
     async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
         """Async twin of ``EnginePool.renew``."""

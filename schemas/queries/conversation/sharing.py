@@ -25,18 +25,18 @@ class SharedScopeOf(Query[SharedScopeOfRow]):
         self.values = (shard_key, session_key)
 
 
-class HoldSharedSessionRow(NamedTuple):
+class LockSharedSessionRow(NamedTuple):
     is_gone: bool
 
 
-class HoldSharedSession(Query[HoldSharedSessionRow]):
+class LockSharedSession(Query[LockSharedSessionRow]):
     """Record that this incarnation of a session shares, and lock its row until the end of the transaction;
     returns whether it was forgotten.
     """
 
     __slots__ = ()
-    name = "hold_shared_session"
-    row = HoldSharedSessionRow
+    name = "lock_shared_session"
+    row = LockSharedSessionRow
 
     def __init__(
         self, *, shard_key: UUID, session_key: UUID, incarnation: UUID, owner_key: UUID, session_id: str

@@ -22,19 +22,19 @@ class OpenFactLanes(Query[Never]):
         self.values = (shard_key, stage)
 
 
-class HoldFactLanesRow(NamedTuple):
+class LockFactLanesRow(NamedTuple):
     generation_id: int
 
 
-class HoldFactLanes(Query[HoldFactLanesRow]):
+class LockFactLanes(Query[LockFactLanesRow]):
     """Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of
     the derivations, and so only where all of them have their row.
     """
 
     __slots__ = ()
-    name = "hold_fact_lanes"
+    name = "lock_fact_lanes"
     repeatable = True
-    row = HoldFactLanesRow
+    row = LockFactLanesRow
 
     def __init__(self, *, shard_key: UUID, stage: str) -> None:
         self.values = (shard_key, stage)

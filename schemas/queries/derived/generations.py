@@ -81,20 +81,20 @@ class KeptGenerations(Query[KeptGenerationsRow]):
     row = KeptGenerationsRow
 
 
-class HoldPipelineRow(NamedTuple):
+class LockPipelineRow(NamedTuple):
     generation_id: int
     state: str
     served_until: datetime | None
 
 
-class HoldPipeline(Query[HoldPipelineRow]):
+class LockPipeline(Query[LockPipelineRow]):
     """Keep others from beginning, switching or pruning a derivation of this pipeline until the transaction
     ends.
     """
 
     __slots__ = ()
-    name = "hold_pipeline"
-    row = HoldPipelineRow
+    name = "lock_pipeline"
+    row = LockPipelineRow
 
     def __init__(self, *, pipeline: str) -> None:
         self.values = (pipeline,)
@@ -321,13 +321,13 @@ class SwitchOwner(Query[SwitchOwnerRow]):
         self.values = (shard_key, generation_id, last_stage)
 
 
-class HoldOwner(Query[Never]):
+class PauseOwner(Query[Never]):
     """For some seconds, the serving derivation takes up no more work of the owner, so that the other one can
     catch up.
     """
 
     __slots__ = ()
-    name = "hold_owner"
+    name = "pause_owner"
 
     def __init__(self, *, shard_key: UUID, seconds: float, pipeline: str) -> None:
         self.values = (shard_key, seconds, pipeline)

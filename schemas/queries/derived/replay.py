@@ -388,16 +388,16 @@ class StoredAnswers(Query[StoredAnswersRow]):
         self.values = (shard_key, batch_id)
 
 
-class HoldLaneForReplayRow(NamedTuple):
+class LockLaneForReplayRow(NamedTuple):
     lease_epoch: int
 
 
-class HoldLaneForReplay(Query[HoldLaneForReplayRow]):
+class LockLaneForReplay(Query[LockLaneForReplayRow]):
     """Lock a lane, so that no worker, and no reset that forgets, writes in it until the transaction ends."""
 
     __slots__ = ()
-    name = "hold_lane_for_replay"
-    row = HoldLaneForReplayRow
+    name = "lock_lane_for_replay"
+    row = LockLaneForReplayRow
 
     def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str) -> None:
         self.values = (shard_key, scope_key, generation_id, stage)

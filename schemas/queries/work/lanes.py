@@ -253,16 +253,16 @@ class ReturnLane(Query[Never]):
         self.values = (wait_seconds, shard_key, scope_key, generation_id, stage, lease_epoch, worker_id)
 
 
-class HoldLaneRow(NamedTuple):
+class LockLaneRow(NamedTuple):
     held: int
 
 
-class HoldLane(Query[HoldLaneRow]):
+class LockLane(Query[LockLaneRow]):
     """Lock the lease inside a transaction; no row means that it was lost."""
 
     __slots__ = ()
-    name = "hold_lane"
-    row = HoldLaneRow
+    name = "lock_lane"
+    row = LockLaneRow
 
     def __init__(
         self,
@@ -570,20 +570,20 @@ class StoreAnswer(Query[StoreAnswerRow]):
         )
 
 
-class HoldBatchRow(NamedTuple):
+class LockBatchRow(NamedTuple):
     leases: int
     events: int
 
 
-class HoldBatch(Query[HoldBatchRow]):
+class LockBatch(Query[LockBatchRow]):
     """Lock the lease, and then what is due of a batch whose events still belong to their session's
     incarnation: how many leases (1, or 0 when it was taken away), and how many events.  In the order in
     which all others lock what is due.
     """
 
     __slots__ = ()
-    name = "hold_batch"
-    row = HoldBatchRow
+    name = "lock_batch"
+    row = LockBatchRow
 
     def __init__(
         self,

@@ -22,6 +22,6 @@ BEGIN
             AND NOT EXISTS (
                 SELECT FROM strandline.scope_generation s WHERE s.shard_key = p_shard_key
                     AND s.pipeline = g.pipeline AND s.generation_id = g.generation_id
-                    AND s.held_until BETWEEN moment AND moment + interval '1 minute'));
+                    AND s.paused_until BETWEEN moment AND moment + interval '1 minute'));
 END
 $function$;

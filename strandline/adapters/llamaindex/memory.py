@@ -109,14 +109,14 @@ class ChatMemory(BaseMemory):
     def _as_said(self, given: Sequence[Message], originals: Sequence[Message | None]) -> list[Message]:
         """``given`` without memory: what is nothing else is left out, the rest is as it was put."""
         stored = {message.seq: as_said(message) for message in originals if message is not None}
-        said: list[Message] = []
+        messages: list[Message] = []
         for message in given:
             seqs = [seq for shown, seq in self._inserted if shown == message]
             if not seqs:
-                said.append(message)
+                messages.append(message)
             elif seqs[0] is not None:
-                said.append(stored.get(seqs[0], message))
-        return said
+                messages.append(stored.get(seqs[0], message))
+        return messages
 
 
 def _places_of_memory(context: Sequence[Message]) -> list[int]:

@@ -162,22 +162,22 @@ class _Demo:
         outcome = self._play(ready, memory, models)
         self._tell(memory, outcome)
         answers = self._ask(memory, outcome)
-        found = checks(outcome)
+        results = checks(outcome)
         measured = figures(outcome)
-        story.checks(found)
+        story.checks(results)
         story.figures(measured)
         pids = sorted(ready.worker.pids())
         story.close(pids, ready.attach, stays=self._wanted.stay)
         if self._wanted.stay:
             _stay()
         return DemoReport(
-            ok=all(check.ok for check in found),
+            ok=all(check.ok for check in results),
             session_id=memory.session_id,
             user_id=USER_ID,
             file=str(self._conversation.path),
             home=str(ready.home),
             worker_pid=pids[0] if pids else None,
-            checks=found,
+            checks=results,
             figures=measured,
             questions=answers,
         )

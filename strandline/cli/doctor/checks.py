@@ -122,8 +122,8 @@ def _text_model(settings: Settings, purpose: TextPurpose, name: str, *, call: bo
     except StrandlineError as error:
         return CheckReport(name=name, result="problem", found=str(error))
     milliseconds = (time.perf_counter() - started) * 1000
-    said = f"answered in {milliseconds:.0f} ms" if call else "not called"
-    return CheckReport(name=name, result="ok", found=f"{where}, {said}")
+    answer = f"answered in {milliseconds:.0f} ms" if call else "not called"
+    return CheckReport(name=name, result="ok", found=f"{where}, {answer}")
 
 
 def _embedding(embedder: Embedder) -> CheckReport:

@@ -36,17 +36,17 @@ def command(
     # The report contains what model clients would log.
     logging.getLogger("strandline").addHandler(logging.NullHandler())
     settings = settings_from(database_url, broker_url, schema)
-    found = [
+    reports = [
         *check_host(settings),
         *check_settings(settings, os.environ),
         *_servers(settings),
         *check_models(settings, call=not no_model_call),
     ]
-    report = DoctorReport(healthy=all(check.result != "problem" for check in found), checks=found)
+    report = DoctorReport(healthy=all(check.result != "problem" for check in reports), checks=reports)
     if as_json:
         print_json(report)
     else:
-        _print(found)
+        _print(reports)
     return 0 if report.healthy else 1
 
 

@@ -127,11 +127,11 @@ _PROBLEMS = {
 
 
 def _no_broker(where: str, error: BaseException) -> CheckReport:
-    said = [_PROBLEMS[name] for name in _names(error) if name in _PROBLEMS]
+    problems = [_PROBLEMS[name] for name in _names(error) if name in _PROBLEMS]
     return CheckReport(
         name="broker",
         result="problem",
-        found=f"{where} {said[0] if said else 'cannot be used as a broker'}",
+        found=f"{where} {problems[0] if problems else 'cannot be used as a broker'}",
         advice="check that it runs and that STRANDLINE_BROKER_URL is right; puts go on without it",
     )
 
@@ -253,10 +253,10 @@ def _workers(rows: list[StatusWorkersRow]) -> CheckReport:
 
 def _waiting(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
     """Why live workers let the work of a stage wait."""
-    said: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for row in rows:
-        said |= json.loads(row.condition).get("reasons", {})
-    for key, reason in sorted(said.items()):
+        reasons |= json.loads(row.condition).get("reasons", {})
+    for key, reason in sorted(reasons.items()):
         generation, stage = key.split("/", 1)
         yield CheckReport(
             name=f"work of {stage}", result="problem", found=f"waits in generation {generation}. {reason}"

@@ -33,10 +33,10 @@ AHEAD = (
     f" postponed_at = postponed_at + {STEP}, deadline_at = deadline_at + {STEP}",
     f"UPDATE strandline.due SET ring_at = ring_at + {STEP}, created_at = created_at + {STEP}",
     f"UPDATE strandline.replay_budget SET filled_at = filled_at + {STEP}",
-    f"UPDATE strandline.scope_generation SET held_until = held_until + {STEP}",
+    f"UPDATE strandline.scope_generation SET paused_until = paused_until + {STEP}",
 )
 HOLD = (
-    "INSERT INTO strandline.scope_generation (shard_key, pipeline, generation_id, held_until)"
+    "INSERT INTO strandline.scope_generation (shard_key, pipeline, generation_id, paused_until)"
     " SELECT DISTINCT d.shard_key, g.pipeline, g.generation_id, clock_timestamp() + interval '10 seconds'"
     " FROM strandline.due d JOIN strandline.generation g USING (generation_id)"
 )

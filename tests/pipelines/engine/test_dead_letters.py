@@ -16,7 +16,7 @@ import redis
 
 from strandline import Memory
 from strandline.cli.entry import run
-from strandline.pipelines.engine.batches import Held, claim
+from strandline.pipelines.engine.batches import ClaimedLane, claim
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
     drop_dead_letter,
@@ -234,12 +234,12 @@ def test_a_retry_takes_the_ordered_lane_from_its_holder_and_its_open_batch(
     memory.put({"role": "user", "content": "still here"})
     memory.flush(all=True)
     letter = only_letter(database, "summary")
-    holding = held(database, letter)
-    batch = holding.batch()
+    claimed = claimed_lane(database, letter)
+    batch = claimed.batch()
     assert batch is not None
     retry_dead_letter(database, letter)
     with pytest.raises(LeaseLostError), database.transaction() as tx:
-        hold(tx, holding.lease)
+        hold(tx, claimed.lease)
     assert rows_of(
         database_url, "SELECT state FROM strandline.batch WHERE batch_id = %s", batch.batch_id
     ) == [("void",)]
@@ -249,7 +249,7 @@ def test_a_retry_takes_the_ordered_lane_from_its_holder_and_its_open_batch(
     assert violations(database) == []
 
 
-def held(database: Database, letter: DeadLetter) -> Held:
+def claimed_lane(database: Database, letter: DeadLetter) -> ClaimedLane:
     """The letter's lane, leased to a live worker."""
     database.fetch(Beat(worker_id=letter.batch_id, host="h", pid=1, version="0", stages=["summary"]))
     lane = Lane(letter.shard_key, letter.scope_key, letter.generation_id, letter.stage)
@@ -268,7 +268,7 @@ def test_a_retry_waits_for_the_worker_that_writes_and_locks_no_session(
     letter = only_letter(database, "summary")
     memory.put({"role": "user", "content": "still here"})
     memory.flush(all=True)
-    lease = held(database, letter).lease
+    lease = claimed_lane(database, letter).lease
     retrying = threading.Thread(target=retry_dead_letter, args=(database, letter))
     with database.transaction() as tx:
         hold(tx, lease)

@@ -273,7 +273,7 @@ WITH old AS (
 UPDATE strandline.due SET generation_id = old.generation_id FROM old RETURNING 1
 """
 SWITCHING = """
-INSERT INTO strandline.scope_generation (shard_key, pipeline, generation_id, held_until)
+INSERT INTO strandline.scope_generation (shard_key, pipeline, generation_id, paused_until)
 SELECT DISTINCT d.shard_key, g.pipeline, g.generation_id, clock_timestamp() + interval '50 seconds'
 FROM strandline.due d JOIN strandline.generation g USING (generation_id) RETURNING 1
 """

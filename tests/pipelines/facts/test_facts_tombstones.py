@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from strandline import Facts, Memory
 from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.facts.similarity import are_alike, fingerprint, telling_lexemes
-from strandline.pipelines.facts.tombstones import Said, Tombstone, Trace, read_traces, trace_of, write_traces
+from strandline.pipelines.facts.tombstones import (
+    Tombstone,
+    Trace,
+    Utterance,
+    read_traces,
+    trace_of,
+    write_traces,
+)
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.pipelines.inspect.verify import verify
@@ -229,7 +236,7 @@ def test_a_deleted_fact_is_told_apart_from_one_that_is_said_again(
     memory.put({"id": "m1", "role": "user", "content": "I like herring"})
     memory.flush(all=True)
     drain()
-    # Said by then in another session, and not read yet.
+    # Utterance by then in another session, and not read yet.
     pending = make_memory("t", user_id="maren", memory_blocks=["facts"])
     pending.put({"id": "m2", "role": "user", "content": "I like herring!"})
     pending.put({"id": "m3", "role": "user", "content": "I like cod"})
@@ -486,17 +493,17 @@ def test_a_tombstone_holds_back_what_it_recognises_and_what_was_said_before(
     stone = Tombstone(1, "delete", uuid4(), (trace_of(" ".join(words), "Maren", session, seqs),), NOW)
     text = " ".join(others)
     said_at = NOW + timedelta(minutes=minutes)
-    said = Said(trace_of(text, "Maren", session, cited), said_at, None)
+    said = Utterance(trace_of(text, "Maren", session, cited), said_at, None)
     same = fingerprint(text) == fingerprint(" ".join(words))
     alike = bool(seqs & cited) and are_alike(
         telling_lexemes(query_lexemes(text), "Maren"),
         telling_lexemes(query_lexemes(" ".join(words)), "Maren"),
     )
     assert stone.holds_back(said) == (minutes <= 0 and (same or alike))
-    assert stone.holds_back(Said(said.trace, said_at, NOW)) == (same or alike), (
+    assert stone.holds_back(Utterance(said.trace, said_at, NOW)) == (same or alike), (
         "delivered before, so said before"
     )
-    elsewhere = Said(trace_of(text, "Maren", uuid4(), cited), NOW, NOW)
+    elsewhere = Utterance(trace_of(text, "Maren", uuid4(), cited), NOW, NOW)
     assert stone.holds_back(elsewhere) == same
     everything = Tombstone(2, "clear", None, (), NOW)
     assert everything.holds_back(said) == (minutes <= 0)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from psycopg.errors import LockNotAvailable
 
 from strandline import ConflictError, Memory
-from strandline.producers.writing.accepting import PutRequest, put_many
+from strandline.producers.writing.accepting import SinglePut, put_many
 from strandline.producers.writing.group_commit import MAX_PUTS_PER_GROUP, STATEMENTS_AT_ONCE, GroupCommit
 from strandline.producers.writing.validate import PreparedMessage
 from strandline.schemas.errors import (
@@ -101,12 +101,12 @@ class Log:
         return len(self.stored[key])
 
 
-def put_of(key: UUID, message_id: str, **given: Any) -> PutRequest:
+def put_of(key: UUID, message_id: str, **given: Any) -> SinglePut:
     unset = dict.fromkeys(("metadata", "created_at", "calls", "answers"))
     message = {"role": "user", "digest": b"", "size": 2, "envelope": "{}", "source": Message("user")}
     prepared = PreparedMessage(**{**message, **unset, "id": message_id, **given})
     identity = SessionIdentity("default", str(key), None, key, key, key)
-    return PutRequest(identity, prepared, 1, lambda: whole(identity, message_id))
+    return SinglePut(identity, prepared, 1, lambda: whole(identity, message_id))
 
 
 def whole(identity: SessionIdentity, message_id: str) -> Put:

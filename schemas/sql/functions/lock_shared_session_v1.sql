@@ -1,8 +1,8 @@
--- hold_shared_session_v1: note that this life of a session shares, and hold its row until the end of the transaction.
+-- lock_shared_session_v1: note that this life of a session shares, and hold its row until the end of the transaction.
 --
 -- The transaction is on the disk when it ends, before the receipts of another one say so.
 -- Returns whether this life was forgotten.
-CREATE FUNCTION strandline.hold_shared_session_v1(
+CREATE FUNCTION strandline.lock_shared_session_v1(
     p_shard_key uuid, p_session_key uuid, p_incarnation uuid, p_owner_key uuid, p_session_id text
 ) RETURNS boolean
 LANGUAGE plpgsql AS $function$
