@@ -43,6 +43,13 @@ needs_internals = pytest.mark.skipif(
 """Marks tests of what undocumented parts of psycopg, Kombu and Celery bring."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what takes long, so that ``make test-fast`` can leave it out: every test on real servers."""
+    for item in items:
+        if "stack" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
+
+
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test depends on, or touches, what the machine's user has configured."""

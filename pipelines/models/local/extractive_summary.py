@@ -23,11 +23,11 @@ _MAX_WORDS = 60
 def roll_summary(task: SummaryTask) -> tuple[str, list[str]]:
     """The new summary, within about ``task.max_tokens``, and its most frequent words as topics."""
     kept = [line.strip() for line in task.previous.splitlines() if line.strip()]
-    sentences = [
+    spoken = [
         attributed(line, text) for line in task.lines if line.role != "tool" for text in sentences(line.text)
     ]
-    frequencies = Counter(word for sentence in kept + sentences for word in _weighty(sentence))
-    rows = kept + _heaviest(sentences, frequencies, limit=max(1, -(-len(task.lines) // LINES_PER_SENTENCE)))
+    frequencies = Counter(word for sentence in kept + spoken for word in _weighty(sentence))
+    rows = kept + _heaviest(spoken, frequencies, limit=max(1, -(-len(task.lines) // LINES_PER_SENTENCE)))
     summary = "\n".join(_within(list(dict.fromkeys(rows)), frequencies, task.max_tokens))
     counted = Counter(word for row in summary.splitlines() for word in _weighty(row) if not is_wide(row))
     topics = sorted(counted, key=lambda word: (-counted[word], word))[:MAX_TOPICS]
