@@ -82,8 +82,9 @@ class Harm:
         timed apart; vectors are made without it here, and have no such excuse.
         """
         for stages, needs in (((VECTORS_STAGE,), CONSUMING), (MODEL_STAGES, (*CONSUMING, *PROVIDER_DOWN))):
-            held = HeldLanes(pid, stages)
-            self.recovery(begin=held.begin, done=held.taken_up, held=held, needs=needs)
+            for of_replays in (False, True):
+                held = HeldLanes(pid, stages, of_replays)
+                self.recovery(begin=held.begin, done=held.taken_up, held=held, needs=needs)
 
 
 class Fault(Protocol):

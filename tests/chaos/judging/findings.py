@@ -35,13 +35,18 @@ def fill_recoveries(
             one.seconds,
             one.raw_seconds,
             _lanes_of([one]),
+            _is_of_replays(one),
         )
         for one in recoveries
     ]
+    live = [one for one in recoveries if not _is_of_replays(one)]
     for kind in KINDS:
         count = sum(fault.kind == kind for fault in plan)
-        report.faults.append(_row(kind, count, [one for one in recoveries if one.kind == kind]))
-    report.late = list(_late(recoveries))
+        report.faults.append(_row(kind, count, [one for one in live if one.kind == kind]))
+    report.late = list(_late(live))
+    replayed = [one for one in recoveries if _is_of_replays(one)]
+    report.replayed_lanes = _lanes_of(replayed) or 0
+    report.replayed_lanes_longest = max((one.seconds for one in replayed if one.seconds), default=0.0)
     return [
         f"Fault {one.number} ({one.kind}) was never recovered from."
         for one in recoveries
@@ -104,6 +109,11 @@ def _lanes_of(recoveries: Sequence[Recovery]) -> int | None:
     """How many lanes the workers concerned held; None where it is not about workers."""
     found = [one.held.found for one in recoveries if one.held is not None]
     return sum(found) if found else None
+
+
+def _is_of_replays(one: Recovery) -> bool:
+    """Whether it is about lanes of replays, which are taken up in their turn, however long that takes."""
+    return one.held is not None and one.held.of_replays
 
 
 def _late(recoveries: Sequence[Recovery]) -> Iterator[str]:

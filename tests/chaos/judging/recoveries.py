@@ -20,20 +20,23 @@ from tests.chaos.plan import Kind
 Connection = psycopg.Connection[Any]
 LaneKey = tuple[Any, Any, int, str]
 
+# Work that is rung for is live; that of a replay never is, and waits for its turn among the replay's lanes.
+_DUE = """EXISTS (
+    SELECT FROM strandline.due d WHERE d.shard_key = l.shard_key AND d.scope_key = l.scope_key
+        AND d.generation_id = l.generation_id AND d.stage = l.stage AND d.ring_at {compared} 'infinity')"""
+_LIVE, _REPLAYED = _DUE.format(compared="<"), _DUE.format(compared="=")
 HELD = """
 SELECT l.shard_key, l.scope_key, l.generation_id, l.stage, l.lease_epoch
 FROM strandline.lane l WHERE l.holder = (
     SELECT worker_id FROM strandline.worker WHERE pid = %s ORDER BY started_at DESC LIMIT 1)
-    AND l.stage = ANY (%s)
+    AND l.stage = ANY (%s) AND {work}
 """
 STILL_HELD = """
-SELECT h.shard_key, h.scope_key, h.generation_id, h.stage
+SELECT l.shard_key, l.scope_key, l.generation_id, l.stage
 FROM unnest(%s::uuid[], %s::uuid[], %s::integer[], %s::text[], %s::bigint[])
     AS h (shard_key, scope_key, generation_id, stage, lease_epoch)
 JOIN strandline.lane l USING (shard_key, scope_key, generation_id, stage)
-WHERE l.lease_epoch = h.lease_epoch AND l.holder IS NOT NULL AND EXISTS (
-    SELECT FROM strandline.due d WHERE d.shard_key = h.shard_key AND d.scope_key = h.scope_key
-        AND d.generation_id = h.generation_id AND d.stage = h.stage)
+WHERE l.lease_epoch = h.lease_epoch AND l.holder IS NOT NULL AND {work}
 """
 CONSUMED_SINCE = """
 SELECT EXISTS (SELECT FROM strandline.lane WHERE leased_at > to_timestamp(%(at)s))
@@ -87,16 +90,18 @@ class Recovery:
 class HeldLanes:
     """The lanes that a worker held when it was lost, until each was claimed by another or has no work.
 
-    ``found`` is how many there were.
+    Those with live work, or with ``of_replays`` those with a replay's work alone.  ``found`` is how many
+    there were.
     """
 
     pid: int
     stages: Sequence[str]
+    of_replays: bool = False
     epochs: dict[LaneKey, int] = field(default_factory=dict)
     found: int = 0
 
     def begin(self, connection: Connection) -> None:
-        for *key, epoch in connection.execute(HELD, [self.pid, list(self.stages)]):
+        for *key, epoch in connection.execute(self._query(HELD), [self.pid, list(self.stages)]):
             self.epochs[tuple(key)] = epoch
         self.found = len(self.epochs)
 
@@ -104,14 +109,17 @@ class HeldLanes:
         if self.epochs:
             keys = list(self.epochs)
             columns = [[key[place] for key in keys] for place in range(4)]
-            rows = connection.execute(STILL_HELD, [*columns, list(self.epochs.values())])
+            rows = connection.execute(self._query(STILL_HELD), [*columns, list(self.epochs.values())])
             still = {tuple(row) for row in rows}
             self.epochs = {key: epoch for key, epoch in self.epochs.items() if key in still}
         return not self.epochs
 
+    def _query(self, query: str) -> str:
+        return query.format(work=f"NOT {_LIVE} AND {_REPLAYED}" if self.of_replays else _LIVE)
+
 
 def lanes_held(database_url: str, pid: int) -> int:
-    """How many lanes with work a worker holds; 0 as well where Postgres is away."""
+    """How many lanes with live work a worker holds; 0 as well where Postgres is away."""
     try:
         with psycopg.connect(database_url, autocommit=True, connect_timeout=2) as connection:
             held = HeldLanes(pid, STAGES)

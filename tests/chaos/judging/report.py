@@ -23,7 +23,7 @@ BOUNDS: dict[Kind, float] = {
 }
 
 MEANINGS: dict[Kind, str] = {
-    "worker killed": "until the last lane it held was claimed by another",
+    "worker killed": "until the last live lane it held was claimed by another",
     "worker stopped": "the same, from SIGTERM",
     "worker frozen": "the same, from SIGSTOP",
     "producer killed": "until its next acknowledged put",
@@ -32,7 +32,7 @@ MEANINGS: dict[Kind, str] = {
     "postgres restarted": "the same, from when it accepted connections",
     "postgres black-holed": "the same, from when the line was mended",
     "broker sent junk": "until a lane was claimed and a receipt written",
-    "clock stepped back": "until the last lane it held was claimed by another",
+    "clock stepped back": "until the last live lane it held was claimed by another",
     "poison turn": "until nothing of its session was due",
     "facts edited": "until what was said was derived and its facts were edited",
     "session reset": "until the session was reset",
@@ -61,7 +61,8 @@ class FaultRow:
 @dataclass
 class Recovered:
     """One fault's recovery: its number and kind, seconds from the plan's begin, how long it took, and how
-    many lanes were to be taken up; ``needs`` is what stopped the clock while it was away."""
+    many lanes were to be taken up, ``of_replays`` or live; ``needs`` is what stopped the clock while it was
+    away."""
 
     number: int
     kind: Kind
@@ -70,6 +71,7 @@ class Recovered:
     seconds: float | None
     raw_seconds: float | None
     lanes: int | None
+    of_replays: bool = False
 
 
 @dataclass
@@ -87,6 +89,8 @@ class Report:
 
     Attributes:
         late: recoveries that came, and took longer than is allowed, as sentences.
+        replayed_lanes: lanes of replays that lost workers held; the last of them was taken up, in its turn,
+            ``replayed_lanes_longest`` seconds after.
         at_once: faults that lasted at the same time, at most.
         settled_seconds: from the end of the load until nothing was due.
         dead_letters: how many there were before they were retried; ``unexplained`` those that no wrong
@@ -107,6 +111,8 @@ class Report:
     faults: list[FaultRow] = field(default_factory=list)
     recoveries: list[Recovered] = field(default_factory=list)
     at_once: int = 0
+    replayed_lanes: int = 0
+    replayed_lanes_longest: float = 0.0
     accepted: int = 0
     lost: int = 0
     doubled: int = 0
@@ -186,6 +192,11 @@ def _figure_lines(report: Report) -> list[str]:
     figures = [
         ("seed, broker, time", f"{report.seed}, {report.broker}, {report.seconds:.0f} s"),
         ("faults at once, at most", f"{report.at_once}"),
+        (
+            "replays' lanes of lost workers",
+            f"{report.replayed_lanes:,}, taken up in their turn, after {report.replayed_lanes_longest:.1f} s"
+            " at most",
+        ),
         ("messages accepted", f"{report.accepted:,}"),
         ("lost, doubled", f"{report.lost}, {report.doubled}"),
         ("reads that were checked", f"{report.reads:,}"),
