@@ -1,4 +1,4 @@
-"""``python -m bench``: measure on embedded servers of its own, print ratios, optionally write JSON."""
+"""``python -m bench``: measure on separate embedded servers, print ratios, optionally write JSON."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Charts of a run as SVG: ratios as bars with their spread, and how flat costs stay as lines.
 
-The table of docs/performance.md is printed beside.
+The table of docs/performance.md is printed as well.
 
     python -m bench.charts FIGURES.json docs
 
-They are drawn on a ground of their own, so that they are read alike on a light page and on a dark one.
+They have their own background, so that they look the same on a light page and on a dark one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The ground that is measured on: an embedded Postgres and a broker of its own, and real messages.
+"""The ground that is measured on: a separate embedded Postgres and broker, and real messages.
 
-Each case has a database of its own on that server, so that what one leaves behind is not in another's way.
+Each case has a separate database on that server, so that no case is affected by what another leaves behind.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Ground:
         return psycopg.connect(self.url, autocommit=True)
 
     def rows(self, sql: str, *params: object) -> list[tuple[Any, ...]]:
-        """Look at the tables on a connection of its own."""
+        """Look at the tables on a separate connection."""
         with self.connection() as connection:
             return connection.execute(sql, params).fetchall()
 
@@ -111,7 +111,7 @@ class Ground:
 
     @contextmanager
     def fresh(self, *, registered: bool = True) -> Iterator[Ground]:
-        """A database of its own, dropped in the end.
+        """A separate database, dropped in the end.
 
         Args:
             registered: with the standard pipelines on the local models; else the first worker brings its own.
@@ -130,7 +130,7 @@ class Ground:
                 connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     def describe(self) -> dict[str, object]:
-        """What a reader of the figures wants to know of this machine."""
+        """The facts about this machine that a reader of the figures needs."""
         ((version, fsync),) = self.rows("SELECT current_setting('server_version'), current_setting('fsync')")
         return {
             "PostgreSQL": version,

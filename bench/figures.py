@@ -18,7 +18,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a ratio is to be at most, or at least."""
+    """The bound that a ratio must stay below, or reach."""
 
     bound: float
     at_least: bool = False

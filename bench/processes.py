@@ -135,7 +135,7 @@ def wait_until(condition: Callable[[], object], *, seconds: float, pause: float 
 
 
 def require_proc() -> None:
-    """What a process takes is read as Linux shows it.
+    """Make sure that Linux's figures of what a process takes can be read.
 
     Raises:
         NotMeasuredError: there is no ``/proc``.
@@ -178,7 +178,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 @contextmanager
 def _only_on(processor: int | None) -> Iterator[None]:
-    """What is started within runs on one processor: a child inherits this process's."""
+    """Processes started inside run on one processor: a child inherits this process's."""
     if processor is None or not hasattr(os, "sched_setaffinity"):
         yield
         return

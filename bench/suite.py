@@ -1,4 +1,4 @@
-"""The cases, and how a run goes through them: in order, within a time, each on a database of its own."""
+"""The cases, and how a run goes through them: in order, within a time, each on a separate database."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from strandline.schemas.values.lanes import Lane
 class OrderedStage(Stage[Any, Any], Protocol):
     """A stage that folds a lane's batches into a state, in order; its effect is the state, as JSON text.
 
-    The effect is None where the batch leaves the state as it was.
+    The effect is None if the batch leaves the state as it was.
     """
 
     def load_onto(

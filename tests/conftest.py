@@ -67,7 +67,7 @@ watch_nulls()
 
 @pytest.fixture(autouse=True)
 def _nothing_undeclared() -> Iterator[None]:
-    """What the headers in schemas/sql say of NULL is so in every statement that a test's process runs."""
+    """Check what the headers in schemas/sql say of NULL, in every statement that a test's process runs."""
     undeclared.clear()
     yield
     assert sorted(set(undeclared)) == [], "came as NULL, or was given, and is declared otherwise"

@@ -1,8 +1,8 @@
-"""Taking over: lanes that no hint will bring in time are drained on threads of their own.
+"""Taking over: lanes that no hint will bring in time are drained on separate threads.
 
 Hints of lanes that a dead worker held would wait behind all others in the queue; under a backlog, work that
-was already begun would lie too long.  It needs no broker either, so a worker whose broker is away drains what
-is due in the same way (``without_broker``).
+was already begun would lie too long.  This needs no broker, so a worker whose broker is away drains due work
+in the same way (``without_broker``).
 """
 
 from __future__ import annotations

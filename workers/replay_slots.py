@@ -33,10 +33,10 @@ LIVE_SECONDS = 2.0
 
 
 def waiting_lanes(engine: Engine, start: UUID) -> list[Lane]:
-    """Lanes of derivations that do not serve, free and with work: all around the owners, from ``start`` on.
+    """Free lanes with work of generations that do not serve: around all owners, starting at ``start``.
 
-    A look that ended at the last owner would hardly ever come to the first ones while there is work enough
-    behind them: under steady load they would wait for ever.
+    A search that ended at the last owner would hardly ever reach the first ones while later owners have
+    enough work: under steady load they would wait without end.
     """
     behind = _lanes_from(engine, start)
     return behind + [lane for lane in _lanes_from(engine, UUID(int=0)) if lane.shard_key < start]

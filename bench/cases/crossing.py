@@ -26,7 +26,7 @@ WHERE s.session_id = %s
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a session flushes at, and how much at once."""
+    """The limits of a session: the size at which it flushes, and how much it flushes at once."""
 
     token_limit: int
     flush_size: int

@@ -25,7 +25,7 @@ COPY strandline.message (shard_key, session_key, incarnation, role, tokens, byte
     answers, created_at, seq, id, envelope) FROM STDIN
 """
 COPY_OWNERS = "COPY strandline.session_owner (shard_key, namespace, session_id, owner_key) FROM STDIN"
-# What a put of the same settings has written; only the keys differ.
+# The row that a put with the same settings has written; only the keys differ.
 COPY_SESSIONS = """
 COPY strandline.session (shard_key, session_key, session_id, namespace, next_seq, window_tokens,
     window_messages, window_bytes, token_limit, flush_at_tokens, token_flush_size, max_window_messages,

@@ -1,4 +1,4 @@
-"""What a worker holds in memory, early and late in its life."""
+"""The memory that a worker holds, early and late in its life."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _held(ground: Ground, process: Process, done: int, events: int) -> float:
 
 
 def _said_once(ground: Ground, first: int, messages: int) -> Ground:
-    """Messages of which each has a word of its own: what a process keeps of texts or words shows."""
+    """Messages with a different word in each, so that a process that keeps texts or words shows it."""
     pieces = enumerate(ground.some_pieces(messages), start=first)
     return replace(
         ground,

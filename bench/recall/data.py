@@ -30,7 +30,7 @@ The conversations are not part of Strandline. Put them into one folder, and name
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, of which kind, and the ids of the messages that hold the answer."""
+    """A question, its kind, and the ids of the messages that hold the answer."""
 
     text: str
     category: str

@@ -65,11 +65,11 @@ class Prepared:
     """A conversation as arrays: a row per place, messages in order and empty places between sessions.
 
     Attributes:
-        counts: how often each word of the questions stands in each message.
+        counts: how often each word of the questions occurs in each message.
         lengths: in lexemes; 0 where nothing can be found.
         asked: per word, how rare it is for the questions that name it, else 0.
         pieces: the vectors of all pieces; ``piece_places`` says where each belongs.
-        common: what the first pieces have in common, and ``sampled`` how many these are.
+        common: the mean of the first pieces' vectors, and ``sampled`` how many these are.
         queries: a vector per question.
         evidence: per question, the places of the messages that hold the answer, and how many are named.
     """

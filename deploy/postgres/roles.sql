@@ -22,7 +22,7 @@ GRANT CONNECT, CREATE, TEMPORARY ON DATABASE :"DBNAME" TO strandline_owner;
 -- An import writes its lines to a temporary table first.
 GRANT CONNECT, TEMPORARY ON DATABASE :"DBNAME" TO strandline_app;
 
--- What the owner makes from now on, this release's tables and those of later ones.
+-- Grants on everything that the owner creates from now on: this release's tables and those of later releases.
 ALTER DEFAULT PRIVILEGES FOR ROLE strandline_owner GRANT USAGE ON SCHEMAS TO strandline_app;
 ALTER DEFAULT PRIVILEGES FOR ROLE strandline_owner GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO strandline_app;
 ALTER DEFAULT PRIVILEGES FOR ROLE strandline_owner GRANT USAGE ON SEQUENCES TO strandline_app;

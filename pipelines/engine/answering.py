@@ -17,7 +17,7 @@ from strandline.schemas.queries.work.lanes import StoreAnswer, StoredAnswer
 
 
 def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
-    """The stored answer of this step; if there is none, call the model and store its answer first."""
+    """Return the stored answer of this step; without one, call the model and store its answer first."""
     stored = _stored(engine.database, batch, call.step) if _may_be_answered(engine, batch) else None
     if stored is not None:
         return stored

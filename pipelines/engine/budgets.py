@@ -33,7 +33,7 @@ _UNLIMITED = float("inf")
 
 
 class UsedParams(TypedDict):
-    """What was used of a day's budget, as parameters of statements."""
+    """The used part of a day's budget, as parameters of statements."""
 
     day: date
     calls_used: int

@@ -22,8 +22,8 @@ from strandline.pipelines.text.lexemes import query_lexemes
 class Trace:
     """The marks by which a tombstone recognises one wording of a fact.
 
-    ``session_key`` is None, and the rest is empty, where a person worded it, or where the session was
-    made to forget.
+    ``session_key`` is None, and the rest is empty, if a person worded it, or if the session was made to
+    forget.
     """
 
     fingerprint: bytes

@@ -12,7 +12,7 @@ from strandline.pipelines.text.lexemes import query_lexemes
 
 
 class Words(TypedDict):
-    """What a fact says, as parameters of statements."""
+    """The words of a fact, as parameters of statements."""
 
     text: str
     fingerprint: bytes
@@ -20,7 +20,7 @@ class Words(TypedDict):
 
 
 class Details(TypedDict):
-    """What else a person gives a fact, as parameters of statements."""
+    """The other fields that a person gives a fact, as parameters of statements."""
 
     topics: list[str]
     about_date: date | None

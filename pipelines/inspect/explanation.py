@@ -21,7 +21,7 @@ class _Part(BaseModel):
 class ModelCall(_Part):
     """One line of the ledger: the model that answered for a batch, and the tokens and time it took.
 
-    ``cost_usd`` is None where the model had no price in STRANDLINE_MODEL_PRICES.
+    ``cost_usd`` is None if the model had no price in STRANDLINE_MODEL_PRICES.
     """
 
     batch_id: UUID

@@ -274,7 +274,7 @@ class _Run:
             due = 0 if len(blocked) == len(lacking) else self._due_of(lacking)
             idle_passes = 0 if due or self._progress.switched > before else idle_passes + 1
             if idle_passes == 2:
-                # What a reset voided in the meantime is derived again for those who still know it.
+                # Memory that a reset voided meanwhile is derived again for the owners who still have it.
                 self._fill_lacking(lacking)
             elif idle_passes > 3:
                 raise ReplayError(self._in_the_way(len(lacking), dead))

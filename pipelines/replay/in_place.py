@@ -294,7 +294,7 @@ class _Digest(Protocol):
 
 
 class _MadeBy(DerivationKeys):
-    """What a batch made, as parameters of statements."""
+    """The rows that a batch made, as parameters of statements."""
 
     batch_id: UUID
 

@@ -2,7 +2,7 @@
 
 In place, only batches without a stored answer call the model again; a new generation calls it for everything.
 Batches are formed as in a lane with all of its work due at once. The output of extract is not known before;
-the candidates of the serving generation stand in for it.
+the candidates of the serving generation take its place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BM25: what words count for, once for messages and facts.
+"""BM25: the weight of words, by one formula for messages and facts.
 
 Postgres ranks by the same formula, with the same constants (``schemas/sql/fragments/bm25.sql``).
 """
@@ -13,20 +13,20 @@ B = 0.75
 USUAL_LENGTH = 40
 # The share of a word's count that messages at a distance get.
 NEARBY = {-3: 0.1, -2: 0.3, -1: 0.4, 0: 1.0, 1: 0.4, 2: 0.3, 3: 0.1}
-# What words count for beside a vector.
+# The weight of words beside a vector.
 WORDS_BESIDE_VECTOR = 0.5
 
 
 def by_length(length: float) -> float:
-    """What a count in a text of so many lexemes is divided by."""
+    """The divisor of a word's count in a text of ``length`` lexemes."""
     return 1 - B + B * length / USUAL_LENGTH
 
 
 def saturated(times: float) -> float:
-    """What a word counts for that stands in a text so many times, set against its length."""
+    """The weight of a word that occurs ``times`` times in a text, adjusted for the text's length."""
     return times / (times + K1)
 
 
 def rarity(texts: int, holders: int) -> float:
-    """What a word counts for that so many of all texts hold."""
+    """The weight of a word that ``holders`` of ``texts`` texts contain."""
     return math.log(1 + (texts - holders + 0.5) / (holders + 0.5))

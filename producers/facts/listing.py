@@ -248,7 +248,7 @@ def _count(field: str, value: object, most: int | None) -> int:
 
 
 def _facts(rows: Iterable[ListFactsRow], owner: Owner) -> Iterator[Fact]:
-    """The facts; where there is none on a page, its row has the count alone."""
+    """The facts; if a page has no facts, its one row holds only the count."""
     for row in rows:
         if row.fact_id is not None:
             yield Fact(

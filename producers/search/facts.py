@@ -19,13 +19,13 @@ from strandline.schemas.values.stored_text import check_text
 
 @dataclass(frozen=True, slots=True)
 class FoundFact:
-    """A fact that fits a query.
+    """A fact that matches a query.
 
     Attributes:
         fact: with its provenance.
-        score: how well it fits, above 0, at most about 1; to be compared within one search only.
-        similarity: the cosine similarity of the query to the nearest message that it comes from; None where
-            only words were compared, since there is no embedding model for the query, or it failed.
+        score: how well it matches, above 0, at most about 1; comparable only within one search.
+        similarity: the cosine similarity of the query to the nearest message that it comes from; None if only
+            words were compared, because no embedding model is available for the query, or it failed.
     """
 
     kind: ClassVar[HitKind] = "fact"
@@ -42,10 +42,10 @@ class FoundFact:
 def search_facts(
     owner: Owner, query: str, limit: int, wanted: FactFilter, embed_query: EmbedQuery
 ) -> Operation[list[FoundFact]]:
-    """The live facts that fit a query best, best first, as ``memory.search`` ranks them among the owner's.
+    """The live facts that match a query best, best first, as ``memory.search`` ranks an owner's facts.
 
-    Compared are the facts' words, and the meaning of the messages that they come from where these are
-    searchable; without an embedder, or where it fails, the words alone.
+    The query is compared with the facts' words, and with the meaning of the messages that they come from if
+    these are searchable; without an embedder, or if it fails, only with the words.
     """
     text = _checked_query(query)
     generation_id = yield from facts_generation(("fact",), owner.shard_key)
@@ -65,7 +65,7 @@ def search_facts(
 
 
 def facts_of(owner: Owner, hits: Sequence[Hit]) -> Operation[dict[UUID, Fact]]:
-    """The facts among the hits, with where they come from."""
+    """The facts among the hits, by id, with their provenance."""
     wanted = [hit.fact.fact_id for hit in hits if hit.fact is not None]
     if not wanted:
         return {}

@@ -1,4 +1,4 @@
-"""The statement that ranks: what it is told of query, scope and bounds, and its rows as hits."""
+"""The statement that ranks: its parameters (query, scope and bounds), and its rows as hits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _place = attrgetter("score", "similarity", "session_key", "from_seq", "through_s
 
 
 class _Compared(TypedDict):
-    """What all searches compare, as parameters of statements."""
+    """The query of any search, as parameters of statements."""
 
     generation_id: int | None
     embedding: str | None
@@ -44,7 +44,7 @@ class _Compared(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """The generation that serves searches, with what it was made by (``embedder``, ``dimensions``)."""
+    """The generation that serves searches, with the config it was made by (``embedder``, ``dimensions``)."""
 
     generation_id: int
     config: Mapping[str, Any]
@@ -52,7 +52,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query in the form of the search; ``problem`` says why there is no vector, if there is none."""
+    """A query in the form of the search; if it has no vector, ``problem`` says why."""
 
     text: str
     lexemes: list[str]
@@ -67,14 +67,14 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a search looks, and for what.
+    """The scope of a search, and the kinds of hits to search for.
 
     Attributes:
-        shared_key: under which the rows of the shared scope lie, where there is one.
-        visible_from: this session's messages from here on are not looked for.
-        facts_generation_id: of the facts that are looked at; None: of none.
-        facts_shown: ids of facts that are not looked for.
-        beside: how many messages beside a hit come along, before and after.
+        shared_key: the key of the shared scope's rows, if there is a shared scope.
+        visible_from: this session's messages from here on are not searched for.
+        facts_generation_id: the generation whose facts are searched; None: facts are not searched.
+        facts_shown: ids of facts that are not searched for.
+        beside: how many messages before and after a hit are returned with it.
     """
 
     identity: SessionIdentity
@@ -88,7 +88,7 @@ class Target:
 
     @property
     def shard_key(self) -> UUID:
-        """Under which key the rows lie.
+        """The key of the rows that are searched.
 
         Raises:
             ConfigurationError: the scope is shared, and the memory names none.
@@ -140,7 +140,7 @@ def ranked(
 
 
 def _cutoff(query: Query, similarity_cutoff: float) -> float:
-    """Without a vector nothing has a similarity, and a cut-off would leave nothing at all."""
+    """The cut-off to apply: without a vector no hit has a similarity, so a cut-off would drop all hits."""
     return 0.0 if query.vector is None else similarity_cutoff
 
 
@@ -185,13 +185,13 @@ def _compared(query: Query, vectors: Vectors | None) -> _Compared:
 
 
 def serving_vectors(shard_key: UUID) -> Operation[Vectors | None]:
-    """The derivation that searches of these rows look at; None before a worker has registered one."""
+    """The generation that searches of these rows read; None until a worker has registered one."""
     rows = yield from fetch(ServingGeneration(shard_key=shard_key, pipeline=VECTORS))
     return Vectors(rows[0].generation_id, json.loads(rows[0].config)) if rows else None
 
 
 def facts_generation(kinds: Sequence[HitKind], shard_key: UUID) -> Operation[int | None]:
-    """The derivation of facts that serves this owner, if facts are wanted and there is one."""
+    """The generation of facts that serves this owner; None if facts are not asked for, or none serves."""
     if "fact" not in kinds:
         return None
     rows = yield from fetch(ServingGeneration(shard_key=shard_key, pipeline=FACTS))
@@ -212,7 +212,7 @@ def _hit(rows: Sequence[RankedRow]) -> Hit:
 
 
 def _exchange(messages: Sequence[Message], from_seq: int, through_seq: int) -> tuple[Message, ...]:
-    """The messages found, with the answer behind a question, or what was answered before an answer."""
+    """The messages found; a question with the answer that follows, an answer with the question before it."""
     within = [message for message in messages if from_seq <= (message.seq or 0) <= through_seq]
     if not within:
         return ()

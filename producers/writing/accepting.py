@@ -1,4 +1,4 @@
-"""The short ways to accept one message: the statements that stand in for ``put``, and where each is used."""
+"""The short ways to accept one message: the statements that replace ``put``, and where each is used."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from strandline.schemas.values.identity import SessionIdentity, key_text
 
 @dataclass(slots=True)
 class SinglePut:
-    """One message that a session is to accept.
+    """One message to be put into a session.
 
     Attributes:
-        whole: makes the statement that decides where the short ones do nothing.
+        whole: makes the full statement, which decides if the short ones do nothing.
     """
 
     identity: SessionIdentity
@@ -27,7 +27,7 @@ class SinglePut:
     whole: Callable[[], Put]
 
     def one(self) -> PutOne:
-        """The statement that accepts it where that needs no thought."""
+        """The statement that accepts it if nothing speaks against it."""
         message = self.message
         return PutOne(
             shard_key=self.identity.shard_key,
@@ -55,7 +55,7 @@ def put_whole(put: SinglePut) -> Operation[PutRow]:
 
 
 def put_quickly(put: SinglePut) -> Operation[PutRow]:
-    """Accept a message by the short statement where that will do."""
+    """Accept a message by the short statement if that suffices."""
     try:
         taken = yield from fetch(put.one())
     except DatabaseUnavailableError:
@@ -68,7 +68,7 @@ def put_quickly(put: SinglePut) -> Operation[PutRow]:
 
 
 def taken_row(seq: int) -> PutRow:
-    """The row that ``put`` would have given for a message that was taken."""
+    """The row that ``put`` would have returned for an accepted message."""
     return PutRow("ok", None, [seq], None)
 
 
@@ -78,7 +78,7 @@ def put_many(group: Iterable[SinglePut]) -> PutMany:
 
 
 def _record(put: SinglePut) -> str:
-    """One message as a JSON object; what is JSON in it already goes in as it is, what is NULL is left out."""
+    """One message as a JSON object; fields that are JSON already are inserted as is, NULLs are left out."""
     identity, message = put.identity, put.message
     return (
         f'{{"shard_key":"{key_text(identity.shard_key)}","session_key":"{key_text(identity.session_key)}",'
@@ -89,7 +89,7 @@ def _record(put: SinglePut) -> str:
 
 
 def _rarer(message: PreparedMessage) -> Iterator[str]:
-    """What most messages do not have."""
+    """The fields that most messages do not have."""
     if message.metadata is not None:
         yield f',"metadata":{message.metadata}'
     if message.created_at is not None:

@@ -1,9 +1,9 @@
 """Group commit: puts of one message that wait at the same time are accepted by one statement and one commit.
 
 No put waits for a timer: a put that finds a slot free is sent at once; while statements are under way, later
-puts gather and go with the next one. Each caller returns after the commit of its own message, and has its own
-result or error: a put that the common statement leaves out or cannot do is put alone. Puts of one session
-keep their order, because the later one waits for the earlier.
+puts gather and go with the next one. Each caller returns after its message is committed, with its own result
+or error: a put that the common statement leaves out or cannot do is put alone. Puts of one session keep
+their order, because the later one waits for the earlier.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ R = TypeVar("R")
 
 
 class Sender(Protocol):
-    """What runs a statement in a transaction of its own: an ``AsyncDatabase``."""
+    """Runs a statement in a separate transaction: an ``AsyncDatabase``."""
 
     async def fetch(self, query: Query[R]) -> list[R]: ...
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A put of a session, and whoever awaits it."""
+    """A put of a session, and the future that its caller awaits."""
 
     session: str
     put: SinglePut
@@ -65,7 +65,7 @@ class GroupCommit:
         return row
 
     async def put(self, put: SinglePut) -> PutRow:
-        """The row that the statement ``put`` gives for it, once it is committed."""
+        """The row that the statement ``put`` returns for it, once it is committed."""
         session = key_text(put.identity.session_key)
         waiting = _Waiting(session, put, self._running_loop().create_future())
         queue = self._queues.get(session)
@@ -100,7 +100,7 @@ class GroupCommit:
             self._running_loop().call_soon(self._start)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        """Kept: to ask for it is a system call."""
+        """The running loop, cached: asking for it is a system call."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop
@@ -113,9 +113,9 @@ class GroupCommit:
             self._spawn(self._put_together(group))
 
     def _size_of_next(self) -> int:
-        """An even share of all that are about: a small group beside a large one would stay so for good.
+        """An even share of all waiting puts: otherwise a small group beside a large one would stay small.
 
-        Callers put again when their group is done, so what comes together once comes together again.
+        Callers put again when their group is done, so puts that came together once come together again.
         """
         share = -(-(len(self._ready) + self._in_flight) // STATEMENTS_AT_ONCE)
         return min(MAX_PUTS_PER_GROUP, len(self._ready), share)
@@ -143,7 +143,7 @@ class GroupCommit:
             self._free_turn(len(group))
 
     async def _short_way(self, group: Sequence[_Waiting]) -> dict[str, int] | DatabaseUnavailableError:
-        """The seqs of what was taken, by session; or why nothing can be taken now."""
+        """The seqs of the accepted messages, by session; or the error that prevents accepting any now."""
         try:
             if len(group) == 1:
                 rows = await self._database.fetch(group[0].put.one())

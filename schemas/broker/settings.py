@@ -76,7 +76,7 @@ def celery_settings(broker_url: str) -> dict[str, Any]:
 
 
 def confirming_settings(broker_url: str) -> dict[str, Any]:
-    """What is to be set beside, where Celery is to wait for the confirm of each hint, within bounds."""
+    """Further settings under which Celery waits, within bounds, for the confirm of each hint."""
     if broker_kind(broker_url) != "rabbitmq":
         return {}
     options = {"confirm_publish": True, "read_timeout": ANSWER_SECONDS, "write_timeout": ANSWER_SECONDS}
@@ -84,7 +84,7 @@ def confirming_settings(broker_url: str) -> dict[str, Any]:
 
 
 def queue_arguments(broker_url: str) -> dict[str, Any]:
-    """What a worker declares its queues with; it cannot be changed on a queue that exists.
+    """The arguments with which a worker declares its queues; those of an existing queue cannot be changed.
 
     A quorum queue, since a classic one lives on a single node of a cluster: with that node down it could be
     neither declared nor consumed.  All else (lengths, delivery limit) is left to the broker's policies.

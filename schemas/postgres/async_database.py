@@ -115,7 +115,7 @@ class AsyncDatabase:
         return cls(AsyncThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
 
     async def fetch(self, query: Query[R]) -> list[R]:
-        """Run one statement in a transaction of its own; see ``Database.fetch``."""
+        """Run one statement in a separate transaction; see ``Database.fetch``."""
         with translated():
             await self._open()
             async with self._pool.connection() as connection:

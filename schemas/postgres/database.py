@@ -127,7 +127,7 @@ class Database:
         return cls(ThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
 
     def fetch(self, query: Query[R]) -> list[R]:
-        """Run one statement in a transaction of its own.
+        """Run one statement in a separate transaction.
 
         A repeatable one is sent once more, on a fresh connection, if its connection was lost.
 

@@ -2,7 +2,7 @@
 -- producer writes.
 
 -- name: ring_due
--- Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are (ring_due_v1).
+-- Lanes of a stage with work that no worker picked up: postpone the next look, and return them (ring_due_v1).
 -- params: stage text, limit bigint
 -- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
 SELECT DISTINCT shard_key, scope_key, generation_id, stage

@@ -29,10 +29,10 @@ Kind = Literal["configured", "embedded"]
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where Postgres and the broker are; ``broker_url`` is None if no broker runs.
+    """The URLs of Postgres and the broker; ``broker_url`` is None if no broker runs.
 
-    ``mend`` starts embedded ones again that ended, and says whether all run; ``joined``: the embedded
-    Postgres ran already; ``alone``: it was started for this command, so no worker is beside it.
+    ``mend`` restarts embedded servers that ended, and returns whether all run; ``joined``: the embedded
+    Postgres was already running; ``alone``: it was started for this command, so no worker runs beside it.
     """
 
     database_url: str

@@ -29,7 +29,7 @@ from tests.chaos.stack import READY_SECONDS, Stack, start_model
 
 SETTLE_SECONDS = 180.0
 COMMAND_SECONDS = 120.0
-# What a wrong answer leads to may come so much later: a repair is asked for, a batch is tried event by event.
+# A wrong answer may take effect this much later: a repair is asked for, a batch is tried event by event.
 EXPLAINED_WITHIN_SECONDS = 8.0
 WRONG_ANSWERS = ("model cuts answers", "model answers otherwise")
 
@@ -265,7 +265,7 @@ def _is_explained(letter: Mapping[str, Any], stack: Stack, patience: float) -> b
 
 
 def heeded_until(wrong: Interval, frozen: Sequence[Interval], patience: float = 1.0) -> float:
-    """A worker that was frozen with a wrong answer in hand heeds it when it wakes up."""
+    """When a wrong answer can no longer take effect: a frozen worker acts on it when it wakes up."""
     within = patience * EXPLAINED_WITHIN_SECONDS
     until = wrong.end + within
     waking = [one.end for one in frozen if one.begin <= until and one.end >= wrong.begin]

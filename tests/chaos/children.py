@@ -33,8 +33,8 @@ class Child:
     """One process that is started again and again; its output is appended to one file.
 
     Attributes:
-        away: True from a kill or stop until the next start: nobody else starts it meanwhile.
-        ended_by_itself: the lives that nobody ended, oldest first.
+        away: True from a kill or stop until the next start: no other thread starts it meanwhile.
+        ended_by_itself: the lives that ended without being told to, oldest first.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Child:
         return self.process.pid if self.process is not None and self.process.poll() is None else None
 
     def start(self) -> None:
-        """Start it, in a session of its own, so that Ctrl-C reaches the campaign alone."""
+        """Start it in a separate session, so that Ctrl-C reaches only the campaign."""
         with self._turn, self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 list(self.argv),
@@ -113,7 +113,7 @@ class Child:
             os.kill(pid, signal.SIGCONT)
 
     def revive(self) -> bool:
-        """Start it again if it ended although nobody asked it to; True if it did."""
+        """Start it again if it ended without being told to; True if it did."""
         with self._turn:
             if self.away or self.process is None or (code := self.process.poll()) is None:
                 return False

@@ -1,4 +1,4 @@
-"""What the producers say: sessions, owners and messages, all following from numbers.
+"""The producers' conversations: sessions, owners and messages, all derived from numbers.
 
 So a restarted producer repeats the very words it was about to put, and the judge knows which facts each
 owner is to have: the stand-in for the model makes a fact of each user line, and users repeat themselves,
@@ -29,7 +29,7 @@ _THINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Who puts into which session: messages of one speaker are put one after the other.
+    """A user of one session: messages of one speaker are put one after the other.
 
     ``user`` is None for a session that owns its own facts; ``idle_seconds`` is its policy.
     """
@@ -41,7 +41,7 @@ class Speaker:
 
 
 def speakers_of(slot: int, sessions: int = OWN_SESSIONS) -> list[Speaker]:
-    """The speakers of producer ``slot``: sessions of its own, and some in which all producers speak."""
+    """The speakers of producer ``slot``: its separate sessions, and some in which all producers speak."""
     own = [
         Speaker(
             session=f"s{slot}-{number}",

@@ -62,7 +62,7 @@ LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 40}
 TOKEN = re.compile(r"\b[kp]\d+n\d+\b")
 OPERATIONS_PER_REPORT = 20
 IDLE_SECONDS = 0.02
-# Nobody beats here: a process that dies is a finding of its own.
+# No process sends heartbeats here: one that dies is a finding in itself.
 TERMS = LeaseTerms(dead_after_seconds=1e6, deadline_seconds=1e6)
 # Longer than any lane is put off after a failure.
 POSTPONED_AT_MOST_SECONDS = 120.0
@@ -114,7 +114,7 @@ class Findings:
 
 
 class Shared:
-    """What the processes of a campaign have in common."""
+    """The state that the processes of a campaign share."""
 
     def __init__(self, options: Options, url: str) -> None:
         context = multiprocessing.get_context("spawn")
@@ -257,7 +257,7 @@ class Actor:
         self._memory().reset(derived=True)
 
     def _drain(self) -> None:
-        """A lane of somebody at work, or one of a generation that does not serve yet."""
+        """Drain a lane of an owner in use, or one of a generation that does not serve yet."""
         if self._chance.random() < 0.5:
             owners = [owner_key(self._shared.hot_owner(self._chance))]
             rows = self._looking.execute(DUE_OF_OWNERS, [owners]).fetchall()
@@ -289,7 +289,7 @@ WHERE r.kind = 'new' AND r.state = 'running' AND g.backfilled_through IS NOT NUL
 
 
 class _Told(logging.Handler):
-    """What the engine takes for a defect of a stage is one."""
+    """Reports each error that the engine logs as a defect: here it is one."""
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(logging.ERROR)
@@ -302,7 +302,7 @@ class _Told(logging.Handler):
 
 
 def act(shared: Shared, number: int) -> None:
-    """What a process of the campaign does."""
+    """Run one process of the campaign."""
     os.environ["STRANDLINE_EMBEDDED"] = "never"
     Actor(shared, number).run()
 
@@ -316,7 +316,7 @@ def settings_of(url: str) -> Settings:
 
 
 class Campaign:
-    """One run on a database of its own."""
+    """One run on a separate database."""
 
     def __init__(self, options: Options, url: str) -> None:
         self.options = options
@@ -365,9 +365,9 @@ class Campaign:
                 actor.join(0.2)
 
     def _finish_replays(self, database: Database) -> None:
-        """What was stopped in the middle is taken up and brought to its end, as ``replay --resume`` does.
+        """Take up replays that were stopped in the middle and finish them, as ``replay --resume`` does.
 
-        Until then its owners wait for their turn, and so does what is due of theirs.
+        Until then their owners wait for their turn, and so does these owners' due work.
         """
         over = threading.Event()
         with self._deriving(database, over):
@@ -501,7 +501,7 @@ class Campaign:
 
 
 def gone_and_live(url: str, deleted: set[str]) -> Iterator[str]:
-    """Live facts, of any generation that is kept, that hold what somebody deleted, cleared or forgot."""
+    """Live facts, of any generation that is kept, that hold something deleted, cleared or forgotten."""
     with psycopg.connect(url) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         facts = connection.execute(LIVE).fetchall()
@@ -528,14 +528,14 @@ CLEARED = "SELECT shard_key, max(created_at) FROM strandline.fact_event WHERE ki
 
 
 def campaign(options: Options) -> Findings:
-    """Run one on a server of its own, and take it down."""
+    """Run one on a separate server, and take the server down."""
     with (
         tempfile.TemporaryDirectory(prefix="edits-") as folder,
         start_stack(Path(folder), with_broker=False) as stack,
     ):
         migrate(stack.database_url, "strandline")
         with psycopg.connect(stack.database_url, autocommit=True) as connection:
-            # Nothing crashes here, so nobody has to wait for the disk.
+            # Nothing crashes here, so no commit has to wait for the disk.
             connection.execute("ALTER SYSTEM SET fsync = off")
             connection.execute("ALTER SYSTEM SET synchronous_commit = off")
             connection.execute("SELECT pg_reload_conf()")

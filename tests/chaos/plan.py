@@ -53,7 +53,7 @@ STORM_EVERY_SECONDS, STORM_SECONDS, IN_STORMS = 40.0, 2.0, 0.8
 
 @dataclass(frozen=True, slots=True)
 class Nature:
-    """What a kind disturbs, its share of a campaign, and for how many seconds it lasts.
+    """A kind of fault: the part it disturbs, its share of a campaign, and its duration in seconds.
 
     A process that is killed or stopped stays away for that long; then it is started again.
     """

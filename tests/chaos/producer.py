@@ -42,7 +42,7 @@ class Line:
     begun: set[int] = field(default_factory=set)
 
     def next_numbers(self, several: bool) -> list[int]:
-        """What is to be put: first what an earlier life began, else new numbers."""
+        """The numbers to put: first those that an earlier life began, else new ones."""
         if left := sorted(self.begun - set(self.acked)):
             return left[:1]
         last = max(self.begun, default=0)
@@ -99,7 +99,7 @@ class Telling:
     def done(
         self, line: Line, messages: Sequence[dict[str, str]], seqs: Sequence[int], first: float, began: float
     ) -> list[Ack]:
-        """What was acknowledged, for the journal."""
+        """The acknowledgements, for the journal."""
         now = time.monotonic()
         acks = []
         for message, seq in zip(messages, seqs, strict=True):

@@ -77,7 +77,7 @@ class Findings:
 
 
 class Campaign:
-    """One run on servers of its own."""
+    """One run on separate servers."""
 
     def __init__(
         self, options: Options, database_url: str, broker_url: str, server: ModelServer, prompts: Path
@@ -221,7 +221,7 @@ class Campaign:
         return self._lag_since(began_at)
 
     def _disturbances(self, memories: list[Memory], known: dict[str, int]) -> list[threading.Thread]:
-        """What goes on all the time, with a replay or without; begun, and ended by ``_stop``."""
+        """Start the disturbances that go on all the time, with or without a replay; ``_stop`` ends them."""
         threads = [
             threading.Thread(target=self._read_on, args=(memories, known)),
             threading.Thread(target=self._live),
@@ -347,7 +347,7 @@ COMPARED = {
 
 
 def respond(request: RecordedRequest) -> str | None:
-    """What the second prompt finds is marked, so that a reader sees of which generation a fact is."""
+    """Mark what the second prompt extracts, so that a reader sees which generation a fact belongs to."""
     messages = request.body.get("messages") or [{}]
     if messages[0].get("content") != PROMPT:
         return None
@@ -358,7 +358,7 @@ def respond(request: RecordedRequest) -> str | None:
 
 
 def campaign(options: Options) -> Findings:
-    """Run one on servers of its own, and take them down."""
+    """Run one on separate servers, and take them down."""
     with (
         tempfile.TemporaryDirectory(prefix="replay-") as folder,
         start_stack(Path(folder), with_broker=True) as stack,

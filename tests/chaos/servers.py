@@ -26,7 +26,7 @@ READY_SECONDS = 300.0
 
 
 class PostgresServer:
-    """The embedded Postgres, with an end as after a power cut: no checkpoint, no farewell to anybody."""
+    """The embedded Postgres, with an end as after a power cut: no checkpoint, no farewell to clients."""
 
     def __init__(self, directory: Path) -> None:
         self._server = EmbeddedPostgres(directory / "postgres")

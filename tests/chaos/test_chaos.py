@@ -50,7 +50,7 @@ def test_a_seed_has_one_plan(seed: int, faults: int, span: float) -> None:
     assert [fault.number for fault in plan] == list(range(1, faults + 1))
     assert list(plan) == sorted(plan, key=lambda fault: fault.at)
     assert all(fault.at >= 0 and fault.at + fault.seconds <= shape.seconds for fault in plan)
-    # What the puts of an outage are compared with comes first, and nothing else disturbs the two.
+    # The puts that an outage is compared with come first, and nothing else disturbs the two.
     assert (plan[0].kind, plan[0].at, plan[0].seconds) == ("model fails", 10.0, 10.0)
     assert all(fault.at >= 30.0 for fault in plan[1:])
 
@@ -189,7 +189,7 @@ def test_a_short_campaign_finds_no_violation(capsys: pytest.CaptureFixture[str])
     assert sum(row.count for row in report.faults) == SHORT.faults
     assert all(row.count for row in report.faults)
     assert report.accepted > 0
-    # A derivation anew applies each event once more.
+    # A new derivation applies each event once more.
     assert report.applied >= 4 * report.events > 0
     assert report.edits and report.resets
     assert json.loads(as_json(report))["seed"] == 5
@@ -219,7 +219,7 @@ def test_an_interrupted_campaign_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def _said(make_memory: MakeMemory, turns: int) -> list[Ack]:
-    """What a producer says in one session, with its acknowledgements."""
+    """A producer's turns in one session, put; the acknowledgements."""
     speaker = speakers_of(0)[0]
     memory = make_memory(speaker.session, user_id=speaker.user, token_limit=300, token_flush_size=60)
     acks = []

@@ -24,7 +24,7 @@ def project() -> dict[str, Any]:
 
 
 def declared(lock: str) -> list[Requirement]:
-    """What the lock is made from."""
+    """The requirements that the lock is made from."""
     if lock == "build.txt":
         return [Requirement(line) for line in project()["build-system"]["requires"]]
     lines = list(project()["project"]["dependencies"])
@@ -42,7 +42,7 @@ def entries(lock: str) -> list[tuple[Requirement, list[str]]]:
 
 
 def locked_here(lock: str) -> dict[str, Requirement]:
-    """What the lock installs on this machine."""
+    """The packages that the lock installs on this machine, by name."""
     here = [entry for entry, _ in entries(lock) if entry.marker is None or entry.marker.evaluate()]
     return {canonicalize_name(entry.name): entry for entry in here}
 

@@ -29,7 +29,7 @@ def as_role(url: str, role: str) -> str:
 
 @pytest.fixture(scope="module")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of its own, since roles belong to all its databases, migrated by the owner."""
+    """A separate server, since roles belong to all its databases, migrated by the owner."""
     server = EmbeddedPostgres(tmp_path_factory.mktemp("roles") / "postgres")
     url = server.start()
     passwords = {"OWNER_PASSWORD": "o'wner", "APP_PASSWORD": "a$pp"}

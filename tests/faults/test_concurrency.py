@@ -145,7 +145,7 @@ def test_a_user_with_a_thousand_sessions_keeps_up(
     database_url: str,
     broker_url: str,
 ) -> None:
-    """Merges fold what many extractions found: the owner's one lane is no line to stand in."""
+    """One merge folds many extractions: sessions do not queue for their owner's one lane."""
     sessions = 1_000
 
     def talk(number: int) -> None:

@@ -139,7 +139,7 @@ def row_versions(url: str) -> set[tuple[str, ...]]:
 
 
 def hints_left(broker_url: str) -> int:
-    """Hints that nobody has taken."""
+    """Hints that no worker has taken."""
     with redis.Redis.from_url(broker_url) as broker:
         return sum(int(str(broker.llen(queue_name(stage)))) for stage in STAGES)
 
@@ -197,7 +197,7 @@ def test_what_the_broker_lost_is_found_by_the_sweep(
     make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, database_url: str
 ) -> None:
     start_worker(**environment(model_server))
-    # Nobody listens there: every hint of this producer is lost.
+    # No broker listens there: every hint of this producer is lost.
     memory = make_memory(broker_url="redis://127.0.0.1:1/0", user_id="sailor", **LIMITS)
     talk(memory, 40)
     wait_until(lambda: nothing_due(database_url), timeout=25, what="the sweep to find the work")

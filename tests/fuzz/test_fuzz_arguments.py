@@ -110,7 +110,7 @@ def test_a_block_of_any_arguments_shows_something_or_says_why_not(
         assert context[-1].text == "hello" or kind is StaticMemoryBlock
 
 
-# What is waited for never comes, so waiting is bounded here.
+# The awaited message never comes, so waiting is bounded here.
 _waits = st.sampled_from([0, 0.01, -1, float("nan"), float("-inf"), "1", True])
 _strings = texts | anything
 _calls: dict[str, dict[str, st.SearchStrategy[Any]]] = {

@@ -26,7 +26,7 @@ def url(database_url: str) -> Iterator[str]:
 
 
 def comparable(message: Message) -> dict[str, Any]:
-    """What a caller said, without what the library adds, as JSON brings it back."""
+    """The message as its caller gave it, without the library's additions, after a round trip through JSON."""
     fields = ("role", "content", "name", "tool_call_id")
     said = {name: getattr(message, name) for name in fields}
     said |= {"tool_calls": message.tool_calls or None, "metadata": dict(message.metadata)}

@@ -33,12 +33,12 @@ _values = st.one_of(texts, _urls, _words, st.integers().map(str), st.floats().ma
 
 
 def held(value: str) -> str:
-    """The value as an environment can hold it; bytes that are no UTF-8 come back as lone surrogates."""
+    """The value as an environment can hold it; bytes that are not UTF-8 come back as lone surrogates."""
     return os.fsdecode(value.replace("\x00", "").encode("utf-8", "replace").replace(b"?", b"\xff"))
 
 
 def sentence_of(call: Callable[[], object]) -> str | None:
-    """What a call refuses its settings with; None if it does not."""
+    """The sentence with which a call refuses its settings; None if it accepts them."""
     try:
         call()
     except StrandlineError as error:

@@ -1,4 +1,4 @@
-"""What callers may hand over by mistake or by intent: texts, JSON that is none, messages of odd forms."""
+"""Values that callers may pass by mistake or on purpose: texts, invalid JSON, messages of odd forms."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ numbers = st.one_of(
     st.floats(),
 )
 scalars = st.one_of(st.none(), st.booleans(), numbers, texts)
-# Values that are no JSON, and can still stand where JSON is expected.
+# Values that are not JSON, but can be passed where JSON is expected.
 _foreign = st.one_of(
     st.binary(max_size=4),
     st.just(object()),

@@ -310,7 +310,7 @@ def test_another_version_is_left_alone_and_not_shown_until_it_is_derived(
     monkeypatch.setattr(sample_blocks.MentionCounter, "version", "2")
     load_blocks.cache_clear()
     try:
-        # What the former version has begun is left to workers with its code.
+        # Work that the former version has begun is left to workers with its code.
         say(memory, "Logan again")
         drain()
         assert state_of(database_url, "mentions") == state
@@ -457,7 +457,7 @@ class Twice(Log):
 def test_a_batch_of_slow_folds_keeps_its_lane(
     make_memory: MakeMemory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if each fold took as long as a lease lasts: nobody takes the lane over before the next one."""
+    """As if each fold took as long as a lease lasts: no worker takes the lane over before the next one."""
     monkeypatch.setattr(lease, "KEPT_AFTER_SHARE", 0.0)
     say(make_memory("s", memory_blocks=["log"]), "one", "two", "three")
     (lane,) = due_lanes(database_url, ["log"])

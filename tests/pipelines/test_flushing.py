@@ -1,4 +1,4 @@
-"""Flushing: marks move by compare-and-set, every message is delivered once, and nobody waits for a broker."""
+"""Flushing: marks move by compare-and-set, each message is delivered once, no caller waits for a broker."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_an_idle_delivery_leaves_the_window_alone(
     assert marks(database_url) == (1, 6, 60)
     assert [message.text for message in memory.get()] == before
     assert events(database_url) == [(1, 3, "idle"), (4, 6, "idle")]
-    # What was delivered is not delivered again when it leaves the window, wherever that is cut.
+    # Delivered messages are not delivered again when they leave the window, wherever it is cut.
     talk(memory, 6)
     assert marks(database_url)[0] > 1
     check_delivery(database_url)
@@ -236,7 +236,7 @@ def test_a_session_that_pauses_is_remembered_and_still_there(
 def test_a_dead_process_is_made_up_for_by_the_sweep(
     memory: Memory, make_memory: MakeMemory, database_url: str
 ) -> None:
-    """Nobody puts again; the watch that the crossing put left behind brings the sweep."""
+    """No process puts again; the watch that the crossing put left behind brings the sweep."""
     rows_of(
         database_url,
         "INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)"

@@ -1,4 +1,4 @@
-"""The shared scope: who opted in is found by all who did, nobody else ever is, and the forgotten are gone."""
+"""The shared scope: sessions that opted in find each other, and no others; forgotten ones are gone."""
 
 from __future__ import annotations
 

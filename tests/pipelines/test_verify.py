@@ -1,4 +1,4 @@
-"""Verify: clean whatever the pipeline did, and naming whatever somebody broke in the tables by hand."""
+"""Verify: clean whatever the pipeline did, and naming each thing broken in the tables by hand."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def within(url: str, name: str) -> str:
 
 
 def live_through(url: str) -> None:
-    """Two sessions of one user, one that was reset, one with a hole, and one that nobody consumed."""
+    """Two sessions of one user, one that was reset, one with a hole, and one that no worker consumed."""
     settings = load_settings(database_url=url, embedding_backend="local", batch_token_budget=20)
     database = Database.connect(ConnectionOptions.from_settings(url, settings))
     anna = [Memory.from_defaults(f"anna-{n}", user_id="anna", database_url=url) for n in (1, 2)]
@@ -100,7 +100,7 @@ def live_through(url: str) -> None:
 
 
 def say(memory: Memory, text: str) -> None:
-    """A turn, as a flush event of its own."""
+    """Put a turn and flush it as a separate event."""
     memory.put_messages(
         [{"role": "user", "content": text}, {"role": "assistant", "content": "Tell me more."}]
     )
@@ -239,7 +239,7 @@ def test_a_running_system_verifies_clean(
     make_memory: MakeMemory,
     model_server: ModelServer,
 ) -> None:
-    # What there is was derived by a model server, and so is what follows.
+    # The existing memory was derived by a model server, and so is the rest.
     settings = settings.model_copy(update={"openai_base_url": model_server.base_url})
     runner = BackgroundRunner(database, prepare_stages(database, settings), settings)
     runner.start()

@@ -1,4 +1,4 @@
-"""Sessions: whose they are, how they are kept apart, and how they begin anew."""
+"""Sessions: whose they are, how they are kept apart, and how they start over."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_session_without_a_user_cannot_be_taken_over(make_memory: MakeMemory) 
 
 
 def check_refused(other: Memory) -> None:
-    """Every way in, sync and async, says that the session is somebody else's."""
+    """Every way in, sync and async, says that the session belongs to another owner."""
     for call in (
         lambda: other.put(user("x")),
         lambda: other.put_messages([user("x"), user("y")]),
@@ -220,8 +220,8 @@ def test_a_reset_of_what_is_not_there_does_nothing(make_memory: MakeMemory, data
     assert tables_with_rows(database_url) == set()
 
 
-# What a session leaves after it has forgotten everything: its name and owner, its marks (so that no seq is
-# used twice), the lanes' leases, what its calls cost, and which batches there were; none holds content.
+# The tables that keep rows of a session that has forgotten everything: its name and owner, its marks (so that
+# no seq is used twice), the lanes' leases, the costs of its calls, and its batches; none holds content.
 REMAINS = {"session", "session_owner", "lane", "model_call", "batch"}
 
 

@@ -58,7 +58,7 @@ def test_every_case_gives_its_figures(tmp_path: Path) -> None:
 
 
 def run(command: list[str]) -> str:
-    """What it prints; told to end where it takes too long, so that it ends what runs beside."""
+    """The command's output; one that takes too long is told to end, so that it ends its own processes."""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:

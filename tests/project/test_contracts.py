@@ -1,7 +1,7 @@
-"""Rules of the source that no linter knows: read from the syntax trees, without importing anything.
+"""Rules of the source that no linter covers: checked on the syntax trees, without importing anything.
 
 Which folder may import which, and who may know Celery or openai, is checked by import-linter
-(``make check``; the contracts stand in pyproject.toml).
+(``make check``; the contracts are in pyproject.toml).
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def is_own(name: str) -> bool:
 
 
 def texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of every string that is no docstring; of an f-string, its parts joined."""
+    """Line and text of every string that is not a docstring; of an f-string, its parts joined."""
     skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):

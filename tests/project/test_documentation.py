@@ -283,7 +283,7 @@ def variables() -> dict[str, str]:
 
 
 def command_named(words: list[str]) -> click.Command | None:
-    """The command that the words begin with, a subcommand included; None if there is none."""
+    """The command that the words begin with, a subcommand included; None if they begin with no command."""
     context = click.Context(cli)
     command = cli.get_command(context, words[0])
     if isinstance(command, click.Group) and len(words) > 1:

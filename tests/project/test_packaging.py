@@ -1,4 +1,4 @@
-"""What is built is what is shipped: the wheel and the sdist hold real files, and nothing but Strandline."""
+"""The built packages: the wheel and the sdist hold real files, and nothing but Strandline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("deploy", "pipelines", "producers", "schemas", "workers")
 
-# One of each kind that is no Python module, and is read at run time.
+# One of each kind of file that is not a Python module and is read at run time.
 DATA = (
     "strandline/py.typed",
     "strandline/pipelines/models/prompts/extract.md",

@@ -46,7 +46,7 @@ def test_the_sample_conversation_is_recalled(database_url: str) -> None:
     words, embedder = recalled(database_url, sample())
     assert words >= 65
     assert embedder >= 72
-    # Weightings are tried outside of the database; the one that stands there must find what the search finds.
+    # Weightings are tried outside of the database; the current one must find the same as the search.
     tried = try_all([prepare(sample(), WordLlamaEmbedder())], [STANDING[0]], math.inf)
     (standing,) = (one for one in tried if one.weighting == STANDING)
     assert 100 * standing.words.mean() == pytest.approx(words, abs=0.5)

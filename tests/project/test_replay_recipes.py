@@ -110,7 +110,7 @@ def test_ctrl_c_stops_a_replay_and_says_how_to_go_on(
     worker.kill()
     command = [sys.executable, "-m", "strandline", "replay", "--new", "--force", "--pipeline", "facts"]
     env = {**os.environ, **environment}
-    # Nobody works, so it waits.
+    # No worker runs, so it waits.
     waiting = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     filled = "SELECT counts->>'phase' FROM strandline.replay"
     wait_until(lambda: rows_of(database_url, filled) == [("switching",)], timeout=30, what="the replay")

@@ -102,7 +102,7 @@ def test_an_error_survives_pickling_and_copying_with_all_its_attributes(
 
 
 def _put(message: dict[str, Any]) -> str:
-    """What a process of a pool does: bad messages are refused before anything is sent."""
+    """Run in a process of a pool: bad messages are refused before anything is sent."""
     Memory.from_defaults("chat", database_url="postgresql://nobody@127.0.0.1:1/none").put(message)
     return "put"
 

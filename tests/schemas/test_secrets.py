@@ -1,4 +1,4 @@
-"""Whatever a password or key is made of, and however it stands in a URL, it is in no message."""
+"""No message shows a password or key, whatever it is made of and however a URL holds it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from strandline.schemas.postgres.migrate import current_revision
 from strandline.schemas.settings import load_settings
 from tests.support.servers.model_server import ModelServer
 
-# What a secret is told by, however it was cut in pieces; nothing else of a URL has these letters.
+# The mark of a secret, found however it was cut in pieces; nothing else of a URL has these letters.
 MARK = "QZX"
 
 # Pieces with the mark, parted by whatever means something in a URL; each piece may be a number beside it.

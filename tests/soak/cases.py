@@ -1,4 +1,4 @@
-"""The cases, and how a run goes through them: in order, within a time, each on a ground of its own."""
+"""The cases, and how a run goes through them: in order, within a time, each on a separate ground."""
 
 from __future__ import annotations
 

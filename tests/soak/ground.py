@@ -1,4 +1,4 @@
-"""What a case stands on: a database of its own on embedded servers, workers, and stand-ins for a model."""
+"""The ground of a case: a separate database on embedded servers, workers, and model stand-ins."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Ground:
             os.environ.update(before)
 
     def rows(self, sql: str, *params: object) -> list[tuple[Any, ...]]:
-        """Look at the tables on a connection of its own."""
+        """Look at the tables on a separate connection."""
         return rows_of(self.database_url, sql, *params)
 
     def nothing_due(self) -> bool:
@@ -109,7 +109,7 @@ class Grounds:
 
     @contextmanager
     def fresh(self) -> Iterator[Ground]:
-        """A ground of its own, gone in the end with all that was started on it."""
+        """A separate ground, removed in the end with everything that was started on it."""
         self._made += 1
         broker_url = self.broker_url.rpartition("/")[0] + f"/{self._made % 15 + 1}"
         with temporary_database(self.server_url) as database_url, ExitStack() as ending:

@@ -55,7 +55,7 @@ class Load(threading.Thread):
             self.seconds.append(seconds_of(partial(memory.put, message)))
 
     def during(self, seconds: float) -> list[float]:
-        """What the puts of about the next ``seconds`` take."""
+        """How long the puts of about the next ``seconds`` take."""
         first = len(self.seconds)
         wanted = first + 0.8 * PUTS_PER_SECOND * seconds
         wait_until(lambda: len(self.seconds) >= wanted, timeout=5 * seconds, what="enough puts")

@@ -1,4 +1,4 @@
-"""What a case measured, beside its bound; and all of them as a table."""
+"""A case's measurement beside its bound; and all of them as a table."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SESSIONS = 3
 
 
 def run(ground: Ground) -> Iterator[Reading]:
-    """What a killed, a paused and a hanging worker held, and what goes on after lost connections."""
+    """Time until others finish the work of a killed, paused or hanging worker, and after lost connections."""
     scene = Scene.of(ground)
     # Merge follows extract, and one hint may have gone to the paused worker's socket.
     dead = DEFAULTS["worker_dead_after_seconds"] + 2 * SWEEP_SECONDS + SLACK_SECONDS

@@ -1,4 +1,4 @@
-"""A process forks after it has used its memories: its children read and write on connections of their own.
+"""A process forks after it has used its memories: its children read and write on separate connections.
 
 On real forks, as applications have them: multiprocessing, gunicorn with ``--preload``, Celery's prefork.
 """
@@ -81,13 +81,13 @@ def embedded_home(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(script: str, **environment: str) -> Any:
-    """What a script of its own process prints last, as JSON."""
+    """The last line that a script prints in a separate process, as JSON."""
     return json.loads(run_script(script, **environment).splitlines()[-1])
 
 
 @contextmanager
 def running(*command: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A server of its own session, ended with its children in the end."""
+    """A server in a separate session, ended with its children in the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", *command], cwd=ROOT, env={**os.environ, **environment}, start_new_session=True
     )
@@ -103,7 +103,7 @@ def running(*command: str, **environment: str) -> Iterator[subprocess.Popen[byte
 
 
 def texts_of(database_url: str, user: str) -> set[str]:
-    """What is stored of a user's chat, as a process sees it that has never forked."""
+    """The stored texts of a user's chat, as a process that has never forked sees them."""
     memory = Memory.from_defaults(f"chat-of-{user}", user_id=user, database_url=database_url)
     try:
         return {str(message.content) for message in memory.get_all()}

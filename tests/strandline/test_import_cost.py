@@ -1,6 +1,6 @@
-"""What a web process pays for Strandline: a light import, and Memory objects that cost nothing.
+"""The cost of Strandline in a web process: a light import, and Memory objects that cost nothing.
 
-Each measurement runs in a process of its own, since this one has loaded nearly everything.
+Each measurement runs in a separate process, since this one has loaded nearly everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plain use: a script of its own process with nothing configured, as a newcomer writes it."""
+"""Plain use: a script in a separate process with nothing configured, as a newcomer writes it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 -- How each kind of violation comes about, in the history that the tests live through.  Some of these
 -- break more than one thing.  Words in braces are filled in: events and the session of anna-1, one of her
--- facts, and an id that is nobody's.
+-- facts, and an id that does not exist.
 
 -- name: message_missing
 DELETE FROM strandline.message WHERE session_key = {session} AND seq IN (3, 4)

@@ -90,7 +90,7 @@ def search(
     visible: tuple[UUID | None, int] = (None, NOTHING_VISIBLE),
     cutoff: float = 0.0,
 ) -> list[tuple[UUID, int, float]]:
-    """What the function finds: session, seq and score."""
+    """The hits of the function: session, seq and score."""
     lexemes = [f"w{word}" for word in words]
     embedding = None if vector is None else vector_text(vector.tolist())
     keys = (shard_key, generation_id, session_key, *visible)

@@ -1,4 +1,4 @@
-"""Messages put into a broker's queue as anybody who can write to it could put them there."""
+"""Messages put into a broker's queue as any client that can write to it could put them there."""
 
 from __future__ import annotations
 

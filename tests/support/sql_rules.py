@@ -102,7 +102,7 @@ def _scopes(node: Tree) -> Iterator[_Scope]:
 
 
 def _enter(entry: Tree, scope: _Scope) -> Iterator[_Scope]:
-    """Put what an entry of FROM holds into the scope; what it joins outwardly is a scope of its own."""
+    """Add the tables of an entry of FROM to the scope; the side of an outer join is a separate scope."""
     if entry["@"] == "RangeVar":
         alias = entry.get("alias", {}).get("aliasname", entry["relname"])
         scope.aliases[alias] = entry["relname"] if entry.get("schemaname") == SCHEMA else ""

@@ -35,7 +35,7 @@ def file_statements() -> list[ParsedStatement]:
 
 
 def function_statements() -> list[ParsedStatement]:
-    """What stands in the bodies of the stored functions: statements, conditions and assigned expressions."""
+    """The contents of the stored functions' bodies: statements, conditions and assigned expressions."""
     return [statement for name in FUNCTIONS for statement in _body(function_source(name, SCHEMA))]
 
 

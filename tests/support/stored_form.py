@@ -23,7 +23,7 @@ JSON_VALUES = st.recursive(
 
 
 def stored_form(message: Message) -> Message:
-    """What a put of ``message`` stores, as a read gives it.
+    """``message`` as a put stores it and a read returns it.
 
     Raises:
         InvalidMessageError: as a put would.

@@ -1,4 +1,4 @@
-"""What follows a fault, with the settings as they come: the work is taken up, and done once.
+"""After a fault, with the default settings, the work is taken up, and done once.
 
 How long it waited is measured by ``make soak`` (``tests/soak/takeover.py``).
 """

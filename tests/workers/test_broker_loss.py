@@ -34,7 +34,7 @@ def test_a_worker_whose_hands_are_full_as_the_broker_goes_away_goes_on(
         wait_until(lambda: model_server.requests, timeout=20, what="the model to be asked")
         broker.down()
         wait_until(lambda: _applied(database_url) == 1, timeout=20, what="the work to be done all the same")
-        # Before the broker is back: a loss that is over when the worker looks again is none that it sees.
+        # Before the broker is back: the worker does not see a loss that is over when it looks again.
         wait_until(lambda: "broker away" in "".join(worker.output), timeout=20, what="the loss to be told")
         broker.up()
         _say(memory, "I moor in autumn.")

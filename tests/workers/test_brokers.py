@@ -102,7 +102,7 @@ def test_a_node_that_is_replaced_by_an_empty_one_is_given_its_queues_by_the_work
     check_done_once(database, database_url, 7)
     wait_until(lambda: "broker is back" in "".join(worker.output), timeout=15, what="the worker to connect")
     wait_until(lambda: len(declared_queues(rabbitmq)) >= len(STAGES), timeout=15, what="its queues")
-    # What the worker declared there, and nothing that Celery would have declared besides.
+    # The worker's own declarations, and nothing else that Celery would have declared.
     assert declared_queues(rabbitmq) == sorted(f"{queue_name(stage)}\tquorum" for stage in STAGES)
     assert "strandline" not in rabbitmq.control("list_exchanges", "name")
     converse(make_memory, 1, 1, about="later", broker_url=broker_url)
@@ -151,7 +151,7 @@ def test_delivering_every_hint_again_changes_nothing(
         bell = Doorbell(broker_url)
         bell.ring(lanes)
         bell.close(timeout_seconds=5)
-    # Its hints stand behind them in each queue.
+    # Its hints come after them in each queue.
     memory = make_memory("another", broker_url=broker_url)
     memory.put({"role": "user", "content": "another boat"})
     memory.flush(all=True)

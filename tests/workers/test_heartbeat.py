@@ -35,7 +35,7 @@ WAITS = (
 
 @contextmanager
 def held(url: str, lock: str) -> Iterator[None]:
-    """Somebody has locked it, and goes on holding it."""
+    """Keep it locked by another transaction."""
     with psycopg.connect(url) as connection:
         connection.execute(lock.encode())
         yield
@@ -55,7 +55,7 @@ def worker(settings: Settings, database_url: str) -> Iterator[Consumer]:
 
 
 def await_lock(url: str) -> None:
-    """Until somebody waits for a lock."""
+    """Wait until a session of Postgres waits for a lock."""
     wait_until(lambda: rows_of(url, WAITS) != [(0,)], timeout=30, what="somebody to wait for a lock")
 
 

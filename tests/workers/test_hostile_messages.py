@@ -1,4 +1,4 @@
-"""What a worker makes of messages that are not hints: nothing, whoever put them into its queues."""
+"""Workers ignore messages that are not hints, whoever put them into their queues."""
 
 from __future__ import annotations
 

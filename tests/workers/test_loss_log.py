@@ -1,4 +1,4 @@
-"""What a worker logs when a server goes and comes back: one line for each."""
+"""A worker's log when a server goes and comes back: one line for each."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_threads_lost_during_the_grace_time_cut_it_short_for_no_other(
     broker_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A worker that runs is started anew for it; one that stops already lets the others end in time."""
+    """A running worker is restarted for them; one that is stopping lets the other threads end in time."""
     blocks = "tests.support.sample_blocks:Stuck"
     monkeypatch.setenv("STRANDLINE_BLOCKS", blocks)
     drain_everything(database, database_url, load_settings(blocks=blocks), ["stuck"])
@@ -215,7 +215,7 @@ def test_a_signal_counts_though_the_main_thread_waits_and_another_thread_gets_it
 
 
 def waits_for_threads(pid: int) -> bool:
-    """The main thread is in a futex without a time limit: its system call's fourth argument is none."""
+    """The main thread is in a futex without a time limit: its system call's fourth argument is null."""
     number, *arguments = Path(f"/proc/{pid}/syscall").read_text().split()
     return number in FUTEX_CALLS and arguments[3] == "0x0"
 

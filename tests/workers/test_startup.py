@@ -32,7 +32,7 @@ def running() -> Iterator[list[WorkerProcess]]:
 
 
 def begin(running: list[WorkerProcess], database_url: str, broker_url: str, wait: str) -> WorkerProcess:
-    """A worker process that nobody waits for."""
+    """Start a worker process without waiting for it."""
     worker = launch_worker(
         database_url, broker_url, "--queues", "summary", STRANDLINE_STARTUP_WAIT_SECONDS=wait
     )
@@ -66,7 +66,7 @@ def test_a_worker_waits_for_a_postgres_that_starts_after_it(
     stack: EmbeddedStack,
     tmp_path: Path,
 ) -> None:
-    """The socket of a server that is not there yet is one that nobody has made."""
+    """As long as a server has not started, its socket does not exist."""
     found = re.search(r"host=([^&]+)&port=(\d+)", database_url)
     assert found is not None
     directory, port = found[1].replace("%2F", "/"), found[2]

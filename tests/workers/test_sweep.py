@@ -1,4 +1,4 @@
-"""The sweep: finds what nobody heard of, flushes what nobody flushed, and does no harm in numbers."""
+"""The sweep: finds work whose hint was lost, flushes what no put flushed; several do no harm."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_many_sweeps_deliver_an_idle_session_once(
 def test_an_idle_delivery_that_loses_to_a_flush_by_hand_delivers_the_rest(
     make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
-    """The flush keeps the last turn, and nobody would look again for what it left."""
+    """The flush keeps the last turn, and no sweep would look again for what it left."""
     memory = make_memory("s", memory_blocks=["summary"], idle_seconds=60)
     for role, text in (("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "four")):
         memory.put({"role": role, "content": text})

@@ -1,4 +1,4 @@
-"""A worker ends: what its threads are at is waited for, and what is taken from under them is no trouble."""
+"""A worker ends: it waits for its threads, which cope if a resource is closed under them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def looking(slow: Slow, settings: Settings) -> Consumer:
 
 
 def test_a_look_under_way_is_waited_for(slow: Slow, settings: Settings) -> None:
-    """Whoever stops a worker closes the database next."""
+    """The caller that stops a worker closes the database next."""
     worker = looking(slow, settings)
     with ThreadPoolExecutor() as threads:
         ending = threads.submit(worker.stop)

@@ -20,7 +20,7 @@ from strandline.pipelines.models.local.wordllama_files import TokenVectors, find
 
 # Static vectors are averaged over a text: what follows after some pages hardly moves the average.
 MAX_TEXT_CHARACTERS = 32_000
-# 64 kB of vectors. What is larger than twice that, glibc maps and unmaps each time.
+# 64 kB of vectors. glibc maps and unmaps blocks larger than twice that each time.
 TOKENS_AT_ONCE = 128
 
 

@@ -47,7 +47,7 @@ WITHOUT_STATISTICS = {
 
 def upgrade() -> None:
     schema = context.config.attributes["schema"]
-    # What the table of chunks is made with.
+    # Functions that the table of chunks needs.
     for name in ("search_code_v1", "search_terms_v1"):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))
     op.create_table(

@@ -18,7 +18,7 @@ class RingDueRow(NamedTuple):
 
 
 class RingDue(Query[RingDueRow]):
-    """Lanes of a stage with work that nobody picked up: postpone the next look, and say which they are
+    """Lanes of a stage with work that no worker picked up: postpone the next look, and return them
     (ring_due_v1).
     """
 

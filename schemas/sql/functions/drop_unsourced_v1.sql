@@ -1,8 +1,8 @@
--- drop_unsourced_v1: take what a session said out of the history of facts; of some facts, those that nobody else said
--- are gone.
+-- drop_unsourced_v1: remove a session's statements from the history of facts; delete those of the given facts that no
+-- other session stated.
 --
--- What such a fact had ended is ended by what ended it.  A part of forgetting (forget_facts_v1).  The caller holds the
--- owner's lanes.
+-- A fact that was ended by a deleted one is now ended by the fact that ended the deleted one.  A part of forgetting
+-- (forget_facts_v1).  The caller holds the owner's lanes.
 CREATE FUNCTION strandline.drop_unsourced_v1(p_shard_key uuid, p_session_key uuid, p_fact_ids uuid[]) RETURNS void
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column

@@ -4,7 +4,7 @@
 -- one. Such a wording is replaced by the words that the other session's candidate had by itself (own_text): extract
 -- saw no other session.  A wording quotes if it has a lexeme that is in none of the words it was made of and that
 -- stay; where this session had a part in the fact, any such lexeme counts, elsewhere those that this session said.
--- Each phase is a function of its own.  Called by reset_v1, which holds the owner's lanes.
+-- Each phase is a separate function.  Called by reset_v1, which holds the owner's lanes.
 -- Returns the facts that have other words now, or are live again, in any generation. A person may have deleted some
 -- of them meanwhile; the caller deletes these again.
 CREATE FUNCTION strandline.forget_facts_v1(p_shard_key uuid, p_session_key uuid) RETURNS uuid[]

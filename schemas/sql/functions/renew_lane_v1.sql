@@ -2,7 +2,7 @@
 -- deadline again.
 --
 -- Or, with p_gives_way, the lane is given back where another owner waits for a turn, or live work while it would go
--- on with what was imported; then namespace is NULL, and there is no batch.
+-- on with what was imported; then namespace is NULL, and no batch is begun.
 -- Returns the lease with the next batch (begin_batch_v1), a row per event; no row if the lease was taken away.
 CREATE FUNCTION strandline.renew_lane_v1(
     p_shard_key uuid,

@@ -1,12 +1,12 @@
--- ring_due_v1: lanes of a stage with work that nobody picked up: postpone the next look, and say which they are.
+-- ring_due_v1: lanes of a stage with work that no worker picked up: postpone the next look, and return them.
 --
--- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.  What waits for its
--- namespace's budget is not rung for: its time lies 5,000 years behind the end of the wait, where only those find it
--- who look for it (bring_rings_forward_v1).  The limits are locked, so that those who set others find all that was put
+-- The wait doubles up to 8 seconds, so that a backlog is not rung for again and again.  Work that waits for
+-- its namespace's budget is not rung for: its time is set 5,000 years after the end of the wait, where only
+-- bring_rings_forward_v1 looks for it.  The limits are locked, so that a change of them finds all work that was put
 -- off by the former ones.
--- (A moment of its own: compared with clock_timestamp(), which is volatile, the index would be read to its end.  Row by
--- row: in one statement, a plan made while nothing was due would compare what is ripe with all that is due later.)
--- Returns a lane once per piece of its work that is rung for.
+-- (The moment is a constant: compared with clock_timestamp(), which is volatile, the index would be read to its end.
+-- Row by row: in one statement, a plan made while nothing was due would compare ripe work with all work due later.)
+-- Returns a lane once for each piece of its work that is rung for.
 CREATE FUNCTION strandline.ring_due_v1(p_stage text, p_limit bigint)
 RETURNS TABLE (shard_key uuid, scope_key uuid, generation_id integer, stage text)
 LANGUAGE plpgsql AS $function$

@@ -112,7 +112,7 @@ def _rabbitmq_version(broker_url: str) -> str | None:
 
 
 class _Refusal(KombuError):
-    """What a transport raised."""
+    """An error that a transport raised."""
 
 
 # By the names of what the clients raise: their own sentences may quote the URL.

@@ -39,7 +39,7 @@ FREEZE_WITHIN_SECONDS = 12.0
 Expect = Callable[[Recovery], None]
 LastAck = Callable[[int], float]
 
-# A model takes its time also when all is well, so that workers hold lanes when something befalls them.
+# A model takes its time even when all is well, so that workers hold lanes when a fault hits them.
 WELL: Mapping[str, Any] = {"latency": 0.3}
 
 BEHAVIOURS: Mapping[Kind, Mapping[str, Any]] = {
@@ -56,7 +56,7 @@ BEHAVIOURS: Mapping[Kind, Mapping[str, Any]] = {
 
 @dataclass
 class Harm:
-    """What a fault needs to do its work: what was planned, the stack, and whom to tell what to look for.
+    """The needs of a fault: its plan, the stack, and a callback for the recoveries to watch for.
 
     ``last_ack`` tells when a producer's newest acknowledgement was.
     """
@@ -78,8 +78,8 @@ class Harm:
     def lanes_taken_up(self, pid: int) -> None:
         """Have it watched how long it takes until nothing waits in a lane that this worker held.
 
-        Lanes of a stage that asks a model are claimed by nobody while its provider is down, so they are
-        timed apart; vectors are made without it here, and have no such excuse.
+        While a provider is down, no worker claims lanes of the stages that call its model, so they are
+        timed separately; vectors are made without it here, and have no such excuse.
         """
         for stages, needs in (((VECTORS_STAGE,), CONSUMING), (MODEL_STAGES, (*CONSUMING, *PROVIDER_DOWN))):
             for of_replays in (False, True):
@@ -97,7 +97,7 @@ class Fault(Protocol):
 
 @dataclass
 class WorkerFault:
-    """What befalls one worker."""
+    """A fault that hits one worker."""
 
     harm: Harm
 
@@ -138,7 +138,7 @@ class WorkerFrozen(WorkerFault):
     _away: Interval | None = field(default=None, init=False)
 
     def inject(self) -> None:
-        """Freeze it at a moment at which it holds lanes; if there is none for a while, wherever it is."""
+        """Freeze it while it holds lanes; if it holds none for a while, wherever it is."""
         deadline = time.monotonic() + FREEZE_WITHIN_SECONDS
         while (pid := self.worker.freeze()) is not None:
             if lanes_held(self.harm.stack.postgres.url, pid) or time.monotonic() > deadline:
@@ -267,7 +267,7 @@ class PostgresBlackHoled(ServerRestarted):
 
 @dataclass
 class BrokerSentJunk:
-    """Messages that are no hints reach every queue."""
+    """Messages that are not hints reach every queue."""
 
     harm: Harm
 

@@ -31,7 +31,7 @@ def send_hostile_messages(broker_url: str) -> int:
 
 
 def _send_raw(broker_url: str) -> int:
-    """What is not even one of Kombu's messages: in Redis a queue is a list, and takes anything."""
+    """Send values that are not even Kombu messages: in Redis a queue is a list, which takes anything."""
     raw = (b"\xff not JSON", b"{}", b"[]", b'{"body": 1}', b"null", b"x" * 1_000_000)
     with redis.Redis.from_url(broker_url, socket_timeout=5.0) as client:
         for stage in STAGES:

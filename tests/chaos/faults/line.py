@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class PostgresLine:
-    """Forwards from a port on loopback to the embedded server's socket, in a thread of its own.
+    """Forwards from a port on loopback to the embedded server's socket, in a separate thread.
 
     Attributes:
         url: the server's URL by way of this line.

@@ -32,7 +32,7 @@ PIPELINES = ("facts", "summary", "vectors")
 
 @dataclass
 class OwnerFault:
-    """What is done in a session of its own, of one of a few owners."""
+    """A disturbance in a separate session of one of a few owners."""
 
     harm: Harm
 

@@ -93,7 +93,7 @@ class Conversation:
 
 
 def repeated(call: Callable[[], T]) -> T:
-    """What the call returns, tried again while Postgres is away; it has to be one that may be repeated."""
+    """The call's result; repeated while Postgres is away, so it must be a call that may be repeated."""
     deadline = time.monotonic() + REPEATED_FOR_SECONDS
     while time.monotonic() < deadline:
         try:
@@ -104,7 +104,7 @@ def repeated(call: Callable[[], T]) -> T:
 
 
 def huge_turn() -> Iterator[dict[str, Any]]:
-    """A turn of a user whose tool returns four times nearly a megabyte, in words of its own each."""
+    """A turn of a user whose tool returns four times nearly a megabyte, each in different words."""
     calls = [
         {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
         for number in range(RESULTS)

@@ -49,7 +49,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """What a producer found to be wrong, as a sentence."""
+    """A fault that a producer found, as a sentence."""
 
     sentence: str
 
@@ -99,7 +99,7 @@ class JournalReader:
         self._position = 0
 
     def new_entries(self) -> Iterator[Entry]:
-        """What was appended since; a line without an end is left for the next time."""
+        """The entries appended since the last call; a line without an end is left for the next one."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:

@@ -26,7 +26,7 @@ DUE = "SELECT count(*) FROM strandline.due"
 
 @dataclass
 class Seen:
-    """What the journals say so far."""
+    """The entries of the journals so far."""
 
     acks: list[Ack] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Seen:
 
 
 class Observer:
-    """A thread with a connection of its own; ``seen`` and ``recoveries`` may be read at any time."""
+    """A thread with a separate connection; ``seen`` and ``recoveries`` may be read at any time."""
 
     def __init__(self, stack: Stack) -> None:
         self.seen = Seen()
@@ -93,7 +93,7 @@ class Observer:
     def _note_whether_somebody_works(self, beating: set[int]) -> None:
         """A worker counts from its first beat until it is killed, stopped or frozen.
 
-        One that lives and no longer beats is no excuse: that would be a defect, and not a fault.
+        A worker that lives but no longer beats does not excuse anything: that is a defect, not a fault.
         """
         self._came_up |= beating
         at_work = any(

@@ -1,4 +1,4 @@
-"""What is known of sessions that no producer puts to: those of the campaign itself, edited, reset or huge."""
+"""A record of the sessions that no producer puts to: the campaign's, which are edited, reset or huge."""
 
 from __future__ import annotations
 

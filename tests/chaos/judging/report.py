@@ -1,4 +1,4 @@
-"""What a campaign found, as a table for people and as JSON for machines."""
+"""The result of a campaign, as a table for people and as JSON for machines."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Recovered:
 
 @dataclass
 class Away:
-    """What was away or unwell, and from when until when, in seconds since the plan's begin."""
+    """A part that was away or unwell, and from when until when, in seconds since the plan began."""
 
     name: str
     begin: float
@@ -100,7 +100,7 @@ class Report:
         put_p99_calm_ms: p99 of puts before the model failed, and after it was well again.
         put_p99_ratio: p99 of puts while the model failed, divided by the greater of these two.
         logs: the directory with logs, journals and data; kept where something was violated.
-        ended_by_themselves: exit codes of processes that ended although nobody asked them to, by name;
+        ended_by_themselves: exit codes of processes that ended without being told to, by name;
             a violation unless Postgres or the broker was away in that life.
         away: what recoveries were not timed in, and when the model was unwell.
     """

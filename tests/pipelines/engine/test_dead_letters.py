@@ -68,14 +68,14 @@ def refuse(model_server: ModelServer, *words: str, where: str = "") -> None:
 
 
 def converse(memory: Memory, *texts: str) -> None:
-    """Each text as a flush event of its own."""
+    """Put each text and flush it as a separate event."""
     for number, text in enumerate(texts, 1):
         memory.put({"role": "user", "content": text, "id": f"m{number}"})
         assert len(memory.flush(all=True)) == 1
 
 
 def derived(database_url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """What the pipelines made, without ids and times."""
+    """The pipelines' results, without ids and times."""
     return {
         "summary": rows_of(
             database_url, "SELECT through_seq, state->>'text' FROM strandline.block_state ORDER BY 1"
@@ -132,7 +132,7 @@ def test_a_summary_is_folded_again_as_if_it_had_never_failed(
 def untroubled(
     make_memory: MakeMemory, database_url: str, drain: Drain, texts: tuple[str, ...]
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """What the same conversation gives where nothing fails."""
+    """The results of the same conversation if nothing fails."""
     make_memory("s").reset(derived=True)
     fresh = make_memory("s", user_id=None)
     before = rows_of(database_url, "SELECT next_seq FROM strandline.session")[0][0] - 1
@@ -344,7 +344,7 @@ def test_a_lost_dead_letter_is_not_taken_for_a_dropped_one(
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a command line came to."""
+    """The result of a command line."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""What befalls the work: outages that count nothing, input that dies alone, defects, and resets."""
+"""Errors during work: outages that do not count, bad input that fails alone, defects, and resets."""
 
 from __future__ import annotations
 

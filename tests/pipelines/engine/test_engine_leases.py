@@ -382,7 +382,7 @@ NOT_TRIED = pytest.mark.parametrize("error", [BudgetError("calls", 60.0), Replay
 def test_a_lane_given_back_for_a_budget_keeps_what_befell_it(
     error: Exception, make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
-    """Else a batch that kills workers would begin its count anew at each wait."""
+    """Otherwise each wait would restart the count of a batch that kills workers."""
     say(make_memory("s"), "one")
     befell = {"crashes": 2, "failures": 1, "postponements": 3, "last_error": "why"}
     lane = summary_lane(database_url, "s")
@@ -443,7 +443,7 @@ def test_a_lane_that_cannot_be_given_back_for_a_budget_is_lost_and_nothing_is_ra
 
 
 def test_no_wake_up_is_lost(make_memory: MakeMemory, database: Database, database_url: str) -> None:
-    """Threads flush while two workers drain; no sweep makes up for a hint that nobody heeded."""
+    """Threads flush while two workers drain; no sweep makes up for a hint that no worker followed."""
     settings = load_settings(database_url=database_url, sweep_interval_seconds=3600.0)
     runners = [BackgroundRunner(database, counting(), settings) for _ in range(2)]
     for runner in runners:

@@ -600,7 +600,7 @@ def test_limits_hold_before_what_was_put_off_is_rung_for_and_all_of_it_is(
 def test_a_sweep_puts_nothing_off_by_limits_that_are_being_changed(
     database: Database, database_url: str, backlog: Backlog
 ) -> None:
-    """What it puts off later would be missed by the one who changes them."""
+    """A change of the limits would miss work that the sweep puts off after it."""
     backlog.add("poor", 3)
     limit(database_url, "poor", calls_per_day=0)
     rows_of(
@@ -654,7 +654,7 @@ def lags(url: str) -> list[float]:
 def test_a_wait_that_is_longer_than_a_day_is_none_wherever_it_is_shown(
     make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
-    """The database's clock has stepped back; no worker heeds it either."""
+    """The database's clock has stepped back; workers ignore such a wait too."""
     memory = make_memory("s", memory_blocks=["facts"])
     memory.put({"role": "user", "content": "the harbour is fine", "id": "m1"})
     memory.flush(all=True)

@@ -1,4 +1,4 @@
-"""Turns that are far too large: they go through, or become dead letters; nothing is tried for ever."""
+"""Turns that are far too large: they go through, or become dead letters; nothing is retried without end."""
 
 from __future__ import annotations
 

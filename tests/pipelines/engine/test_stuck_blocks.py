@@ -178,7 +178,7 @@ def test_without_a_thread_for_it_the_work_of_a_block_waits(
     database_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was never called has done nothing that would make its event a dead letter."""
+    """An event whose block was never called has no reason to become a dead letter."""
     full, let_go = BoundedCalls(1), threading.Event()
     monkeypatch.setattr(custom, "block_calls", full)
     with pytest.raises(TimeLimitError):

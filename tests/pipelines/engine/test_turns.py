@@ -1,4 +1,4 @@
-"""Turns: no tenant's backlog, no owner's and no import stands in front of another's live work.
+"""Turns: the backlog of a tenant, an owner or an import never delays another's live work.
 
 Fairness is shown by the order in which lanes are drained, whatever the order of the hints.
 """
@@ -66,7 +66,7 @@ SELECT 1
 
 @dataclass
 class Backlog:
-    """What is due, and in which order it was drained."""
+    """The due work, and the order in which it was drained."""
 
     url: str
     drained: list[str] = field(default_factory=list)
@@ -283,7 +283,7 @@ FROM strandline.due d JOIN strandline.generation g USING (generation_id) RETURNI
 def test_lanes_that_may_not_be_claimed_because_of_their_derivation_delay_nobody(
     unclaimable: str, database: Database, database_url: str, backlog: Backlog
 ) -> None:
-    """Each is of a tenant of its own, and they come first in the round."""
+    """Each belongs to a different tenant, and they come first in the round."""
     for number in range(40):
         backlog.add(f"tenant {number:02}", 1)
     rows_of(database_url, unclaimable)
@@ -298,7 +298,7 @@ def test_lanes_that_may_not_be_claimed_because_of_their_derivation_delay_nobody(
 def test_a_round_goes_on_behind_lanes_that_could_not_be_taken(
     database: Database, database_url: str, backlog: Backlog
 ) -> None:
-    """Somebody holds their rows for a while, as a reset does; each is of a tenant of its own."""
+    """A transaction locks their rows for a while, as a reset does; each belongs to a different tenant."""
     for number in range(40):
         backlog.add(f"tenant {number:02}", 1)
     rows_of(

@@ -171,7 +171,7 @@ def test_a_blocks_limit_reaches_the_workers(
     settings: Settings,
     model_server: ModelServer,
 ) -> None:
-    """What the block of a session says counts where that session has said something, up to the setting."""
+    """The limit of a session's block applies to batches with that session's messages, up to the setting."""
     workers = settings.model_copy(update={"max_facts": 6})
 
     def tell(session: str, max_facts: int, *texts: str) -> None:

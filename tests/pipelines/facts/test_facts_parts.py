@@ -77,7 +77,7 @@ def answer(
     said_as: Mapping[str, str] | None = None,
     condensed: str | None = None,
 ) -> None:
-    """What the model does from now on.
+    """Set the model's behaviour from now on.
 
     Args:
         updates: of a candidate, which known fact it changes and into what; other candidates are added.

@@ -114,7 +114,7 @@ def test_answers_to_other_sessions_do_not_quote_what_is_forgotten(
     one.reset(derived=True)
     assert all("Otto" not in body for (body,) in rows_of(database_url, ANSWERS))
     assert tables_with(database_url, "Otto") == []
-    # What was derived from the others stays, as do the answers to another user's sessions.
+    # Memory derived from the others stays, as do the answers to another user's sessions.
     assert sorted(fact.text for fact in two.facts.list()) == [
         "My cat likes herring.",
         "My cat sleeps all day.",

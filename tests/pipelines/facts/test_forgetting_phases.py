@@ -60,7 +60,7 @@ class Known:
         return rows[0][0] if rows and len(rows[0]) == 1 else rows
 
     def texts(self) -> dict[str, str]:
-        """What the facts say, by name."""
+        """The texts of the facts, by name."""
         rows = self._connection.execute("SELECT fact_id, text FROM strandline.fact").fetchall()
         return {name_of(fact_id): text for fact_id, text in rows}
 

@@ -1,4 +1,4 @@
-"""What a model server may do to its client: answer within bounds, from the address that was asked."""
+"""Bounds on a model server: it must answer within limits, and from the address that was called."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_redirect_to_nowhere_names_no_host(
 
 
 class DrippingServer:
-    """Answers each request with a beginning, and then with one piece after another, until nobody reads."""
+    """Answers each request with a beginning, then piece after piece, until the client stops reading."""
 
     def __init__(
         self, begins: bytes, piece: bytes, *, pieces: int, pause_seconds: float, ends: bytes

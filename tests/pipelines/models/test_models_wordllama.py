@@ -24,8 +24,8 @@ from strandline.schemas.errors import ConfigurationError
 
 EMBEDDER = WordLlamaEmbedder()
 
-# What a tokenizer may stumble over: its special tokens, its own mark for a space, runs of spaces, bytes that
-# it knows no token for, and words of which one begins another.
+# Texts that may trip a tokenizer: its special tokens, its own mark for a space, runs of spaces, bytes that
+# it has no token for, and words of which one begins another.
 ODD = (
     "<s>",
     "</s>",

@@ -60,7 +60,7 @@ def before(database_url: str, model_server: ModelServer) -> Settings:
 
 @pytest.fixture
 def after(before: Settings, tmp_path: Path) -> Settings:
-    """What they are changed to: a fact prompt of one's own, and 384 dimensions."""
+    """The changed settings: a custom fact prompt, and 384 dimensions."""
     prompts = tmp_path / "prompts"
     prompts.mkdir()
     (prompts / "extract.md").write_text(PROMPT)
@@ -93,7 +93,7 @@ def working(database: Database, settings: Settings) -> Iterator[BackgroundRunner
 def replay_new(
     database: Database, settings: Settings, pipeline: str, **options: Any
 ) -> tuple[Replay, Progress]:
-    """Derive a pipeline anew while workers work."""
+    """Derive a pipeline again while workers work."""
     with working(database, settings):
         replay = begin_generation(database, pipeline, settings, **options)
         return replay, derive_generation(database, replay)

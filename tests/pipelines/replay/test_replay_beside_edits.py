@@ -208,7 +208,7 @@ def test_a_replay_in_place_writes_nothing_of_what_was_forgotten_since_it_was_rea
 def test_a_replay_ends_though_others_say_something_all_the_time(
     memory: Memory, make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
 ) -> None:
-    """What a reset made void meanwhile is derived again, whatever is due for owners who are switched."""
+    """Work that a reset voided meanwhile is derived again, whatever is due for owners who are switched."""
     worker = HandWorker(database, ScriptedStages())
     busy = make_memory("busy", user_id="nils")
     say(memory, "my boat is blue")

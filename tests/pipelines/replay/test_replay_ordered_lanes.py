@@ -48,7 +48,7 @@ def _listed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def settings(database: Database, database_url: str) -> Settings:
-    """Settings under which each event is a batch of its own; a worker with them has started once."""
+    """Settings under which each event is a separate batch; a worker with them has started once."""
     local = {"text_backend": "local", "embedding_backend": "local", "batch_token_budget": 1}
     made = load_settings(database_url=database_url, blocks=LISTED, **local)
     prepare_stages(database, made, STAGES)

@@ -1,4 +1,4 @@
-"""What people do to facts: it is seen at once, kept as an event, and reaches nobody else's."""
+"""People's edits of facts: seen at once, kept as an event, and without effect on other owners' facts."""
 
 from __future__ import annotations
 

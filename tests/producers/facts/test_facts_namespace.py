@@ -1,4 +1,4 @@
-"""Clearing the facts of a whole namespace: every owner of it, nobody else's, in steps."""
+"""Clearing the facts of a whole namespace: of every owner in it, of no other owner, in steps."""
 
 from __future__ import annotations
 

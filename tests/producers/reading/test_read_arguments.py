@@ -1,4 +1,4 @@
-"""What a read can be asked for, by the public names: a query, room for the caller's own prompt, blocks."""
+"""Arguments of a read, by the public names: a query, room for the caller's own prompt, blocks."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_blocks_carry_nothing_from_one_session_to_another(
         own = {word for word in everything if word in text} | {"Logan"}
         assert [word for word in everything - own if word in shown] == []
         assert f"Logan was mentioned {MENTIONS[session_id]} times." in shown
-    # What belongs to a user goes along to the user's next session; what belongs to a session does not.
+    # Memory of a user goes along to the user's next session; memory of a session does not.
     shown = str(memory_of("next", "ana").get("Where do I live?")[0])
     assert "Bergen" in shown and "<summary>" not in shown and "Husum" not in shown
     stranger = str(memory_of("new", "cleo").get("Where do I live?"))

@@ -1,4 +1,4 @@
-"""What a process knows of a window makes reads quicker, and never another read."""
+"""The window cache of a process makes reads quicker, and never changes their results."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def step(memory: Memory, name: str, number: int) -> None:
 def test_a_read_is_the_same_whatever_was_read_before(
     database_url: str, steps: list[tuple[str, bool]]
 ) -> None:
-    """Whoever wrote in between: this process, or another, of whose writes it hears nothing."""
+    """This holds whether this process wrote in between, or another, of whose writes it hears nothing."""
     session_id = uuid4().hex
     with (
         closing(Memory.from_defaults(session_id, database_url=database_url, **LIMITS)) as knowing,
@@ -240,7 +240,7 @@ def row_of(body: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> Histo
 
 
 def in_memory(value: Any) -> int:
-    """What a value and all that it holds take, found without what the cache thinks of it."""
+    """The bytes that a value and its contents take, computed independently of the cache."""
     if isinstance(value, Message):
         return sum(in_memory(getattr(value, field.name)) for field in fields(value))
     inner = (*value.keys(), *value.values()) if isinstance(value, dict) else ()
@@ -260,7 +260,7 @@ def test_a_window_counts_all_that_its_messages_hold(
     metadata: dict[str, Any] | None,
     others: dict[str, Any],
 ) -> None:
-    """What stands beside the content too: a bound that leaves something out is none."""
+    """Fields beside the content count too: a bound that leaves something out does not bound anything."""
     bodies = [{"content": content}, {"content": content, "extra": extra} | others]
     window = NOTHING_KNOWN.moved(1, [row_of(body, metadata) for body in bodies], "seal")
     assert window.size >= sum(map(in_memory, window.entries))

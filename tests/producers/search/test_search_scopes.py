@@ -61,7 +61,7 @@ def filled_scope(connection: psycopg.Connection[Any]) -> Scope:
     scope = Scope(connection, made_up(MESSAGES, seed=1), uuid4(), generation_id, uuid4(), uuid4())
     fill(connection, scope.shard_key, generation_id, scope.session_key, scope.filled)
     fill(connection, scope.shard_key, generation_id, scope.other_session, made_up(FEW, seed=2))
-    # The same words and vectors of somebody else, in the same session's name, and of another generation:
+    # The same words and vectors of another owner, in the same session's name, and of another generation:
     # if they were looked at, words would count for more and be less rare, and no score would be exact.
     fill(connection, uuid4(), generation_id, scope.session_key, scope.filled)
     fill(connection, scope.shard_key, generation_id + 1_000, scope.session_key, scope.filled)

@@ -142,7 +142,7 @@ BAD: list[tuple[object, str, str]] = [
     (user(created_at=1_700_000_000), "created_at", "ISO 8601"),
     (user(created_at=datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))), "created_at", "between"),
     (user(created_at=datetime.max.replace(tzinfo=timezone(-timedelta(hours=12)))), "created_at", "between"),
-    # What is not a message at all.
+    # Values that are not messages at all.
     (Message("user", "x", extra={"content": "y"}), "extra.content", "is a field of every message"),
     (Message("user", "x", extra="y"), "extra", "not str"),  # type: ignore[arg-type]
     (Message("user", "x", created_at="now"), "created_at", "not str"),  # type: ignore[arg-type]

@@ -123,7 +123,7 @@ def test_sixteen_threads_retry_one_id(make_memory: MakeMemory, database_url: str
     memory = make_memory(memory_blocks=[])
 
     def put(number: int) -> list[int]:
-        # In the other order as well: nobody waits for anybody in a circle.
+        # In the other order as well: the puts do not deadlock.
         batch = [said("a"), said("b")]
         return sorted(memory.put_messages(batch if number % 2 else batch[::-1]))
 

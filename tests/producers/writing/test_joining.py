@@ -70,7 +70,7 @@ def test_nothing_is_there_if_the_caller_rolls_back(make_memory: MakeMemory, data
         connection.rollback()
     for table in ("session", "session_owner", "message", "watch"):
         assert rows_of(database_url, f"SELECT 1 FROM strandline.{table}") == []
-    # The session was nobody's: another user may have it.
+    # The session had no owner: another user may have it.
     assert make_memory("s", user_id="other", memory_blocks=[]).put(user("mine")) == 1
 
 

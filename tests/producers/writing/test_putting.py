@@ -180,7 +180,7 @@ def test_a_flush_size_above_the_limit_is_repaired_and_said_once(
             memory = make_memory(f"s{number}", token_limit=4_321, token_flush_size=54_321, memory_blocks=[])
             memory.put(user("hello"))
             assert marks(database_url, f"s{number}")["token_flush_size"] == int(0.7 * 4_321)
-        # The default that does not fit is nobody's mistake.
+        # A default that does not fit is not the caller's mistake.
         make_memory("small", token_limit=1_234, memory_blocks=[]).put(user("hello"))
         assert marks(database_url, "small")["token_flush_size"] == int(0.7 * 1_234)
     assert [record.getMessage() for record in caplog.records] == [

@@ -51,7 +51,7 @@ NOTHING = (None,) * 16
 
 
 class Asked(Query[tuple[Any, ...]]):
-    """What a test asks, in the order of the statement's parameters."""
+    """A test's query, with its parameters in the order of the statement's."""
 
     name = "asked"
 

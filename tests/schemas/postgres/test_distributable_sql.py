@@ -31,7 +31,7 @@ from tests.support.sql_trees import (
 )
 
 ALL = [*file_statements(), *function_statements()]
-# What is there to go over the rows of many owners: each reason with its statements.
+# Statements that are meant to read the rows of many owners, by the reason.
 ACROSS_SHARDS = {
     "the directory is kept by session, and listed by namespace": {
         "directory_page",

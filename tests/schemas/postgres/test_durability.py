@@ -1,4 +1,4 @@
-"""What a worker writes need not wait for the disk, but for an answer that was paid for."""
+"""A worker's writes need not wait for the disk, except that of an answer that was paid for."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_producers_wait_for_the_disk(database_url: str, settings: Settings) -> N
 
 @pytest.fixture
 def postgres(tmp_path: Path) -> Iterator[PostgresServer]:
-    """A Postgres of the test's own, that writes to the disk only what somebody waits for."""
+    """A separate Postgres that writes to the disk only what a commit waits for."""
     server = PostgresServer(tmp_path)
     server.start()
     try:

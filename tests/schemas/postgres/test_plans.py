@@ -127,7 +127,7 @@ def session_lane(connection: psycopg.Connection[Any], pipeline: str = "summary")
 
 
 def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]:
-    """What the statement is run with."""
+    """The parameters that the statement is run with."""
     lane = session_lane(connection)
     lease = {"worker_id": UUID(int=1), "lease_epoch": 1}
     terms = {"dead_after_seconds": 5.0, "deadline_seconds": 600.0}
@@ -279,7 +279,7 @@ def make_ready(connection: psycopg.Connection[Any], name: str, wanted: dict[str,
         wanted |= {"batch_id": batch_id, "lease_epoch": epoch}
 
 
-# What a connection keeps a plan for, made without knowing for which keys; the runner inside a process shares
+# Statements whose plan a connection keeps, made for no particular keys; the runner inside a process shares
 # its connections.
 KEPT = [
     "put_one",

@@ -96,7 +96,7 @@ def test_a_statement_that_may_be_repeated_meets_none(server: PostgresServer, dat
 def test_who_waits_goes_on_when_postgres_is_back(
     server: PostgresServer, options: ConnectionOptions, database: Database
 ) -> None:
-    """Whoever waits has the pool try again each time that it gives up, which it does soon."""
+    """A waiting caller makes the pool try again each time that it gives up, which it does soon."""
     fill_pool(database)
     assert pool_of(database).reconnect_timeout == RECONNECT_SECONDS
     returned: set[str] = set()

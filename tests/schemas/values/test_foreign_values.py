@@ -29,7 +29,7 @@ HELLO = {"role": "user", "content": "hello"}
 
 @pytest.fixture(scope="module")
 def database_url(stack: EmbeddedStack) -> Iterator[str]:
-    """One for all: each of them has sessions and users of its own."""
+    """One for all tests: each of them has different sessions and users."""
     with temporary_database(stack.database_url) as url:
         yield url
         Memory.from_defaults("last", database_url=url).close()
@@ -121,7 +121,7 @@ each_value = pytest.mark.parametrize("value", VALUES.values(), ids=list(VALUES))
 
 
 def tried(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
-    """What the call gives, or None where it is refused; another error than Strandline's own is not caught."""
+    """The call's result, or None if it is refused; errors other than Strandline's are not caught."""
     with suppress(StrandlineError):
         return call(*given, **more)
 

@@ -1,4 +1,4 @@
-"""Keys: nobody's names lead to somebody else's rows."""
+"""Keys: no user's names lead to another user's rows."""
 
 from __future__ import annotations
 

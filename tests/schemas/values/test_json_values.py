@@ -1,4 +1,4 @@
-"""What is JSON comes back as it was put: in metadata, content parts, tool calls and further fields."""
+"""JSON values come back as they were put: in metadata, content parts, tool calls and further fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import MakeMemory
 
-# What a put refuses (NUL, lone surrogates) is tested in test_bad_input.
+# Values that a put refuses (NUL, lone surrogates) are tested in test_bad_input.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 numbers = st.one_of(
     st.integers(),

@@ -1,4 +1,4 @@
-"""Text of any kind is read in a time that grows with its length, whatever stands in it."""
+"""Text is read in a time that grows with its length, whatever it says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of stored text: it neither steers the terminal nor passes for a line of the program's own."""
+"""Stored text as it is shown: it neither steers the terminal nor passes for a line of the program."""
 
 from __future__ import annotations
 

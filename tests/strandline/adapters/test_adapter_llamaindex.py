@@ -685,7 +685,7 @@ async def _fifty_turns(memory: StrandlineMemory, database_url: str) -> list[str]
 
 
 def _assert_calls_meet_results(requests: Sequence[Sequence[ChatMessage]]) -> None:
-    """No request to the model held a result without its call: providers refuse such ones."""
+    """No request to the model held a result without its call: providers refuse such requests."""
     for request in requests:
         open_calls: set[str | None] = set()
         for message in request:

@@ -167,7 +167,7 @@ def test_a_stream_is_stored_with_the_message() -> None:
 
 
 def test_a_path_in_the_log_is_never_followed(tmp_path: Path) -> None:
-    """Who can put to a session must not make the agent's process read its files."""
+    """A caller who can put to a session must not be able to make the agent's process read its files."""
     secret = tmp_path / "secret.png"
     secret.write_bytes(PNG)
     for part in ({"type": "image", "path": str(secret)}, {"type": "document", "path": str(secret)}):

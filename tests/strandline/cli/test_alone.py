@@ -55,7 +55,7 @@ def test_each_command_works_where_nothing_runs(tmp_path: Path) -> None:
     assert flushed["events"]
     assert "No worker runs here now" in said
 
-    # Nothing was derived yet; a replay brings workers of its own.
+    # Nothing was derived yet; a replay starts its own workers.
     assert command("facts", "list", "--user", "anna")[0]["facts"] == []
     replayed, _said = command("replay", "--new", "--force", "--hold", "--pipeline", "facts")
     (replay,) = replayed["replays"]

@@ -30,9 +30,9 @@ DIGRESSIONS = ("the harbour", "the old bridge", "the bakery", "the night train",
 
 @pytest.fixture(autouse=True)
 def _embedded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """The demo starts servers of its own, in a directory that it removes again."""
+    """The demo starts separate servers, in a directory that it removes again."""
     temporary = Path(tempfile.mkdtemp(prefix="demo-test-"))
-    # As root, Postgres has an account of its own, which has to pass through.
+    # As root, Postgres has a separate account, which has to pass through.
     temporary.chmod(0o711)
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "auto")
     # A killed worker's lanes are free again after two seconds, not five.

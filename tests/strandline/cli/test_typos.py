@@ -1,4 +1,4 @@
-"""What is misspelt is refused with a sentence: where it is given, and not at the first use or never."""
+"""Misspelt names are refused with a sentence: where they are given, not at the first use or never."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Servers that tests start, or that stand in for a part that fails."""
+"""Servers that tests start, or that take the place of a part that fails."""

@@ -44,7 +44,7 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """What a responder returns to decide the whole HTTP response."""
+    """A responder's return value that decides the whole HTTP response."""
 
     status: int
     body: bytes
@@ -368,7 +368,7 @@ def _merge(known: Sequence[Any], candidates: Sequence[Any]) -> dict[str, Any]:
 
 
 def _section(prompt: str, tag: str) -> list[Any]:
-    """The JSON rows of the last section of that name that stands on lines of its own."""
+    """The JSON rows of the last section of that name whose tags are on separate lines."""
     found = re.findall(rf"^<{tag}>\n(.*?)^</{tag}>$", prompt, re.DOTALL | re.MULTILINE)
     return [json.loads(row) for row in found[-1].splitlines()] if found else []
 

@@ -1,4 +1,4 @@
-"""A PgBouncer of our own in transaction mode: loopback, a port and files of its own, no system service."""
+"""A PgBouncer of our own in transaction mode: loopback, its own port and files, no system service."""
 
 from __future__ import annotations
 

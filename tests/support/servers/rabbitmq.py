@@ -1,4 +1,4 @@
-"""A RabbitMQ node of our own: loopback, ports and files of its own, no system service.
+"""A RabbitMQ node of our own: loopback, its own ports and files, no system service.
 
 Debian's package ``rabbitmq-server`` brings the server; where it is missing, what needs it is skipped.  One
 node is started per run, when the first test asks for it.
@@ -179,7 +179,7 @@ class RabbitNode:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # A group of its own, for the shell script and the server below it.
+                # A separate group, for the shell script and the server below it.
                 process_group=0,
             )
 

@@ -30,7 +30,7 @@ class SilentServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Closing alone would wake nobody who waits in accept or recv.
+        # Closing alone would not wake a thread that waits in accept or recv.
         for one in (self._listener, *self._taken):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)

@@ -147,7 +147,7 @@ def counting(stage: CountingStage | None = None) -> FixedStages:
 
 
 def say(memory: Memory, *texts: str) -> None:
-    """Each text as a message and a flush event of its own."""
+    """Put each text as a message and flush it as a separate event."""
     for text in texts:
         memory.put({"role": "user", "content": text})
         assert len(memory.flush(all=True)) == 1
@@ -171,6 +171,6 @@ def contents(url: str) -> set[tuple[str, str]]:
 
 
 def folded(url: str) -> list[int]:
-    """What the counting stage has folded, in the order of its states."""
+    """The states of the counting stage, in order."""
     rows = rows_of(url, "SELECT state->'folded' FROM strandline.block_state ORDER BY through_seq")
     return [seq for (seqs,) in rows for seq in seqs]

@@ -1,4 +1,4 @@
-"""Scripts in processes of their own: with what they forked they end with the test, also where they hang."""
+"""Scripts in separate processes: they and their children end with the test, even if they hang."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GENEROUS_SECONDS = 240.0
 
 
 def run_script(script: str, **environment: str) -> str:
-    """What the script has printed, once it and all that it forked have ended well."""
+    """The script's output, once it and all its children have ended well."""
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script)],
         cwd=ROOT,

@@ -1,8 +1,8 @@
 """Stages whose model follows a script: quick, in the process, and the same answer to the same question.
 
-What it finds is one fact in each line of a user of the form ``my boat is blue k1n2``.  It merges as models
-do: it takes repeats for repeats, makes one fact of two about a thing, ends one by another, and words some
-of that anew, so that different words can come to be the same.  Generations of even number word all
+It extracts one fact from each line of a user of the form ``my boat is blue k1n2``.  It merges as models
+do: it recognises repeats, makes one fact of two about a thing, ends one by another, and rewords some of
+them, so that different words can become the same.  Generations of even number word all
 they extract otherwise.
 """
 
@@ -116,7 +116,7 @@ def _condensed(task: CondenseTask) -> dict[str, Any]:
 
 
 def _thing(text: str) -> str:
-    """What a fact is about: the word before its first ``is``."""
+    """The subject of a fact: the word before its first ``is``."""
     return text.partition(" is ")[0].rpartition(" ")[2]
 
 
