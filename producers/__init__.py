@@ -1,1 +1,1 @@
-"""Producers: what accepts writes and answers reads."""
+"""Producers: accept writes and answer reads."""

@@ -1,4 +1,4 @@
-"""Arguments of a read: what each may be, checked before anything is asked of the database."""
+"""Arguments of a read, checked before the first statement is sent to the database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_SEQ = 2**63 - 1
 
 
 def read_query(source: object | None) -> str | Message | None:
-    """What to search for: text as it is, anything else as a message; raises InvalidMessageError."""
+    """The text or message to search for: text as it is, else a message; raises InvalidMessageError."""
     if source is None or isinstance(source, str):
         return None if source is None else plain_text(source)
     return Message.from_openai(source, where="input")
@@ -32,7 +32,7 @@ def read_messages(sources: Sequence[object] | None) -> list[Message] | None:
 
 
 def listed_messages(sources: object) -> Sequence[object]:
-    """Messages as a list, which is empty for None; raises InvalidMessageError where they are not a list."""
+    """Messages as a list, which is empty for None; raises InvalidMessageError if they are not a list."""
     if type(sources) is list:
         return sources
     if is_empty(sources):
@@ -51,17 +51,17 @@ def check_token_count(count: object) -> int:
 
 
 def check_seq(name: str, seq: object) -> int:
-    """Check a message's number, or 0 for before the first; raises ConfigurationError if it is not one."""
+    """Check a message's ``seq``, or 0 for before the first; raises ConfigurationError if it is not one."""
     return _whole(name, seq, least=0, most=MAX_SEQ)
 
 
 def check_page_size(size: object) -> int:
-    """How many messages a page has; raises ConfigurationError where it is not a count of them."""
+    """Check the number of messages in a page; raises ConfigurationError if it is not one."""
     return _whole("page_size", size, least=1, most=MAX_INTEGER)
 
 
 def check_timeout(seconds: object) -> float:
-    """For how long to wait; raises ConfigurationError where it is not a number of seconds."""
+    """Check how long to wait; raises ConfigurationError if it is not a number of seconds."""
     if isinstance(seconds, int) and not isinstance(seconds, bool):
         return float(min(max(plain_int(seconds), -1), MAX_INTEGER))  # of an int, any may be too large
     if not isinstance(seconds, float) or math.isnan(plain_number(seconds)):
@@ -70,7 +70,7 @@ def check_timeout(seconds: object) -> float:
 
 
 def check_flag(name: str, value: object) -> bool:
-    """True or False; raises ConfigurationError where it is neither."""
+    """Check that ``value`` is True or False; raises ConfigurationError if it is neither."""
     if not isinstance(value, bool):
         raise ConfigurationError(f"{name} is {quote(value)}; it must be True or False.")
     return value

@@ -1,4 +1,4 @@
-"""A session's memory: put, get and what belongs to them, each written once and offered sync and async."""
+"""A session's memory: put, get and the related methods, each written once and offered sync and async."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SessionMemory(Searching):
         identity: the session and its owner.
         policy: stored with the session at its first put; later puts use the stored one.
         blocks: the memory blocks that contribute to a read.
-        insert_method: whether it goes into the system message or the latest user message.
+        insert_method: whether memory goes into the system message or the latest user message.
         tokenizer: counts tokens; default: ``o200k_base``.
         part_tokens: tokens of images and other parts that are not text, by kind; default: 256 for ``image``,
             ``audio`` and ``video``, 2048 for ``document``.
@@ -244,7 +244,7 @@ class SessionMemory(Searching):
             after_seq = page[-1].seq or after_seq
 
     def pop(self, *, connection: object | None = None) -> Message | None:
-        """Remove the newest message and return it, such as to repeat the last turn; None if none is left.
+        """Remove the newest message and return it, for example to repeat the last turn; None if none is left.
 
         Its ``seq`` is not used again. Messages delivered to the pipelines stay: after an idle flush, or
         ``flush(all=True)``, there is nothing to pop until the next put.
@@ -273,8 +273,8 @@ class SessionMemory(Searching):
     def reset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Start the history over; with ``derived``, also forget the memory derived from this session.
 
-        Without ``derived`` the old messages leave every read but stay in the log, and pending work on them is
-        void. With it they are deleted.  Facts that people added or worded by hand stay.
+        Without ``derived`` the old messages no longer appear in reads but stay in the log, and pending work
+        on them is void. With it they are deleted.  Facts that people added or worded by hand stay.
         """
         self._runner.run(reset(self._identity, derived=check_flag("derived", derived)), connection)
 
@@ -309,8 +309,8 @@ class SessionMemory(Searching):
         return done.policy
 
     def close(self) -> None:
-        """Close what this process shares: pools, threads, the embedded servers; its memories cannot be used
-        after that.
+        """Close the resources that this process shares: pools, threads, the embedded servers; its memories
+        cannot be used after that.
         """
         self._resources.close()
 

@@ -1,4 +1,4 @@
-"""Searching as a part of a session's memory, sync and async."""
+"""The search methods of a session's memory, sync and async."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Found = SearchHit | FoundFact
 
 
 class Searching:
-    """What ``SessionMemory`` offers to search with."""
+    """The search methods of ``SessionMemory``."""
 
     def __init__(self, resources: Resources, identity: SessionIdentity, shared_key: UUID | None) -> None:
         self._resources = resources
@@ -63,14 +63,14 @@ class Searching:
         """Search messages, and facts if asked for, that match ``query``, best first.
 
         Args:
-            query: words or a question; only the end of a long text counts.
-            limit: how many hits at most, 0 to 1,000.
-            scope: this ``session``, all sessions of its ``owner``, or the messages ``shared`` with the
+            query: words or a question; of a long text, only the end is used.
+            limit: maximum number of hits, 0 to 1,000.
+            scope: this ``session``, all sessions of its ``owner``, or the messages ``shared`` in the
                 memory's scope (``shared_scope=``).
             exclude_current: leave out this session, and facts that come only from it.
             include_window: also search messages that are not flushed or have no vectors yet, by their words:
-                the newest 1,000 of them, for an owner those of the 20 sessions last put to. A message that
-                says just ``query`` is then left out. Shared scopes hold only flushed messages.
+                the newest 1,000 of them; for an owner, those of the 20 sessions last put to. A message whose
+                text is exactly ``query`` is then left out. Shared scopes hold only flushed messages.
             kinds: ``"message"``, ``"fact"`` or both.  By default only messages: ``memory.facts`` has its own
                 search. A fact's hit has ``.fact``, with the messages that it comes from, and no ``.message``;
                 each has ``.kind``, ``.text``, ``.score`` and ``.similarity``.

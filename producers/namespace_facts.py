@@ -22,7 +22,7 @@ _BEFORE_ALL = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
-    """The extent of a clearing, done or planned: ``owners``, and the number of their live ``facts``."""
+    """The extent of a clearing, done or planned: the number of ``owners``, and of their live ``facts``."""
 
     owners: int = 0
     facts: int = 0
@@ -33,7 +33,7 @@ class Clearing:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Some owners in the order of their keys: ``last`` is the last one looked at, None behind all of them."""
+    """Some owners in the order of their keys; ``last`` is the last one examined, None on the final page."""
 
     last: UUID | None
     to_clear: tuple[tuple[UUID, int], ...]
@@ -42,9 +42,9 @@ class _Page:
 class NamespaceFacts:
     """The facts of all owners of a namespace; get it from ``Facts.of_namespace``.
 
-    Clearing is one event per owner, as ``Facts.clear`` makes it, each in its own transaction; so it may be
+    Clearing records one event per owner, as ``Facts.clear`` does, each in its own transaction; so it may be
     stopped at any time, and continues where it stopped when it is called again: an owner who has said nothing
-    since the last clearing is skipped. Owners who begin meanwhile may be left out.
+    since the last clearing is skipped. Owners whose first session begins meanwhile may be left out.
 
     All methods raise DatabaseUnavailableError when Postgres cannot be reached; those that clear,
     UnknownPipelineError before any worker has ever run.
@@ -56,8 +56,8 @@ class NamespaceFacts:
         self._namespace = check_name("namespace", namespace)
 
     def close(self) -> None:
-        """Close what this process shares: pools, threads, the embedded servers; its memories cannot be used
-        after that.
+        """Close the resources that this process shares: pools, threads, the embedded servers; its memories
+        cannot be used after that.
         """
         self._resources.close()
 
@@ -70,7 +70,7 @@ class NamespaceFacts:
         return self._namespace
 
     def to_clear(self) -> Clearing:
-        """Count what ``clear`` would delete now; changes nothing."""
+        """Count the owners and facts that ``clear`` would delete now; changes nothing."""
         total = Clearing()
         after: UUID | None = _BEFORE_ALL
         while after is not None:

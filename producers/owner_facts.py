@@ -61,7 +61,7 @@ class OwnerFacts:
 
     @property
     def user_id(self) -> str | None:
-        """The owner, or None where a session owns its facts itself."""
+        """The owner, or None if a session owns its facts itself."""
         return self._owner.user_id
 
     def get(self, fact_id: UUID | str) -> Fact | None:
@@ -84,7 +84,7 @@ class OwnerFacts:
         team_id: str | None = None,
         with_invalidated: bool = False,
     ) -> FactPage:
-        """A page of the live facts, with how many there are in ``.total``.
+        """A page of the live facts; ``.total`` is the number of all of them.
 
         Args:
             limit: maximum number of facts, up to 1,000; 0 returns only the total.
@@ -127,8 +127,8 @@ class OwnerFacts:
     ) -> Sequence[FoundFact]:
         """The live facts that match ``query`` best, best first, by their words and their sources.
 
-        If vectors serve and the query can be embedded, the meaning of the conversation that a fact came from
-        counts as much as its words; otherwise only the words count.
+        If vectors are available and the query can be embedded, the meaning of the conversation that a fact
+        came from counts as much as its words; otherwise only the words count.
         """
         return self._runner.run(self._searching(query, limit, topics, agent_id, team_id))
 
@@ -193,9 +193,9 @@ class OwnerFacts:
     ) -> Fact | None:
         """Give a live fact other words and return it; None if this owner has no such live fact.
 
-        Its history stays, and so do topics and day if none are given. If another fact already has the new
-        words, that one is returned, and this one is removed. The old words do not come back from earlier
-        messages.
+        Its history stays, and so do its topics and its day unless new ones are given. If another fact already
+        has the new words, that one is returned, and this one is removed. The old words do not come back from
+        earlier messages.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
         return self._runner.run(self._edit(partial(self._replacing, fact_id, wording, actor)))
@@ -227,7 +227,7 @@ class OwnerFacts:
     def clear(self, *, actor: str | None = None) -> int:
         """Delete all facts of this owner for good; return how many were live.
 
-        Nothing said earlier comes back as a fact, not even messages that workers have not read yet.
+        Nothing said earlier comes back as a fact, not even from messages that workers have not read yet.
         """
         return self._runner.run(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
 

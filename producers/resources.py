@@ -28,15 +28,15 @@ class Resources(Protocol):
         ...
 
     def database(self) -> Database:
-        """The process's pool; opened (and the embedded Postgres started) at the first call."""
+        """The process's pool; the first call opens it (and starts the embedded Postgres)."""
         ...
 
     async def async_database(self) -> AsyncDatabase:
-        """The running event loop's pool; opened at the first call."""
+        """The running event loop's pool; the first call opens it."""
         ...
 
     async def group_commit(self) -> GroupCommit:
-        """What the running event loop's puts go through; made at the first call."""
+        """The group commit of the running event loop's puts; made at the first call."""
         ...
 
     def ring(self, lanes: Iterable[Lane]) -> None:
@@ -44,7 +44,7 @@ class Resources(Protocol):
         ...
 
     def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
-        """The query's vector as pgvector text, or None if this process has not the embedder of ``config``.
+        """The query's vector as pgvector text, or None if this process lacks the embedder of ``config``.
 
         Raises:
             ModelError: the embedder failed or ran out of its time budget.
@@ -52,9 +52,9 @@ class Resources(Protocol):
         ...
 
     def close(self) -> None:
-        """End the process's use: pools, threads, embedded servers."""
+        """Release the process's pools, threads and embedded servers."""
         ...
 
     async def aclose(self) -> None:
-        """The same from a coroutine; closes the running loop's pool as well."""
+        """Async twin of ``close``; closes the running loop's pool as well."""
         ...

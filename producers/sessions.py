@@ -1,4 +1,4 @@
-"""Sessions as reads and puts both meet them: whose one is, and its whole history."""
+"""Sessions, for reads and puts alike: their owners, and their whole history."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ HISTORY_PAGE = 1_000
 
 
 def claim_session(identity: SessionIdentity) -> Operation[None]:
-    """Write the directory entry of a new session; it fixes the session's owner.
+    """Write the directory entry of a new session, which fixes the session's owner.
 
     Raises:
-        OwnerError: it belongs to another owner.
+        OwnerError: the session belongs to another owner.
     """
     rows = yield from fetch(
         ClaimSession(
@@ -51,7 +51,7 @@ def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> O
     """The next messages of the whole log after ``after_seq`` (0: from its start), in order.
 
     Raises:
-        ConfigurationError: the number or the count of messages is not valid.
+        ConfigurationError: ``after_seq`` or ``page_size`` is not valid.
         OwnerError: the session belongs to another owner.
     """
     rows = yield from fetch(

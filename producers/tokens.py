@@ -1,6 +1,6 @@
 """Token counting: how large a message is for a model.
 
-By default ``o200k_base`` over content, name, tool calls and reasoning, without per-message overhead.  The
+By default ``o200k_base`` counts content, name, tool calls and reasoning, without per-message overhead.  The
 vocabulary ships with the package, so that nothing is downloaded and a firewall does not matter.
 """
 
@@ -93,7 +93,7 @@ def _count(message: Message, count_text: Callable[[str], int], part_tokens: Mapp
 
 
 def part_estimates(given: Mapping[str, int] | None) -> Mapping[str, int]:
-    """Estimates by the part's type, from those ``given`` by kind (``image``, ``audio``, …), others as usual.
+    """Estimates by part type, from those ``given`` by kind (``image``, ``audio``, …), else the defaults.
 
     Raises:
         ConfigurationError: a kind is unknown, or an estimate is not a whole number, 0 or above.
@@ -122,7 +122,7 @@ def part_estimates(given: Mapping[str, int] | None) -> Mapping[str, int]:
 def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
     """A function from text to its number of tokens; ``tokenizer`` may return a list or a count.
 
-    The function raises ConfigurationError where the tokenizer returns something else.
+    The function raises ConfigurationError if the tokenizer returns something else.
 
     Raises:
         ConfigurationError: ``tokenizer`` cannot be called.
@@ -164,7 +164,7 @@ def count_default(text: str) -> int:
 
 
 def load_encoding(name: str) -> tiktoken.Encoding:
-    """A vocabulary of the package (loading it takes about 0.5 s, once, and 60 MB)."""
+    """A vocabulary of the package; loading it takes about 0.5 s, once, and 60 MB."""
     known = _encodings.get(name)
     if known is None:
         known = _encodings[name] = _read_encoding(name)
@@ -172,7 +172,7 @@ def load_encoding(name: str) -> tiktoken.Encoding:
 
 
 def _read_encoding(name: str) -> tiktoken.Encoding:
-    """tiktoken looks only where ``TIKTOKEN_CACHE_DIR`` points, so that is set for the time of loading."""
+    """Load it with ``TIKTOKEN_CACHE_DIR`` set meanwhile, since tiktoken looks only there."""
     # A child that was forked meanwhile would find tiktoken locked, modules that are imported only now half
     # made, and the variable as it is set here.
     with undivided, resources.as_file(resources.files("strandline.producers") / "vocabularies") as path:
@@ -214,7 +214,7 @@ def _texts(message: Message) -> Iterator[str]:
 
 
 def _values(message: Message, part_tokens: Mapping[str, int]) -> Iterator[object]:
-    """The values that are neither text nor a part of a known kind."""
+    """The values that are neither text nor parts of a known kind."""
     yield from (value for value in message.extra.values() if not isinstance(value, (str, type(None))))
     for part in _parts(message):
         if part["type"] not in part_tokens and part["type"] not in _TEXT_KEYS:
@@ -222,7 +222,7 @@ def _values(message: Message, part_tokens: Mapping[str, int]) -> Iterator[object
 
 
 def _beside_texts(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part without what counts as text."""
+    """A part without the fields that count as text."""
     return {key: value for key, value in part.items() if not (key in _TEXT_KEYS and isinstance(value, str))}
 
 
@@ -237,7 +237,7 @@ def _to_json(value: object) -> str:
 
 
 def _is_list(result: Sized) -> bool:
-    """Whether its length is the number of tokens; that of a mapping (ids, masks, …) is not."""
+    """Whether the result's length is the number of tokens; a mapping's (ids, masks, …) is not."""
     return not isinstance(result, (Mapping, str, bytes))
 
 

@@ -1,1 +1,1 @@
-"""Memory blocks: their contributions to the prompt, and the form of these."""
+"""Memory blocks: their contributions to the prompt, and how these are rendered."""

@@ -1,8 +1,8 @@
 """Memory blocks declare how a session's long-term memory contributes to the prompt.
 
 A block holds no model, no connection and no state: it names the pipeline whose memory it shows, and knows
-how to render and to shorten it.  So it can be pickled, and one block may be shared by any number of sessions
-without anything leaking between them.
+how to render and shorten it.  So it can be pickled, and any number of sessions can share one block without
+anything leaking between them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class InsertMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What blocks render from, all of one snapshot.
+    """The data that blocks render, all from one snapshot.
 
     Attributes:
         facts: the owner's facts, oldest first.
-        states: by pipeline, the JSON state of those that fold one (the summary, custom ones).
+        states: the JSON state by pipeline, for pipelines that fold one (the summary, custom ones).
         hits: by block name, the hits of its search, best first.
     """
 
@@ -114,7 +114,7 @@ class BaseMemoryBlock:
         return escaped(text) if text else None
 
     def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
-        """``content`` made at least ``tokens_to_cut`` tokens shorter; None leaves the whole block out."""
+        """``content`` shortened by at least ``tokens_to_cut`` tokens; None leaves the whole block out."""
         return None
 
     def _set(self, **values: object) -> None:
@@ -162,7 +162,7 @@ class StaticMemoryBlock(BaseMemoryBlock):
 
 @dataclass(frozen=True, init=False)
 class FactExtractionMemoryBlock(BaseMemoryBlock):
-    """The newest ``max_facts`` facts of the session's owner, oldest of them first.
+    """The newest ``max_facts`` facts of the session's owner, in order, the oldest first.
 
     Attributes:
         max_facts: how many are shown. If an owner has more live facts than this, workers condense them while
@@ -216,7 +216,7 @@ def split_content(content: object, what: str) -> str | Rendered | None:
 
 
 def pieces_to_cut(pieces: Sequence[str], tokens_to_cut: int, count: CountText) -> int:
-    """How many of the first pieces together make up ``tokens_to_cut``; all, if they do not."""
+    """How many pieces, from the first, make up ``tokens_to_cut``; all of them if even that is too few."""
     cut = 0
     for index, piece in enumerate(pieces, start=1):
         cut += count(piece)
@@ -249,7 +249,7 @@ def _checked_content(content: object, what: str) -> str | tuple[Mapping[str, Any
 
 
 def _check_sendable(content: object, what: str) -> None:
-    """Raise ConfigurationError unless a prompt with this can be sent to a model."""
+    """Raise ConfigurationError unless a prompt with this content can be sent to a model."""
     try:
         check_nesting(what, content)
         check_texts_within(what, content)
@@ -267,8 +267,8 @@ def _is_part(part: object) -> bool:
 
 
 def checked_count(what: str, value: object, *, least: int) -> int:
-    """Return ``value`` if it is a whole number from ``least`` on; else raise ConfigurationError that names
-    ``what``.
+    """Return ``value`` if it is a whole number of at least ``least``; else raise a ConfigurationError that
+    names ``what``.
     """
     if isinstance(value, bool) or not isinstance(value, int) or plain_int(value) < least:
         raise ConfigurationError(f"{what} is {quote(value)}; it must be a whole number, {least} or above.")

@@ -13,7 +13,7 @@ from strandline.producers.blocks.render import escaped
 
 @dataclass(frozen=True, init=False)
 class CustomMemoryBlock(BaseMemoryBlock):
-    """The read side of a custom block: shows its state by its own ``render``."""
+    """The read side of a custom block: shows its state with the block's own ``render``."""
 
     definition: BlockDefinition
 

@@ -40,7 +40,7 @@ def declare_blocks(sources: Sequence[BlockSource] | None, known: Known = dict) -
     """``memory_blocks`` as given by a caller: None means the default ones, a string a pipeline by name.
 
     Args:
-        sources: memory blocks, custom blocks, or names of either.
+        sources: memory blocks, custom blocks, or the names of either.
         known: returns the custom blocks that this process can load; called only for a name that is not one of
             Strandline's own pipelines.
 
@@ -71,7 +71,7 @@ def pipelines_of(blocks: Sequence[BaseMemoryBlock]) -> tuple[str, ...]:
 
 
 def max_facts_of(blocks: Sequence[BaseMemoryBlock]) -> int | None:
-    """How many facts the blocks show, the one that shows most; above that workers condense them."""
+    """The largest number of facts that a block shows; workers condense an owner's facts above it."""
     shown = (block.max_facts for block in blocks if isinstance(block, FactExtractionMemoryBlock))
     return max(shown, default=None)
 
@@ -90,7 +90,7 @@ def _block(source: object, known: Known) -> BaseMemoryBlock:
 
 
 def _named(name: str, known: Known) -> BaseMemoryBlock:
-    """A block by the name of its pipeline; one whose code is elsewhere shows its state's ``text``."""
+    """The block for a pipeline's name; one whose code is not in this process shows its state's ``text``."""
     if name in _OWN:
         return _OWN[name](name=name)
     definition = known().get(name)

@@ -29,13 +29,13 @@ def compile_memory_template(source: str) -> Renderer:
     """A renderer from Jinja source, for example
     ``{% for s in sections %}<{{ s.name }}>{{ s.text }}</{{ s.name }}>{% endfor %}``.
 
-    Stored text holds no ``<``, so tags hold it in; a layout by lines does not, since it may hold newlines.
+    Rendered text has no ``<``, so tags enclose it safely; lines do not, since it may contain newlines.
 
     Compiled once per source, since a backend makes a ``Memory`` per request, and tried at once on a
-    sample, so that a mistake shows when the template is given and not at the first read.
+    sample, so that a mistake shows when the template is passed and not at the first read.
 
     Raises:
-        ConfigurationError: the template cannot be parsed, uses what is not there, or never uses ``sections``.
+        ConfigurationError: the template cannot be parsed, uses an unknown name, or never uses ``sections``.
     """
     try:
         template = _ENVIRONMENT.from_string(source)

@@ -41,18 +41,18 @@ class VectorMemoryBlock(BaseMemoryBlock):
         similarity_top_k: how many hits.
         retrieval_context_window: how many of the latest messages form the query: of the window, or of the
             ``messages`` given to a read. If ``input`` is given, only ``input`` is searched for.
-        similarity_cutoff: the least cosine similarity, 0 to 1; not applied if only words are compared.
-        scope: search this ``session``, all sessions of its ``owner``, or the messages ``shared`` with the
+        similarity_cutoff: the minimum cosine similarity, 0 to 1; not applied if only words are compared.
+        scope: search this ``session``, all sessions of its ``owner``, or the messages ``shared`` in the
             scope that ``Memory(shared_scope=…)`` names.
         kinds: ``"message"``, ``"fact"`` or both; by default only messages, because facts have their own
             block. A fact that a facts block of the same read shows is not repeated.
         exclude_current: leave out this session, and facts that come only from it.
-        postprocessors: functions, called in order with the query and the hits that the previous one returned,
-            at first up to 20; the result of the last is shown, in its order, up to ``similarity_top_k``.  A
+        postprocessors: functions, called in order with the query and the hits that the previous one returned
+            (the first gets up to 20); the first ``similarity_top_k`` hits of the last result are shown.  A
             ``Hit`` has ``messages``, or a ``fact``.  They run in the process that calls ``get``, for at most
             a second together; if one fails, the hits stay as they were, and ``.omitted`` says so.  They may
             be called in several threads.
-        rerank: one more of these, the last.
+        rerank: one more such function, called last.
     """
 
     similarity_top_k: int
@@ -118,12 +118,12 @@ class VectorMemoryBlock(BaseMemoryBlock):
         return (*(("postprocessors", step) for step in self.postprocessors), *last)
 
     def render(self, material: Material) -> str | None:
-        """A line per message that has text, or the fact; a blank line parts one hit from the next."""
+        """A line per message that has text, or the fact; a blank line separates the hits."""
         pieces = (_lines(hit) for hit in material.hits.get(self.name, ()))
         return "\n\n".join(piece for piece in pieces if piece) or None
 
     def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
-        """Without the hits that scored lowest."""
+        """``content`` without the hits that scored lowest."""
         hits = _BETWEEN_HITS.split(content)
         worst_first = hits[::-1]
         return "\n\n".join(hits[: len(hits) - pieces_to_cut(worst_first, tokens_to_cut, count)]) or None

@@ -1,1 +1,1 @@
-"""The doorbell: hints that wake workers, published beside the caller's thread."""
+"""The doorbell: hints that wake workers, published from a separate thread."""

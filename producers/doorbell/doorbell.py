@@ -47,8 +47,8 @@ class Doorbell:
     """Publishes hints from a daemon thread, started with the first one; a forked child has its own.
 
     Args:
-        level: at which it says once that the broker is away, and once that it is back; in a worker, which
-            says so itself, lower than in a producer.
+        level: the log level for the lines that the broker is away, and that it is back; lower in a worker,
+            which logs that itself, than in a producer.
         public_apis_only: see ``HintPublisher``.
     """
 
@@ -61,7 +61,7 @@ class Doorbell:
         self._open()
 
     def ring(self, lanes: Iterable[Lane]) -> None:
-        """Hand lanes to the thread; returns at once, and drops what finds no room."""
+        """Hand lanes to the thread; returns at once, and drops lanes if the queue is full."""
         if this_process() != self._process:
             self._open()
         for lane in lanes:
@@ -73,7 +73,7 @@ class Doorbell:
             self._start()
 
     def close(self, timeout_seconds: float = 1.0) -> None:
-        """Publish what is waiting, for at most ``timeout_seconds``, and end the thread."""
+        """Publish the waiting hints, for at most ``timeout_seconds``, and end the thread."""
         if self._thread is None or this_process() != self._process:
             return
         self._closing.set()
@@ -83,7 +83,7 @@ class Doorbell:
         self._thread.join(timeout_seconds)
 
     def _open(self) -> None:
-        """All that belongs to one process: neither thread nor sockets nor locks survive a fork."""
+        """Set up everything that belongs to one process: threads, sockets and locks do not survive a fork."""
         self._process = this_process()
         self._hints: queue.Queue[Lane | None] = queue.Queue(MAX_WAITING_LANES)
         self._starting = threading.Lock()
@@ -131,9 +131,9 @@ class Doorbell:
             )
 
     def _gather(self, publisher: HintPublisher, pacer: Pacer, published_at: float) -> list[Lane]:
-        """Wait until there are lanes to publish, and while they come thick a moment for more; each once.
+        """Wait for lanes to publish, and if they come in quick succession, briefly for more; each once.
 
-        Nothing: the doorbell is closing, and all is published.
+        An empty list means that the doorbell is closing and every hint is published.
         """
         while not self._closing.is_set():
             lanes = self._wait_for_hints(publisher, pacer.wait_seconds(time.monotonic()))
@@ -145,7 +145,7 @@ class Doorbell:
         return list(dict.fromkeys([*self._take_waiting(), *pacer.take_kept()]))
 
     def _wait_for_hints(self, publisher: HintPublisher, seconds: float | None) -> list[Lane]:
-        """The next hint; none where ``seconds`` pass without, or the doorbell is closing."""
+        """The next hint; an empty list if ``seconds`` pass without one, or the doorbell is closing."""
         try:
             lane = self._hints.get(timeout=IDLE_SECONDS if seconds is None else seconds)
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""Pacing: of hints for one lane that come thick, the first goes out at once and the others become one."""
+"""Pacing: of many hints for one lane in a short time, the first goes out at once, the others become one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from strandline.schemas.values.lanes import Lane
 
 
 class Pacer:
-    """Lets a lane pass at most once in ``seconds``, and keeps one that comes sooner until then.
+    """Lets a lane pass at most once in ``seconds``; a lane that comes sooner is kept until then.
 
     Times are seconds of one clock, which never goes back.
     """
@@ -20,7 +20,7 @@ class Pacer:
         self._kept: dict[Lane, None] = {}
 
     def pass_on(self, lanes: Iterable[Lane], now: float) -> list[Lane]:
-        """Those of ``lanes``, and of what was kept, that may pass now, each once."""
+        """The lanes, of ``lanes`` and of those kept, that may pass now, each once."""
         self._kept |= dict.fromkeys(lanes)
         while self._again and (first := next(iter(self._again.items())))[1] <= now:
             del self._again[first[0]]
@@ -31,12 +31,12 @@ class Pacer:
         return passing
 
     def wait_seconds(self, now: float) -> float | None:
-        """How long until something that is kept may pass; None where nothing is."""
+        """Seconds until the first lane that is kept may pass; None if no lane is kept."""
         if not self._kept:
             return None
         return max(0.0, min(self._again[lane] for lane in self._kept) - now)
 
     def take_kept(self) -> list[Lane]:
-        """All that is kept, which is forgotten here."""
+        """Return all lanes that are kept, and forget them."""
         kept, self._kept = list(self._kept), {}
         return kept

@@ -1,8 +1,8 @@
 """Publishing hints: a connection to the broker, on which every wait is bounded.
 
-Waiting for RabbitMQ's confirms tells whether the broker takes hints at all: one that is blocked by an alarm,
-or hangs, reads nothing and says nothing.  They are waited for per batch, not per hint: one round trip, and
-one write to the broker's disk, for many.
+Waiting for RabbitMQ's confirms tells whether the broker takes hints at all: a broker that is blocked by an
+alarm, or hangs, reads nothing and says nothing.  The wait is per batch, not per hint: one round trip, and one
+write to the broker's disk, for many.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class HintPublisher:
 
     ``public_apis_only``: have RabbitMQ confirm each hint by itself, and Kombu make a client for each command.
 
-    A queue that no worker has declared yet takes nothing on RabbitMQ, and the hint is gone; the sweep of
-    the worker that declares it rings again.
+    On RabbitMQ, a hint for a queue that no worker has declared yet is lost; the sweep of the worker that
+    declares it rings again.
     """
 
     def __init__(self, broker_url: str, *, public_apis_only: bool = False) -> None:
@@ -65,7 +65,7 @@ class HintPublisher:
         """Publish one hint per lane, and wait until the broker has them.
 
         Raises:
-            Exception: whatever the transport raises; some hints may have passed, and the connection is gone.
+            Exception: any error of the transport; some hints may have passed, and the connection is closed.
         """
         try:
             connection = self._connection or self._connect()
@@ -79,7 +79,7 @@ class HintPublisher:
             raise
 
     def close(self) -> None:
-        """Take leave of the broker, if it listens; the next hint opens another connection."""
+        """Close the connection in order, if the broker answers; the next hint opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(Exception):
@@ -101,7 +101,7 @@ class HintPublisher:
         return connection
 
     def _abandon(self) -> None:
-        """Drop a connection that may be broken, without the farewell that a hung broker never answers."""
+        """Drop a connection that may be broken, without a closing handshake: a hung broker never answers."""
         connection, self._connection = self._connection, None
         self._confirms = None
         if connection is not None:
@@ -127,7 +127,7 @@ class HintPublisher:
 
 
 class _Confirms:
-    """Which messages of a channel the broker has not yet taken, by their number."""
+    """The messages of a channel that the broker has not confirmed yet, by number."""
 
     def __init__(self, channel: Any) -> None:
         self._sent = 0
@@ -138,12 +138,12 @@ class _Confirms:
         channel.confirm_select()
 
     def expect(self) -> None:
-        """One more message was sent."""
+        """Note that one more message was sent."""
         self._sent += 1
         self._open.add(self._sent)
 
     def wait(self, connection: Connection) -> None:
-        """Wait until nothing is open.
+        """Wait until every message is confirmed.
 
         Raises:
             TimeoutError: the broker did not answer in time.
@@ -153,7 +153,7 @@ class _Confirms:
             connection.drain_events(timeout=max(0.0, deadline - time.monotonic()))
 
     def _settle(self, number: int, multiple: bool) -> None:
-        """The broker's answer to one message, or to all up to it."""
+        """Note the broker's answer to one message, or to all up to it."""
         if multiple:
             self._open = {sent for sent in self._open if sent > number}
         else:

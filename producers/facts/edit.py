@@ -42,7 +42,7 @@ MAX_FEEDBACK_CHARACTERS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """A fact as a person gives it; ``topics`` None keeps those that the fact has."""
+    """A fact as worded by a person; ``topics`` None keeps those that the fact has."""
 
     text: str
     topics: tuple[str, ...] | None = None
@@ -78,20 +78,20 @@ class Wording:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """As the event keeps it."""
+        """The form in which the event stores it."""
         given = asdict(self) | {"about_date": self.about_date.isoformat() if self.about_date else None}
         return {name: value for name, value in given.items() if value is not None}
 
 
 def edit_facts(shard_key: UUID, change: Callable[[], Operation[T]]) -> Operation[T]:
-    """Carry a change of an owner's facts out in one transaction; ``change`` makes it, for each attempt."""
+    """Carry out a change of an owner's facts in one transaction; each attempt calls ``change`` again."""
     yield from open_fact_lanes(shard_key)
     changed: T = yield Atomic(change)
     return changed
 
 
 def add_fact(owner: Owner, wording: Wording, actor: str | None) -> Operation[UUID]:
-    """Add a fact; gives its id, or that of the one that says the same already.
+    """Add a fact; returns its id, or that of an existing fact that says the same.
 
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
@@ -109,7 +109,7 @@ def add_fact(owner: Owner, wording: Wording, actor: str | None) -> Operation[UUI
 def replace_fact(
     shard_key: UUID, fact_id: UUID, wording: Wording, actor: str | None
 ) -> Operation[UUID | None]:
-    """Give a live fact other words; gives the id it has then, or None if there is no such fact."""
+    """Give a live fact other words; returns its id after that, or None if there is no such fact."""
     derivations, serving = yield from _held(shard_key)
     rows = yield from fetch(FindFact(**serving.keys, fact_id=fact_id))
     if not rows or not rows[0].live:
@@ -135,7 +135,7 @@ def replace_fact(
 
 
 def delete_fact(shard_key: UUID, fact_id: UUID, actor: str | None) -> Operation[bool]:
-    """Take a fact away for good; False if there is no such fact."""
+    """Delete a fact for good; False if there is no such fact."""
     derivations, serving = yield from _held(shard_key)
     if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
         return False
@@ -154,7 +154,7 @@ def delete_fact(shard_key: UUID, fact_id: UUID, actor: str | None) -> Operation[
 
 
 def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
-    """Take all of an owner's facts away for good; gives how many of them were live."""
+    """Delete all of an owner's facts for good; returns how many of them were live."""
     derivations, serving = yield from _held(shard_key)
     event = yield from _recorded(serving, "clear", None, actor=actor)
     cleared = 0
@@ -168,7 +168,7 @@ def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
 def judge_fact(
     shard_key: UUID, fact_id: UUID, feedback: str | None, actor: str | None
 ) -> Operation[UUID | None]:
-    """Note what people think of a fact; gives its id, or None if there is no such fact."""
+    """Record people's opinion of a fact; returns its id, or None if there is no such fact."""
     derivations, serving = yield from _held(shard_key)
     if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
         return None
@@ -185,7 +185,7 @@ def judge_fact(
 
 
 def checked_feedback(feedback: object) -> str | None:
-    """Feedback as it is stored; None takes it back."""
+    """Feedback as it is stored; None removes it."""
     return None if feedback is None else _checked_text("feedback", feedback, MAX_FEEDBACK_CHARACTERS)
 
 

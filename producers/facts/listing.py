@@ -1,4 +1,4 @@
-"""Facts for people: one, or a page of them, each with its provenance."""
+"""Facts to show to people: one, or a page of them, each with its provenance."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class FactPage(list[Fact]):
 
 
 class FilterParams(TypedDict):
-    """Which facts are meant, as parameters of statements."""
+    """A filter of facts, as parameters of statements."""
 
     topics: list[str] | None
     agent_id: str | None
@@ -114,7 +114,7 @@ class FilterParams(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FactFilter:
-    """A filter of facts: live ones with one of these topics, and of this agent and team."""
+    """A filter of facts: live ones, with one of these topics, of this agent and this team."""
 
     topics: tuple[str, ...] | None = None
     agent_id: str | None = None
@@ -149,7 +149,7 @@ class FactFilter:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A page of the facts: limit and offset, order, and a substring."""
+    """The page of facts to return: limit and offset, order, and a substring."""
 
     limit: int
     offset: int = 0
@@ -226,7 +226,7 @@ def checked_limit(limit: int) -> int:
 
 
 def _containing(owner: Owner, contains: str, wanted: FactFilter) -> Operation[list[UUID]]:
-    """Filtered here and not in SQL, which does not read content."""
+    """The ids of facts that contain a substring; filtered here, because SQL does not read content."""
     rows = yield from fetch(
         FactTexts(
             shard_key=owner.shard_key,

@@ -1,4 +1,4 @@
-"""The omissions of a read: blocks that cannot be shown here, and messages that the caller has no room for."""
+"""Omissions before a read: blocks that cannot be shown, and messages that the caller has no room for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from strandline.schemas.values.message import Message
 def readable_blocks(
     blocks: Sequence[BaseMemoryBlock], snapshot: Snapshot, shared_key: UUID | None
 ) -> tuple[tuple[BaseMemoryBlock, ...], list[Omission]]:
-    """The blocks whose states this process can show, and what keeps the others, or their work, away."""
+    """The blocks whose states this process can show; and why others, or the work for them, are missing."""
     readable, omissions = [], []
     for block in blocks:
         if (reason := _unreadable(block, snapshot)) is not None:
@@ -36,7 +36,7 @@ def readable_blocks(
 
 
 def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list[Omission]]:
-    """The snapshot with the newest of its window that fit beside the pinned head; at least the last turn."""
+    """The snapshot with the newest window messages that fit beside the pinned head, or the last turn."""
     pinned_tokens = _tokens(snapshot.pinned)
     if pinned_tokens + _tokens(snapshot.window) <= token_limit:
         return snapshot, []
@@ -80,7 +80,7 @@ def _searches_shared(block: BaseMemoryBlock) -> bool:
 
 
 def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
-    """Why nothing is derived for the block from this session's messages, if so."""
+    """The reason why nothing is derived for the block from this session's messages; None if it is."""
     if block.pipeline is None:
         return None
     if block.pipeline not in snapshot.serving:
@@ -91,7 +91,7 @@ def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
 
 
 def _last_turn(window: Sequence[Message]) -> int:
-    """Where the last turn begins: at the last user message, or, if there is none, at the beginning."""
+    """The place at which the last turn begins: the last user message, or 0 if there is no user message."""
     places = (place for place in range(len(window) - 1, -1, -1) if window[place].role == "user")
     return next(places, 0)
 

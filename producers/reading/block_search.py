@@ -1,6 +1,6 @@
-"""Recall: what a vector block searches for, and what the search finds.
+"""The search of a vector block: its query, its sources and its hits.
 
-``search_statement`` ranks; here queries are prepared, and hits are rid of what the read shows anyway.
+``producers.search.ranking`` ranks; this module prepares the query, and drops hits that the read shows anyway.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MESSAGES_BESIDE = 1
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources of a search: the derivations that serve, and the shared scope, if there is one."""
+    """The sources of a search: the serving generations, and the shared scope, if there is one."""
 
     vectors: Vectors
     facts_generation_id: int | None
@@ -45,8 +45,8 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The facts and messages that the read shows anyway: of this session ``seqs``, and all from
-    ``visible_from``.
+    """The facts and messages that the read shows anyway: of this session, ``seqs`` and all messages from
+    ``visible_from`` on.
     """
 
     identity: SessionIdentity
@@ -62,7 +62,7 @@ class Shown:
 def query_text(
     query: str | Message | None, messages: Sequence[Message] | None, window: Sequence[Message], latest: int
 ) -> str:
-    """What to search for: the query given, else the ``latest`` of the messages given, or of the window."""
+    """The text to search for: the query, else the ``latest`` of the messages passed, or of the window."""
     if query is not None:
         text = query if isinstance(query, str) else query.text
     else:
@@ -87,7 +87,7 @@ def sources_of(
 def search(
     block: VectorMemoryBlock, query: Query, sources: Sources, shown: Shown
 ) -> Operation[tuple[tuple[Hit, ...], list[Omission]]]:
-    """The best hits for one block, without what is shown anyway, and what could not be done in full.
+    """The best hits for one block, without those that are shown anyway; and the search's omissions.
 
     Raises:
         StrandlineError: the statement failed.
@@ -117,7 +117,7 @@ def search(
 
 
 def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:
-    """The hits without messages that are shown anyway, each message only in its best hit; facts stay."""
+    """The hits without messages that the read shows anyway; a message stays in its best hit, facts stay."""
     seen: set[tuple[object, int | None]] = set()
     remaining = []
     for hit in hits:

@@ -1,9 +1,9 @@
-"""The token budget of a read: what stays, what is shortened and what is left out; pure functions.
+"""The token budget of a read: which parts stay, are shortened or left out; pure functions.
 
-The pinned head, the window and blocks of priority 0 stay whole.  Of the room that remains, the tail may
-take up to half, newest first; then come the other blocks, the largest priority number shortened or left
-out first; then the tail takes what is still free.  The memory is counted as it is rendered, template and
-all, so that the sum holds for what a model is sent.
+The pinned head, the window and blocks of priority 0 stay whole.  The tail may take up to half of the
+remaining room, newest messages first; then come the other blocks, the largest priority number shortened or
+left out first; then the tail takes the room that is still free.  The memory is counted as it is rendered,
+template included, so that the sum is that of the prompt that a model receives.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_TRUNCATIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one block has to say: its text, escaped, and content parts beside it."""
+    """The output of one block: its text, escaped, and its content parts."""
 
     block: BaseMemoryBlock
     text: str
@@ -54,8 +54,8 @@ class Tail:
     """Flushed messages that some block does not cover yet.
 
     Attributes:
-        messages: in order, the newest of them; there may be more than were read.
-        ranges: first and last ``seq`` of each event that they lie in, in order.
+        messages: the newest of them, in order; there may be more than were read.
+        ranges: first and last ``seq`` of each event that holds such messages, in order.
     """
 
     messages: Sequence[Message] = ()
@@ -63,7 +63,7 @@ class Tail:
 
     @cached_property
     def parted(self) -> frozenset[int]:
-        """The numbers of messages that cannot be shown: a part of their tool call is not in the tail."""
+        """The seqs of messages that cannot be shown, because a part of their tool call is not in the tail."""
         return (
             parted_calls(self.messages, {first for first, _ in self.ranges}) if self.ranges else frozenset()
         )
@@ -71,7 +71,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The parts of a read besides pinned head and window; ``tokens`` counts all of them."""
+    """The parts of a read other than pinned head and window; ``tokens`` is their sum."""
 
     memory: str
     parts: tuple[Mapping[str, Any], ...]
@@ -83,8 +83,8 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How the memory is rendered and counted; ``part_tokens``: of content parts that are not text, by
-    type.
+    """How the memory is rendered and counted; ``part_tokens``: tokens of content parts that are not text,
+    by type.
     """
 
     count_text: CountText
@@ -95,7 +95,7 @@ class Measure:
         return self.render([Section(c.block.name, c.text) for c in contributions if c.text])
 
     def unrendered(self, contributions: Sequence[Contribution]) -> list[Contribution]:
-        """Those whose text a template of the caller's own does not show, whatever it is."""
+        """The contributions whose text the caller's template does not show at all."""
         if self.render is render_memory:
             return []
         return [c for c in contributions if c.text and not self._shows(c, contributions)]
@@ -125,7 +125,7 @@ def fit(
     tail: Tail,
     measure: Measure,
 ) -> Fitted:
-    """Choose what fits beside ``fixed_tokens`` (pinned head and window), and name what does not."""
+    """Choose the parts that fit beside ``fixed_tokens`` (pinned head and window), and name the others."""
     room = token_limit - fixed_tokens
     reserved = reserved_tail(room=room, contributions=contributions, tail=tail, measure=measure)
     kept, omitted = _shrunk(contributions, room - _tokens(reserved), measure)
@@ -146,7 +146,7 @@ def fit(
 def reserved_tail(
     *, room: int, contributions: Sequence[Contribution], tail: Tail, measure: Measure
 ) -> tuple[Message, ...]:
-    """The part of the tail that no block but those of priority 0 can displace: at most half the room."""
+    """The part of the tail that only blocks of priority 0 can displace: at most half the room."""
     if not tail.messages:
         return ()
     always = [c for c in contributions if c.block.priority == 0]
@@ -154,10 +154,10 @@ def reserved_tail(
 
 
 def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:
-    """The longest end of the tail within ``room`` tokens that begins where a conversation can be cut.
+    """The newest messages of the tail, within ``room`` tokens, from a place where a conversation can be cut.
 
-    That is before a user message, or at the beginning of an event, and never between a tool call and its
-    result; where the other of the two is not in the tail, it is left out.
+    Such a place is before a user message, or at the beginning of an event, and never between a tool call and
+    its result; a call or result whose counterpart is not in the tail is left out.
     """
     starts = {first for first, _ in tail.ranges}
     answers: set[str] = set()
@@ -197,7 +197,7 @@ def _shrunk(
 
 
 def _least_important_first(contributions: Sequence[Contribution]) -> list[Contribution]:
-    """Those that may be cut: the largest priority number first, of equals the one named last."""
+    """The contributions that may be cut: the largest priority number first; of equals, the one named last."""
     cuttable = [c for c in contributions if c.block.priority > 0]
     return sorted(cuttable, key=lambda c: c.block.priority)[::-1]
 
@@ -208,9 +208,9 @@ def _made_to_fit(
     room: int,
     measure: Measure,
 ) -> tuple[Contribution | None, Omission | None]:
-    """``victim`` shortened until it fits beside ``others``; None when it is to be dropped whole.
+    """``victim`` shortened until it fits beside ``others``; None if it has to be dropped whole.
 
-    More than one attempt, since a block estimates by its own text what is counted over all of it.
+    This may take several attempts: a block estimates by its own text, but the whole memory is counted.
     """
     shorter = victim
     for _ in range(MAX_TRUNCATIONS):
@@ -227,7 +227,7 @@ def _made_to_fit(
 def _truncated(
     contribution: Contribution, excess: int, measure: Measure
 ) -> tuple[Contribution | None, Omission | None]:
-    """The contribution made shorter by its own block; None when it is to be dropped whole."""
+    """The contribution shortened by its own block; None if it has to be dropped whole."""
     block, text = contribution.block, contribution.text
     shorter, failure = attempt("truncate", block, lambda: block.truncate(text, excess, measure.count_text))
     if not isinstance(shorter, str) or not shorter:
@@ -275,7 +275,7 @@ def _omitted_tail(tail: Tail, shown: Sequence[Message]) -> list[Omission]:
 
 
 def _is_parted(tail: Tail, gap: tuple[int, int]) -> bool:
-    """Whether all that lies in the gap are parts of calls."""
+    """Whether the gap holds only messages that are parts of split tool calls."""
     inside = [message.seq for message in tail.messages if gap[0] <= (message.seq or 0) <= gap[1]]
     return bool(inside) and tail.parted.issuperset(inside)
 

@@ -26,7 +26,7 @@ OmissionKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Omission:
-    """Something that a read left out, or could not do in full.
+    """A part that a read left out, or could not do in full.
 
     Attributes:
         kind: ``tail`` (delivered messages that no block covers yet, left out), ``window`` (messages of the
@@ -57,11 +57,11 @@ class MemoryContext(Sequence[Message]):
         messages: all of them, in order.
         covered_through: per pipeline of the blocks, the last ``seq`` up to which the block covers all flushed
             messages.
-        caught_up: no flushed message is still on its way to a block (with ``wait_for``: it was put, and no
-            message up to it is).
+        caught_up: True if no flushed message is still on its way to a block (with ``wait_for``: if that
+            ``seq`` was put, and no flushed message up to it is still on its way).
         omitted: the omissions and their reasons; empty when everything fits and works.
         tokens: the stored tokens of the messages, and those of the inserted memory.
-        over_budget: ``tokens`` is above the limit, because the pinned head, the window and blocks of
+        over_budget: True if ``tokens`` is above the limit, because the pinned head, the window and blocks of
             priority 0 are never cut.
     """
 

@@ -1,4 +1,4 @@
-"""Code of the application's own in a read, which it can neither fail nor keep waiting: bounded in time."""
+"""The application's code in a read: bounded in time, so that it can neither fail the read nor hold it up."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _calls = BoundedCalls(32)
 
 
 def call_within(seconds: float, call: Callable[[], T]) -> T:
-    """What ``call`` returns, or raises, within ``seconds``.
+    """Return the result of ``call``, or raise its error, within ``seconds``.
 
     Raises:
-        TimeLimitError: it is late.
-        NoPlaceError: it was not called.
+        TimeLimitError: it did not return in time.
+        NoPlaceError: it was not called, because too many earlier calls have not returned.
     """
     return _calls.within(seconds, call)
 
 
 def problem_of(error: Exception, seconds: float) -> str:
-    """What went wrong with a call that was given so many seconds; never the error's own words."""
+    """What went wrong with a call that had ``seconds`` to return; never the error's own words."""
     if isinstance(error, TimeLimitError):
         return f"took longer than {seconds} s"
     if isinstance(error, NoPlaceError):
@@ -44,14 +44,14 @@ def problem_of(error: Exception, seconds: float) -> str:
 
 
 def is_foreign(block: BaseMemoryBlock) -> bool:
-    """Whether showing the block runs code that is not Strandline's."""
+    """Whether rendering the block runs code that is not Strandline's."""
     return isinstance(block, CustomMemoryBlock) or not type(block).__module__.startswith("strandline.")
 
 
 def attempt(
     what: str, block: BaseMemoryBlock, call: Callable[[], object]
 ) -> tuple[str | Rendered | None, Omission | None]:
-    """Call a block's own code: its result, or None with the problem.
+    """Call a block's own code; returns its result, or None with the problem.
 
     A block may be foreign code, and one that fails must not fail the read. So this is the one place that
     catches everything; the error's message is not logged, because it may contain content.

@@ -1,4 +1,4 @@
-"""Inserting the memory into the messages: copies, beside which the stored log stays as it is."""
+"""Inserts the memory into copies of the messages; the stored log stays as it is."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def assembled(
 ) -> tuple[Message, ...]:
     """Pinned head, tail and window in order, with the memory in the message that ``method`` names.
 
-    ``SYSTEM``: behind the text of the first pinned system message, or as a separate system message at the
-    front. ``USER``: before the text of the window's latest user message; if there is none, as for ``SYSTEM``.
+    ``SYSTEM``: after the text of the first pinned system message, or as a separate system message at the
+    front. ``USER``: before the text of the window's latest user message; without one, as for ``SYSTEM``.
     """
     if not memory and not parts:
         return (*pinned, *tail, *window)

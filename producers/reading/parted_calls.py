@@ -1,8 +1,7 @@
-"""Calls and results that one of two events delivered: of a tail, what cannot be shown without the other.
+"""Tool calls split between two events: messages of a tail that cannot be shown without their counterpart.
 
 A flush may record a turn that is too large for one event as several, cut between a call and its results.
-While the pipelines have taken in one of them and not the other, the tail holds half a call, which a
-provider refuses.
+While the pipelines have processed only one of them, the tail holds half a call, which a provider refuses.
 """
 
 from __future__ import annotations
@@ -13,16 +12,17 @@ from strandline.schemas.values.message import Message
 
 
 def parted_calls(messages: Sequence[Message], starts: Collection[int]) -> frozenset[int]:
-    """The numbers of those messages of a tail, which is in order, that belong to a call in part.
+    """The seqs of a tail's messages that belong to a tool call of which the tail lacks a part.
 
     Args:
-        starts: where events begin.
+        messages: the tail, in order.
+        starts: the seqs at which events begin.
     """
     return frozenset(seq for run in _runs(messages, starts) for seq in _parted(run))
 
 
 def _runs(messages: Sequence[Message], starts: Collection[int]) -> Iterator[Sequence[Message]]:
-    """The pieces between which other events were delivered; a number that was popped parts nothing."""
+    """The tail split where other events lie between; a gap left by a popped message does not split it."""
     begin = 0
     for index in range(1, len(messages)):
         seq, before = messages[index].seq or 0, messages[index - 1].seq or 0
@@ -34,7 +34,7 @@ def _runs(messages: Sequence[Message], starts: Collection[int]) -> Iterator[Sequ
 
 
 def _parted(run: Sequence[Message]) -> Iterator[int]:
-    """Results whose call came before, and calls whose results come after, with what they have here."""
+    """The seqs of results whose call is missing; and of calls that lack results, with the results present."""
     opened: dict[str, int] = {}
     results: dict[int, list[int]] = {}
     last_user = max((message.seq or 0 for message in run if message.role == "user"), default=0)

@@ -1,7 +1,7 @@
 """Reading: pinned head, memory, tail and window of a session, from one snapshot and within its limit.
 
-A read never waits for a model, save for one embedding of the query where a vector block searches; and a
-block that fails is left out, which the result says.
+A read never waits for a model, except for one embedding of the query if a vector block searches. A block
+that fails is left out, and the result says so.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class ReadRequest:
         count_text: the session's tokenizer.
         part_tokens: tokens of content parts that are not text, by type.
         initial_token_count: tokens of the limit that are already used.
-        query: the text that vector blocks search for; else ``messages``; else the latest of the window.
+        query: the text that vector blocks search for; without it ``messages``, else the latest of the window.
         wait_for: wait until this ``seq`` has been put and, if it was flushed, the blocks cover it.
-        timeout_seconds: how long to wait (default 10 s); then the read continues without it.
-        embed_query: a query's vector as pgvector reads it, given its text and the generation's config
+        timeout_seconds: how long to wait (default 10 s); after that the read continues anyway.
+        embed_query: returns a query's vector as pgvector reads it, from its text and the generation's config
             (``embedder``, ``dimensions``); None if the stored vectors are from another model.
-        render: sections to text.
+        render: turns sections into text.
         shared_key: the key of the shared scope's rows, if the memory names one.
         windows: the cache of windows read before; None if the read may see uncommitted messages.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
@@ -104,7 +104,7 @@ class ReadRequest:
 
 
 def read(request: ReadRequest) -> Operation[MemoryContext]:
-    """Carry out a read: one round trip, one more where vector blocks search.
+    """Carry out a read: one round trip, and at least one more if vector blocks search.
 
     Raises:
         OwnerError: the session belongs to another owner.
@@ -139,7 +139,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
 
 
 def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[Snapshot]:
-    """The session as it is; of its window only what this process has not read before is fetched."""
+    """The session as it is now; of its window, only messages that this process has not cached are fetched."""
     session = (request.identity.shard_key, request.identity.session_key)
     known = NOTHING_KNOWN if request.windows is None else request.windows.known(session)
     rows = yield from fetch(_statement(request, pipelines, known))
@@ -163,7 +163,7 @@ def _statement(request: ReadRequest, pipelines: tuple[str, ...], known: KnownWin
 
 
 def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operation[None]:
-    """Wait until ``seq`` was put and nothing up to it is on its way to a pipeline, or the time is over."""
+    """Wait until ``seq`` was put and every pipeline covers the messages up to it, or the time is over."""
     timeout = DEFAULT_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
     deadline = time.monotonic() + timeout
     uncovered = Coverage(**request.identity.keys, pipelines=list(pipelines), seq=seq)
@@ -178,7 +178,7 @@ def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operati
 
 
 def _narrowed(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot, list[Omission]]:
-    """Without the blocks that cannot be shown here, and what the caller's own tokens leave no room for."""
+    """The read without blocks that cannot be shown, and messages for which the caller left no room."""
     blocks, omissions = readable_blocks(request.blocks, snapshot, request.shared_key)
     request = replace(request, blocks=blocks)
     if request.initial_token_count:
@@ -198,7 +198,7 @@ def _caught_up(snapshot: Snapshot, covered: Mapping[str, int], wait_for: int | N
 def _search(
     request: ReadRequest, snapshot: Snapshot
 ) -> Operation[tuple[dict[str, tuple[Hit, ...]], list[Omission]]]:
-    """What each vector block finds; a search that fails is left out, and is among the omissions."""
+    """The hits of each vector block; a search that fails is left out, and is among the omissions."""
     hits: dict[str, tuple[Hit, ...]] = {}
     omissions: list[Omission] = []
     blocks = [block for block in request.blocks if isinstance(block, VectorMemoryBlock)]
@@ -231,7 +231,7 @@ def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
 
 
 def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
-    """The window, the facts, and of the tail what no block can displace: to find these is of no use."""
+    """The window, the facts, and the reserved part of the tail: the read shows these in any case."""
     if not snapshot.tail.messages:
         return Shown(request.identity, snapshot.window_from, frozenset(), snapshot.fact_ids)
     always = [block for block in request.blocks if block.priority == 0]
@@ -258,7 +258,7 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
 def _fitted(
     request: ReadRequest, snapshot: Snapshot, material: Material
 ) -> Operation[tuple[Fitted, list[Omission]]]:
-    """Render the blocks and fit them in: inline while that is quick, off the event loop otherwise."""
+    """Render the blocks and fit them in: inline if that is quick, otherwise off the event loop."""
     contributions, failures = yield from _rendered(request.blocks, material)
     fit_in = partial(_fit, request, snapshot, material, contributions)
     if _is_quick(contributions):
@@ -278,7 +278,7 @@ def _is_quick(contributions: Sequence[Contribution]) -> bool:
 def _fit(
     request: ReadRequest, snapshot: Snapshot, material: Material, contributions: Sequence[Contribution]
 ) -> Fitted:
-    """Fit the blocks in, and take out of the hits what the tail then shows."""
+    """Fit the blocks in, and remove hits that the tail then shows."""
     fit_in = partial(
         fit,
         token_limit=request.token_limit,
@@ -302,7 +302,7 @@ def _fit(
 def _rendered(
     blocks: Sequence[BaseMemoryBlock], material: Material
 ) -> Operation[tuple[list[Contribution], list[Omission]]]:
-    """The contributions; off the event loop where code that is not ours makes one."""
+    """The contributions of the blocks; made off the event loop if one runs code that is not ours."""
     render = partial(_contributions, blocks, material)
     if not any(is_foreign(block) for block in blocks):
         return render()

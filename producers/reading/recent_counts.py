@@ -1,4 +1,4 @@
-"""Counts of texts that were counted lately: what memory shows is mostly what it showed a moment ago."""
+"""Cached token counts of recent texts: a read mostly shows the same memory as the one before."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class RecentCounts:
         self.forget()
 
     def forget(self) -> None:
-        """Begin without any: in a forked child, another thread may have held the lock."""
+        """Start empty, with a new lock: in a forked child, a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
         self._counts: OrderedDict[tuple[CountText, bytes], int] = OrderedDict()
 
     def count(self, count_text: CountText, text: str) -> int:
-        """What ``count_text`` says of ``text``, now or the last time."""
+        """The tokens of ``text`` by ``count_text``, counted now or cached."""
         key = (count_text, blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
         with self._lock:
             known = self._counts.get(key)

@@ -1,4 +1,4 @@
-"""Postprocessing: an application's own functions between a search's hits and what a block shows of them."""
+"""Postprocessing: an application's functions, applied to a search's hits before a block shows them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MAX_SECONDS = 1.0
 def postprocessed(
     block: VectorMemoryBlock, query: str, hits: tuple[Hit, ...]
 ) -> tuple[tuple[Hit, ...], list[Omission]]:
-    """The hits after each function of the block in order; one that fails or is late leaves them as they are.
+    """The hits after each of the block's functions in order; one that fails or is late changes nothing.
 
-    It is the application's code, and one that fails must not fail the read.
+    The functions are the application's code, whose failure must not fail the read.
     """
     deadline = time.monotonic() + MAX_SECONDS
     omissions = []
@@ -58,5 +58,5 @@ def _attempt(
 
 
 def _index_of(hit: object, hits: Sequence[Hit]) -> int | None:
-    """Which of the hits it is, if it is one of them."""
+    """The index of the hit; None if it is not one of ``hits``."""
     return next((place for place, other in enumerate(hits) if other is hit), None)

@@ -22,15 +22,15 @@ class Snapshot:
     """One session at one moment.
 
     Attributes:
-        exists: whether anything was ever put to it; if not, its marks are those of an empty one.
+        exists: whether anything was ever put to it; if not, its marks are those of an empty session.
         last_seq: of the newest message; 0 before the first.
         fed: the pipelines that its flushes feed.
-        shared_key: of the scope that it shares with, if with one.
+        shared_key: the key of its shared scope, if it has one.
         serving: by pipeline, ``generation_id``, ``version`` and ``config`` of the generation that serves.
-        pending: pipeline, first and last ``seq`` of what is flushed and not covered.
+        pending: pipeline, first and last ``seq`` of each range that is flushed and not covered.
         has_flushed: whether anything can have been derived from it.
-        fixed_tokens: of the pinned head and the window.
-        known: the window once more, for the next read.
+        fixed_tokens: tokens of the pinned head and the window.
+        known: the window in the form of the cache, for the next read.
     """
 
     exists: bool
@@ -53,7 +53,7 @@ class Snapshot:
     known: KnownWindow = NOTHING_KNOWN
 
     def covered_through(self, pipelines: Sequence[str]) -> dict[str, int]:
-        """Per pipeline, the last ``seq`` before which nothing that was flushed is missing."""
+        """Per pipeline, the last ``seq`` up to which it covers all flushed messages."""
         return {pipeline: self._covered(pipeline) for pipeline in pipelines}
 
     def _covered(self, pipeline: str) -> int:
@@ -66,7 +66,7 @@ class Snapshot:
 def read_snapshot(rows: Sequence[ReadRow], known: KnownWindow = NOTHING_KNOWN) -> Snapshot:
     """Read the header row, then the tail, the pinned head and the window, which come in this order.
 
-    ``known`` is what the statement was told of the window, and left out if it is still so.
+    ``known`` is the cached window that the statement was told of; if it is still current, the rows lack it.
     """
     header: dict[str, Any] = json.loads(rows[0].envelope)
     marks: dict[str, Any] = header["session"] or {}
@@ -105,5 +105,5 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownWindow = NOTHING_KNOWN) -
 
 
 def _gaps(pending: Sequence[tuple[str, int, int]], window_from: int) -> list[tuple[int, int]]:
-    """What lies below the window and some pipeline has not covered; each event once."""
+    """The ranges before the window that some pipeline has not covered; each event once."""
     return sorted({(first, min(last, window_from - 1)) for _, first, last in pending if first < window_from})

@@ -1,13 +1,13 @@
 """Windows that this process has read before, so that the next read of one fetches only what is new.
 
-Messages never change, so what can become wrong of a window is only where it begins and ends.  A read sends
-what it knows; the statement looks, in its own snapshot, whether the last message known is still there under
-its number and with its seal, and if so gives only those after it.  Since messages are taken out newest first
-(``pop``) and no number is used twice, all others known are then there as well.
+Messages never change, so a cached window can be wrong only about where it begins and ends.  A read sends
+the range that it knows; the statement checks, in its own snapshot, whether the last message of that range
+still exists under its seq and with its seal, and if so returns only the messages after it.  Since messages
+are removed newest first (``pop``) and no seq is used twice, all other known messages then exist as well.
 
-The seal is of the row: the session's life, id, digest and time of the message, and the transaction that
+The seal identifies the row: the session's life, id, digest and time of the message, and the transaction that
 wrote it.  A database that was restored from a dump, or a standby that took over without the last messages,
-has other rows, also where ids, numbers and texts repeat.
+has other rows, even if ids, seqs and texts repeat.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class KnownWindow:
     """The messages of a window in order, as of an earlier read.
 
     Attributes:
-        seqs: their numbers.
-        entries: each as a value that is safe to share, or as the row to make it from.
-        tokens: of all of them.
-        seal: of the last one, as the statement ``read`` makes it.
-        size: about how many bytes of memory they take.
+        seqs: the seqs of the messages.
+        entries: each message as a value that is safe to share, or as the row to make it from.
+        tokens: the sum of the messages' tokens.
+        seal: the seal of the last message, as the statement ``read`` makes it.
+        size: approximate memory of the messages, in bytes.
     """
 
     seqs: tuple[int, ...] = ()
@@ -52,9 +52,9 @@ class KnownWindow:
         return [one if isinstance(one, Message) else read_rows([one])[0] for one in self.entries]
 
     def moved(self, window_from: int, rows: Sequence[StoredMessage], seal: str) -> KnownWindow:
-        """The window as it is now: from ``window_from`` on, with the rows that came behind.
+        """The window as it is now: from ``window_from`` on, with the new rows at the end.
 
-        ``seal`` is of its last message now; empty where it has none.
+        ``seal`` is that of its last message now; empty if the window has no messages.
         """
         if not rows and self.seqs and self.seqs[0] >= window_from:
             return self
@@ -74,10 +74,10 @@ NOTHING_KNOWN = KnownWindow()
 
 
 class WindowCache:
-    """The windows read last; safe to share between threads.
+    """The most recently read windows; safe to share between threads.
 
     Args:
-        max_bytes: about how much memory they may take; 0 keeps none.
+        max_bytes: the approximate memory that they may take; 0 keeps none.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -96,7 +96,7 @@ class WindowCache:
             return window
 
     def keep(self, session: SessionKey, window: KnownWindow) -> None:
-        """Keep it for the next read, in the place of the windows that were not read for longest."""
+        """Keep it for the next read; the least recently read windows make room."""
         with self._lock:
             before = self._windows.pop(session, NOTHING_KNOWN)
             self._bytes -= before.size
@@ -110,7 +110,7 @@ class WindowCache:
 
 
 def _entry(row: StoredMessage, message: Message) -> Message | StoredMessage:
-    """The message itself if nothing in it can be changed by whom it is given to."""
+    """The message itself if its recipient cannot change anything in it, else the row."""
     return message if _is_unchangeable(message) else row
 
 
@@ -128,7 +128,7 @@ def _tokens(entry: Message | StoredMessage) -> int:
 
 
 def _size(entry: Message | StoredMessage) -> int:
-    """Its bytes in memory: a text is as wide as its widest character, and each value has a head."""
+    """Its bytes in memory: a text is as wide as its widest character, and each value has a header."""
     if not isinstance(entry, Message):
         return _MESSAGE_BYTES + getsizeof(entry.envelope) + getsizeof(entry.metadata)
     size = _MESSAGE_BYTES + getsizeof(entry.content)

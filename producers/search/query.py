@@ -1,4 +1,4 @@
-"""The query of a search: its words, and its vector where an embedding model gives one."""
+"""The query of a search: its words, and its vector if an embedding model gives one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_QUERY_CHARACTERS = 8_000
 
 
 def prepare_query(text: str, vectors: Vectors | None, embed_query: EmbedQuery | None) -> Operation[Query]:
-    """Words and vector of a query; the embedding may call a model, and blocks no event loop."""
+    """Words and vector of a query; the embedding may call a model, and does not block the event loop."""
     if vectors is None:
         return Query(text, query_lexemes(text), None, "There are no vectors: the search compared only words.")
     prepared: Query = yield Run(partial(_prepare, text, vectors.config, embed_query))

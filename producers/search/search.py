@@ -1,4 +1,4 @@
-"""Searching one's own way: ranked messages of what was flushed, and facts, outside of any prompt."""
+"""Searching outside of a prompt: ranked messages, and facts."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class SearchHit:
         message: as it was put, with its ``seq``.
         session_id: the session that it was put to.
         score: how well it matches, 0 to 1; comparable only within one search.
-        similarity: the cosine similarity to the query; None where only words were compared, since there is
-            no embedding model for the query, it failed, or the message has no vector yet.
+        similarity: the cosine similarity to the query; None if only words were compared, because no embedding
+            model is available for the query, it failed, or the message has no vector yet.
     """
 
     kind: ClassVar[HitKind] = "message"
@@ -67,7 +67,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One search: what for, where, and how much of it."""
+    """One search: its query, its scope and its limits."""
 
     identity: SessionIdentity
     query: str
@@ -106,7 +106,7 @@ class Search:
 
 
 def search(asked: Search) -> Operation[list[SearchHit | FoundFact]]:
-    """The messages and facts that fit best, best first.
+    """The messages and facts that match best, best first.
 
     Raises:
         ConfigurationError: the scope is shared, and the memory names none.
@@ -141,7 +141,7 @@ def _ranked(asked: Search, query: Query, vectors: Vectors | None, target: Target
 
 
 def search_messages(asked: Search) -> Operation[list[SearchHit]]:
-    """The same, of messages alone."""
+    """As ``search``, but only messages."""
     hits = yield from search(asked)
     return [hit for hit in hits if isinstance(hit, SearchHit)]
 
@@ -161,7 +161,7 @@ def _session_names(target: Target, hits: Sequence[Hit]) -> Operation[dict[UUID, 
 def _as_found(
     hit: Hit, names: dict[UUID, str], facts: dict[UUID, Fact], has_vector: bool
 ) -> list[SearchHit | FoundFact]:
-    """A hit as a caller sees it; nothing where it is gone since it was ranked."""
+    """A hit as a caller sees it; an empty list if it was deleted after it was ranked."""
     similarity = hit.similarity if has_vector and hit.has_vector else None
     if hit.fact is not None:
         fact = facts.get(hit.fact.fact_id)

@@ -1,7 +1,7 @@
-"""Searching what no statement finds: messages that are not delivered, or that no vectors cover (yet).
+"""Searches messages that the search statement cannot find: not delivered, or not covered by vectors (yet).
 
-They are ranked by their words, here, with the weighting that ``search_v1`` has for words; no model is asked.
-So a message is found from the moment it is put.
+They are ranked here, by their words, with the weights that ``search_v1`` gives words; no model is called.
+So a search finds a message from the moment it is put.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class _WordCounts:
 def with_unsearched(
     hits: Sequence[Hit], query: Query, target: Target, generation_id: int | None, limit: int
 ) -> Operation[list[Hit]]:
-    """``hits`` of a search together with matches among the messages that it could not find, best first.
+    """The ``hits`` of a search merged with matches among messages that it could not find, best first.
 
-    A message without a vector is ranked only by its words; the best words count as much as in any search by
-    words. A message that repeats the query is not an answer, and is left out: mostly it is the question, put
-    a moment ago.
+    A message without a vector is ranked only by its words; the best of these scores counts as much as in any
+    search by words. A message that repeats the query is not an answer, and is left out: usually it is the
+    question, put a moment ago.
 
     Args:
-        generation_id: of the vectors that were searched; None if there are none.
+        generation_id: the generation of the vectors that were searched; None if no vectors serve.
     """
     if target.scope == "shared" or "message" not in target.kinds or not query.lexemes:
         return list(hits)
@@ -77,7 +77,7 @@ def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
 
 
 def _merged(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: Query) -> list[Hit]:
-    """Both in one order: the words of each are set against the best words of all."""
+    """Both in one order: the word score of each is relative to the best word score of all."""
     known = [(hit.session_key, message) for hit in hits for message in hit.messages]
     scores = _scores([_count_words(key, message, query) for key, message in (*known, *waiting)])
     best = max(scores.values(), default=0.0)
@@ -107,7 +107,7 @@ def _count_words(session_key: UUID | None, message: Message, query: Query) -> _W
 
 
 def _scores(counted: Sequence[_WordCounts]) -> dict[tuple[UUID | None, int | None], float]:
-    """BM25 of each message, with what its neighbours in the session say."""
+    """The BM25 score of each message, with a share of its neighbours' words in the session."""
     holders = Counter(lexeme for place in counted for lexeme in place.times)
     weights = {lexeme: rarity(len(counted), count) for lexeme, count in holders.items()}
     by_seq = {(place.session_key, place.message.seq): place for place in counted}

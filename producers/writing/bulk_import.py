@@ -1,8 +1,8 @@
-"""Importing: existing history into a session in bulk, by COPY, and flushed under the cause ``import``.
+"""Bulk import: puts existing history into a session by COPY, and flushes it under the cause ``import``.
 
-One transaction per call: the messages are copied into a table of the connection's own, and put from there by
-the function that every put goes through; so ids, marks and bad input are treated as everywhere.  What stands
-there already adds nothing, so an import that was interrupted is simply run again.
+One transaction per call: the messages are copied into a temporary table, and put from there by the function
+that every put uses; so ids, marks and bad input are treated as everywhere.  Messages that are stored already
+are not added again, so an import that was interrupted is simply run again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_MESSAGES_PER_IMPORT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What one call did: messages that were there already, those added, and the flush, if there was one."""
+    """The result of one call: messages stored before (``known``), those added, and the flush, if any."""
 
     known: int
     added: int

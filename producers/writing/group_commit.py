@@ -113,7 +113,7 @@ class GroupCommit:
             self._spawn(self._put_together(group))
 
     def _size_of_next(self) -> int:
-        """An even share of all waiting puts: otherwise a small group beside a large one would stay small.
+        """An even share of all waiting and running puts: else a small group beside a large one would stay so.
 
         Callers put again when their group is done, so puts that came together once come together again.
         """

@@ -1,8 +1,8 @@
-"""Popping: take the newest message back out of a session's log, before anything was derived from it.
+"""Popping: remove the newest message from a session's log, before anything was derived from it.
 
-The log is append-only for everybody else: a popped message's number is not used again, and is kept, so
-that ``verify`` can tell a gap that was made from one that happened.  What was delivered stays, since facts,
-summary and vectors may have come from it by then.
+Everything else only appends to the log.  A popped message's number is not used again, and is recorded, so
+that ``verify`` can tell an intended gap from a lost message.  Delivered messages stay, since facts, summary
+and vectors may have been derived from them by then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Appending: put messages into a session's log, and flush when the put crosses the mark."""
+"""Putting: append messages to a session's log, and flush when the put crosses the mark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger("strandline.producers")
 
 @dataclass(slots=True)
 class PutRequest:
-    """One put, checked and ready: nothing about it can be refused any more but its ids and its owner.
+    """One put, checked and ready: it can still be refused only because of its ids or its owner.
 
     The ids are made here, before the first attempt, so that a repeated attempt is the same put.
     """
@@ -58,8 +58,8 @@ class PutRequest:
         """Check every message of a put.
 
         Raises:
-            InvalidMessageError: one cannot be stored, or there are too many.
-            ConflictError: two of them have one id and different content.
+            InvalidMessageError: a message cannot be stored, or there are too many.
+            ConflictError: two messages have the same id and different content.
         """
         if not isinstance(sources, (list, Sequence)) or isinstance(sources, (str, bytes)):
             raise InvalidMessageError("messages", f"must be a list of messages, not {type(sources).__name__}")
@@ -89,7 +89,7 @@ class PutRequest:
 
 @dataclass(slots=True)
 class PutResult:
-    """The seqs of a put, in the order of its messages, and what it flushed, if it did."""
+    """The seqs of a put, in the order of its messages, and its flush, if it caused one."""
 
     seqs: list[int]
     flushed: Flushed | None
@@ -101,8 +101,8 @@ def put_messages(
     """Carry out a put: one round trip, and a second short transaction when the mark is crossed.
 
     A flush that fails does not fail the put, which is committed by then: the next put or the sweep
-    flushes.  So it is if a crash of Postgres takes the flush, which does not wait for the disk.  In the
-    caller's transaction it does fail it, since Postgres has ended that transaction.
+    flushes.  The same applies if a crash of Postgres loses the flush, which does not wait for the disk.  In
+    the caller's transaction a failed flush does fail the put, since Postgres has ended that transaction.
     """
     if _is_counted_quickly(request):
         tokens = _counted(request)
@@ -139,7 +139,7 @@ def _counted(request: PutRequest) -> list[int]:
 
 
 def _put(request: PutRequest, tokens: list[int], accept: Accept) -> Operation[tuple[list[int], str | None]]:
-    """The seqs; and what the flush is planned from, if the put crossed the mark."""
+    """The seqs; and, if the put crossed the mark, the window to plan a flush from."""
     whole = partial(_whole, request, tokens)
     if len(tokens) == 1:
         row = yield from accept(SinglePut(request.identity, request.messages[0], tokens[0], whole))
@@ -192,7 +192,7 @@ def _whole(request: PutRequest, tokens: list[int], *, claimed: bool = False) -> 
 
 @lru_cache(maxsize=1024)
 def session_record(identity: SessionIdentity, policy: Policy) -> str:
-    """What put_v1 makes a new session's row from, as JSON."""
+    """The JSON from which put_v1 makes a new session's row."""
     return json.dumps(
         {
             "namespace": identity.namespace,

@@ -1,4 +1,4 @@
-"""Resetting a session's log, and forgetting what was derived from it, also where it was shared."""
+"""Resets a session's log, and forgets the memory derived from it, including shared copies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reset(identity: SessionIdentity, *, derived: bool) -> Operation[None]:
 
 
 def _begin_anew(identity: SessionIdentity, derived: bool) -> Operation[list[UUID] | None]:
-    """Gives the incarnations that ended, or None if there is no such session."""
+    """Returns the incarnations that ended, or None if there is no such session."""
     rows = yield from fetch(Reset(**identity.keys, derived=derived))
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Changing a session's policy: a recorded act, valid from the next put and the next flush on."""
+"""Changes a session's policy; the change is recorded, and applies from the next put and flush on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHANGEABLE = (
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """The policy of a session after a change, and what was flushed since its window is above the new mark."""
+    """The policy of a session after a change, and the flush, if its window was above the new mark."""
 
     policy: Policy
     flushed: Flushed | None = None
@@ -38,17 +38,17 @@ class PolicySet:
 def set_policy(
     identity: SessionIdentity, change: PolicyChange, actor: str | None, *, in_callers_transaction: bool
 ) -> Operation[PolicySet]:
-    """Change what is asked for; a change that changes nothing is not recorded.
+    """Change the values that are given; a change that changes nothing is not recorded.
 
     A flush that fails does not fail the change, which is committed by then: the sweep flushes.  In the
-    caller's transaction it does fail it, since Postgres has ended that transaction.
+    caller's transaction a failed flush does fail the change, since Postgres has ended that transaction.
 
     Raises:
         NotFoundError: the session has no messages yet.
-        OwnerError: it belongs to another owner.
-        ConfigurationError: the limits that would come of it cannot be used.
+        OwnerError: the session belongs to another owner.
+        ConfigurationError: the resulting limits cannot be used.
         UnknownPipelineError: no worker has registered a pipeline that is added.
-        ConflictError: others changed it again and again.
+        ConflictError: other callers kept changing the policy.
     """
     for _attempt in range(MAX_ATTEMPTS):
         present = yield from _present(identity)

@@ -1,4 +1,4 @@
-"""Pipelines that a session is to feed and no worker has registered: misspelt, or their worker is missing."""
+"""Pipelines that a session names but no worker has registered: misspelt, or their worker is missing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from strandline.schemas.queries.derived.generations import ServingGenerations
 
 
 def unknown_pipelines(names: str, consequence: str) -> Operation[UnknownPipelineError]:
-    """The error for ``names``, parted by commas as the database names them, with those that there are.
+    """The error for ``names``, separated by commas as the database lists them; it names the registered ones.
 
-    ``consequence`` is the sentence that says what follows from it.
+    ``consequence`` is a sentence that says what follows from the error.
     """
     rows = yield from fetch(ServingGenerations())
     registered = [row.pipeline for row in rows]

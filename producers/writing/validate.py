@@ -1,6 +1,6 @@
-"""Preparing: a message checked and turned into the form that a put sends to Postgres.
+"""Checks a message and turns it into the form that a put sends to Postgres.
 
-Everything that can be refused has been refused by then, so that a put never fails half-way.
+Everything that can be refused is refused here, so that a put never fails half-way.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PutLimits:
 class PreparedMessage:
     """A checked message in the form a put sends: texts and digests, ready for Postgres.
 
-    ``size`` is in bytes: of what is stored as JSON, metadata included.
+    ``size`` is that of the stored JSON, metadata included, in bytes.
 
     (Not frozen, as other values are: with so many fields that takes a microsecond of each put.)
     """
@@ -111,7 +111,7 @@ def _check_role(message: Message, where: str) -> None:
 
 
 def _is_plain(message: Message) -> bool:
-    """Whether there is nothing about it to check but its content, as with most messages."""
+    """Whether only its content needs checking, as with most messages."""
     return (
         message.role != "tool"
         and message.name is None
@@ -191,7 +191,7 @@ def _check_tool_fields(message: Message, where: str) -> None:
 
 
 def _check_call(call: Mapping[str, Any], path: str) -> None:
-    """A call says what it calls: a function by its name, or in the form that another type of call has."""
+    """Check that a call says what it calls: a function by name, or the field of another type of call."""
     kind = call.get("type", "function")
     if not isinstance(kind, str):
         raise InvalidMessageError(f"{path}.type", f"must be a string, not {type(kind).__name__}")
@@ -251,12 +251,12 @@ def _encode(where: str, name: str, given: Mapping[str, Any], max_bytes: int) -> 
 
 
 def _encode_text(where: str, content: str, max_bytes: int) -> str:
-    """What ``_encode`` gives for a content of text and nothing else, in a third of the time."""
+    """The result of ``_encode`` for content that is only text, in a third of the time."""
     return _checked(where, "content", {"content": content}, f'{{"content":{quoted(content)}}}', max_bytes)
 
 
 def _checked(where: str, name: str, value: Mapping[str, Any], text: str, max_bytes: int) -> str:
-    """``text``, which is ``value`` as JSON: looked at for what Postgres cannot store, and for its size."""
+    """Return ``text``, which is ``value`` as JSON; raise if Postgres cannot store it or it is too large."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -276,7 +276,7 @@ def _checked(where: str, name: str, value: Mapping[str, Any], text: str, max_byt
 
 
 def _digest(role: str, envelope: str, metadata: str | None) -> tuple[bytes, int]:
-    """Of the three texts, each behind its length; and the bytes of those that may be long."""
+    """The digest of the three texts, each after its length; and the bytes of envelope and metadata."""
     who, what, beside = role.encode(), envelope.encode(), (metadata or "").encode()
     lengths = len(who).to_bytes(4, "big"), len(what).to_bytes(4, "big"), len(beside).to_bytes(4, "big")
     whole = b"".join((lengths[0], who, lengths[1], what, lengths[2], beside))
