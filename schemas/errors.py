@@ -1,11 +1,11 @@
 """The error tree: every exception is a decision, and its sentence says what happened and what to do.
 
-``StrandlineError`` is the root.  Errors that a caller of ``Memory`` meets are in the first half; errors that
-only the engine meets (they decide between retry, split and dead letter) are in the second. Driver errors
-become these in ``schemas.postgres.connections`` (``translated``).
+``StrandlineError`` is the root.  The first half holds the errors that a caller of ``Memory`` can meet; the
+second, those that only the engine meets (they decide between retry, split and dead letter).
+``schemas.postgres.connections`` (``translated``) turns driver errors into these.
 
-Errors of a common kind are that kind too, so that callers and frameworks catch what they expect: an unusable
-value is a ``ValueError``, a missing thing a ``LookupError``, a time limit a ``TimeoutError``.
+Errors of a common kind are built-in errors as well, so that callers and frameworks can catch them as usual:
+an unusable value is a ``ValueError``, a missing thing a ``LookupError``, a time limit a ``TimeoutError``.
 
 A message may quote users' text: it is one line without control characters, however it is printed.
 """
@@ -73,7 +73,7 @@ class UnknownPipelineError(StrandlineError, LookupError):
 
 
 class DatabaseError(StrandlineError):
-    """Postgres refused a statement for a reason that trying again does not change, or as a subclass says."""
+    """Postgres refused a statement, and a retry does not help, unless a subclass says otherwise."""
 
 
 class DatabaseUnavailableError(DatabaseError):
@@ -85,22 +85,23 @@ class DatabaseTimeoutError(DatabaseUnavailableError, TimeoutError):
 
 
 class ServerLimitError(DatabaseTimeoutError):
-    """Postgres, which is there, ended what took longer than its limit; nothing was half-done."""
+    """Postgres is up, but ended an operation that took longer than its limit; nothing was half-done."""
 
 
 class DatabaseBusyError(DatabaseUnavailableError):
-    """Postgres, which is there, cannot do it now; nothing was done, and the sentence says why."""
+    """Postgres is up, but cannot do it now; nothing was done, and the sentence says why."""
 
 
 class OutcomeUnknownError(DatabaseUnavailableError):
     """The connection ended, or was given up, before the answer came: the statement may have taken effect.
 
-    A read, and a put with the same message id, may simply be repeated; before other changes, look.
+    A read, and a put with the same message id, may simply be repeated; before repeating another change,
+    check whether it took effect.
     """
 
 
 class BrokerUnavailableError(StrandlineError):
-    """The broker does not answer a worker that starts; puts and reads go on without it."""
+    """The broker does not answer a worker that is starting; puts and reads go on without the broker."""
 
 
 class SchemaError(DatabaseError):
@@ -108,11 +109,11 @@ class SchemaError(DatabaseError):
 
 
 class EmbeddedUnavailableError(ConfigurationError):
-    """The embedded servers are needed, but are forbidden, not installed, or do not start or run here."""
+    """The embedded servers are needed, but are forbidden or not installed, or do not start or run here."""
 
 
 class UndecodableEventError(StrandlineError):
-    """A stored event is of a version or form that this release cannot read."""
+    """A stored event has a version or form that this release cannot read."""
 
 
 class ReplayError(StrandlineError):
@@ -127,11 +128,10 @@ class TransientModelError(ModelError):
     """Time-out, rate limit, connection failure or 5xx: the same call may succeed later.
 
     Attributes:
-        retry_after_seconds: what the provider asked for (``Retry-After``), or None.
-        counts: True when the provider answers others meanwhile, so that this input is what fails; then it
-            counts towards a limit.
-        is_unpaid: True when nothing was asked, or all that was asked was turned away unread, which costs
-            nothing.
+        retry_after_seconds: the wait that the provider asked for (``Retry-After``), or None.
+        counts: True if the provider answers other calls meanwhile, so that this input is at fault; the
+            failure then counts towards a limit.
+        is_unpaid: True if no call was made, or every call was refused unread, which costs nothing.
     """
 
     is_unpaid = False
@@ -143,7 +143,7 @@ class TransientModelError(ModelError):
 
 
 class RateLimitError(TransientModelError):
-    """429: the provider is there, and wants fewer calls."""
+    """429: the provider is up, and wants fewer calls."""
 
     is_unpaid = True
 
@@ -151,25 +151,25 @@ class RateLimitError(TransientModelError):
 class ProviderSetupError(TransientModelError):
     """The provider refuses every call alike: because of the key, the model, the address or the quota.
 
-    The work waits, however long, and goes on by itself once that is put right.
+    The work waits, however long, and goes on by itself once the setup is corrected.
     """
 
 
 class ProviderDownError(TransientModelError):
-    """The provider is known to be down, or asked for a pause: nothing was asked; the sentence says why."""
+    """The provider is known to be down, or asked for a pause: no call was made; the sentence says why."""
 
     is_unpaid = True
 
 
 class ReplayBudgetError(TransientModelError):
-    """Replays have used up their model calls for now; nothing was asked."""
+    """Replays have used up their model calls for now; no call was made."""
 
     def __init__(self, wait_seconds: float) -> None:
         super().__init__("Replays have used up their model calls for now.", retry_after_seconds=wait_seconds)
 
 
 class BudgetError(TransientModelError):
-    """A namespace has used up what it may ask of models for now; nothing was asked."""
+    """A namespace has used up its model budget for now; no call was made."""
 
     def __init__(self, waits_for: str, wait_seconds: float) -> None:
         super().__init__(
@@ -178,7 +178,7 @@ class BudgetError(TransientModelError):
 
 
 class BlockWaitsError(TransientModelError):
-    """No thread is left for code of custom blocks: none was called; the work waits."""
+    """No thread is free for code of custom blocks: the block was not called, and the work waits."""
 
 
 class PermanentModelError(ModelError):
@@ -186,11 +186,11 @@ class PermanentModelError(ModelError):
 
 
 class BlockCodeError(StrandlineError):
-    """A custom block's own code raised, or made a state that cannot be kept: trying again would not help."""
+    """A custom block's code raised, or made a state that cannot be stored: a retry would not help."""
 
 
 class LeaseLostError(StrandlineError):
-    """Another holder took the lane, or a reset voided the work: whatever was prepared is dropped."""
+    """Another worker took the lane, or a reset voided the work: the prepared results are dropped."""
 
 
 def _remade(kind: type[StrandlineError], sentence: tuple[object, ...]) -> StrandlineError:

@@ -1,6 +1,6 @@
 """Settings: typed, validated, and read from the environment once, at the edge of a process.
 
-Every name is ``STRANDLINE_`` plus the field in capitals, units in the name.  The two settings that
+A variable is named ``STRANDLINE_`` plus the field in capitals, with units in the name.  The two settings that
 OpenAI's own SDK reads keep their own names.  Nothing below the edge reads the environment.
 """
 
@@ -21,7 +21,7 @@ from strandline.schemas.prices import ModelPrice, read_prices
 
 
 def _expanded(path: Path) -> Path:
-    """With a leading ``~`` read as a shell reads it: what sets variables is not always a shell."""
+    """The path with a leading ``~`` expanded, because not only shells, which expand it, set variables."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -146,14 +146,14 @@ class Settings(BaseSettings):
 
     @property
     def text_model_kind(self) -> Literal["local", "openai"]:
-        """Which family extracts, merges and summarises: what was chosen, else what is configured."""
+        """The backend that extracts, merges and summarises: the chosen one, else the configured one."""
         if self.text_backend != "auto":
             return self.text_backend
         return "openai" if self.has_openai else "local"
 
     @property
     def embedder_kind(self) -> Literal["local", "openai"]:
-        """Which family embeds: what was chosen, else what is configured."""
+        """The backend that embeds: the chosen one, else the configured one."""
         if self.embedding_backend != "auto":
             return self.embedding_backend
         return "openai" if self.has_openai else "local"
@@ -162,7 +162,7 @@ class Settings(BaseSettings):
 def load_settings(spelt: Mapping[str, str] = _AS_VARIABLES, /, **overrides: object) -> Settings:
     """Read the environment once and apply ``overrides`` (field names) on top.
 
-    ``spelt`` says under which name the caller took an override, where that is not the variable's.
+    ``spelt`` maps overrides to the names that the caller knows them by, if these are not the variables'.
 
     Raises:
         ConfigurationError: naming each variable or argument that cannot be used, and why.

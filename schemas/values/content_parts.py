@@ -1,7 +1,7 @@
 """Content parts as typed values, beside OpenAI's own dicts.
 
-Each value is the mapping that it stands for: it is stored and sent as such, and equals it.  So whatever
-takes a content part takes either, and what is read back are dicts.
+Each value is also the mapping that it represents: it is stored and sent as that mapping, and equals it.  So
+everything that takes a content part takes either form, and reads return dicts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TextPart(ContentPart):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImagePart(ContentPart):
-    """An image by its URL, which may be a ``data:`` URL; ``detail`` is ``low``, ``high`` or ``auto``."""
+    """An image, by URL, which may be a ``data:`` URL; ``detail`` is ``low``, ``high`` or ``auto``."""
 
     url: str = field(repr=False)
     detail: str | None = None
@@ -56,7 +56,7 @@ class ImagePart(ContentPart):
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str, *, detail: str | None = None) -> ImagePart:
-        """The image itself, such as a file's bytes and ``image/png``."""
+        """An image part from the image itself, such as a file's bytes and ``image/png``."""
         return cls(_data_url("ImagePart", data, media_type), detail)
 
     def to_openai(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class AudioPart(ContentPart):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VideoPart(ContentPart):
-    """A video by its URL; OpenAI takes none, other servers of its protocol know the form ``video_url``."""
+    """A video, by URL; OpenAI does not accept videos, other servers of its protocol take ``video_url``."""
 
     url: str = field(repr=False)
 
@@ -90,7 +90,7 @@ class VideoPart(ContentPart):
 
     @classmethod
     def from_bytes(cls, data: bytes, media_type: str) -> VideoPart:
-        """The video itself, such as a file's bytes and ``video/mp4``."""
+        """A video part from the video itself, such as a file's bytes and ``video/mp4``."""
         return cls(_data_url("VideoPart", data, media_type))
 
     def to_openai(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class VideoPart(ContentPart):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DocumentPart(ContentPart):
-    """A document: its bytes with a file name and media type, or the id of one that the provider has.
+    """A document: its bytes with a file name and media type, or the id of a file that the provider has.
 
     Raises:
         InvalidMessageError: it has neither ``data`` nor ``file_id``, or both.

@@ -1,7 +1,7 @@
 """Events: the versioned, immutable records that pipelines consume and that can be replayed.
 
-An event names a range of the log; it carries no content.  Unknown fields are refused, older versions
-are brought up to date on read, and ``event_json_schema`` is what other consumers code against.
+An event names a range of the log; it carries no content.  Unknown fields are refused, older versions are
+brought up to date on read, and ``event_json_schema`` is the contract for other consumers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def decode_event(record: Mapping[str, Any]) -> FlushEvent:
     """Read an event of any known version.
 
     Raises:
-        UndecodableEventError: its version is newer than this release, or its form is not an event's.
+        UndecodableEventError: its version is newer than this release, or it does not have an event's form.
     """
     version = record.get("version")
     if not isinstance(version, int) or version > EVENT_VERSION:

@@ -1,4 +1,4 @@
-"""Keys: who owns what, as 128-bit digests that every table starts with.
+"""Keys: the owners of rows, as 128-bit digests that every table starts with.
 
 ``shard_key`` names the owner (a user, or a session that has no user) inside a namespace, so that all
 rows of one owner lie together and any sharding can distribute by it.  ``session_key`` names a session
@@ -24,7 +24,7 @@ DEFAULT_NAMESPACE = "default"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whom long-term memory belongs to: a user of a namespace, or a session without a user."""
+    """The owner of long-term memory: a user of a namespace, or a session without a user."""
 
     namespace: str
     user_id: str | None
@@ -32,7 +32,7 @@ class Owner:
 
 
 class SessionKeys(TypedDict):
-    """Where a session's rows lie, as parameters of statements."""
+    """The keys of a session's rows, as parameters of statements."""
 
     shard_key: UUID
     session_key: UUID
@@ -72,7 +72,7 @@ def identify_session(namespace: str, session_id: str, user_id: str | None) -> Se
 
 
 def identify_user(namespace: str, user_id: str) -> Owner:
-    """Check both names and derive the owner that a user is.
+    """Check both names and derive a user's owner key.
 
     Raises:
         InvalidMessageError: as for ``identify_session``.
@@ -100,18 +100,18 @@ def _user(namespace: str, user_id: str) -> Owner:
 
 @lru_cache(maxsize=4_096)
 def shared_scope_key(namespace: str, shared_scope: str) -> UUID:
-    """The ``shard_key`` of what sessions of a namespace share under a name; both names are checked before."""
+    """The ``shard_key`` of a shared scope's rows in a namespace; both names must have been checked."""
     return _digest("shared-scope", namespace, shared_scope)
 
 
 @lru_cache(maxsize=4096)
 def key_text(key: UUID) -> str:
-    """A key as text, kept: a session's keys come with each of its messages."""
+    """A key as text, cached: a session's keys come with each of its messages."""
     return str(key)
 
 
 def check_name(field: str, value: object) -> str:
-    """Return ``value`` if it can name something; raise InvalidMessageError naming ``field`` if not."""
+    """Return ``value`` if it is a valid name; else raise InvalidMessageError naming ``field``."""
     if not isinstance(value, str):
         raise InvalidMessageError(field, f"must be a string, not {type(value).__name__}")
     value = plain_text(value)

@@ -1,8 +1,8 @@
 """Pipelines, stages, lanes and queues: the names by which work is addressed.
 
 A pipeline feeds a memory block (facts, summary, vectors, a custom one). It runs in stages, each with its own
-queue; only facts have two. In a lane one stage's work of one generation is done in order for one scope; a
-hint names a lane.
+queue; only facts have two. A lane holds the work of one stage in one generation for one scope, which is done
+in order; a hint names a lane.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _QUEUE_PREFIX = "strandline."
 
 
 class DerivationKeys(TypedDict):
-    """Where rows of one owner in one generation lie, as parameters of statements."""
+    """The keys of one owner's rows in one generation, as parameters of statements."""
 
     shard_key: UUID
     generation_id: int
 
 
 class StateKeys(DerivationKeys):
-    """Where the states of an ordered lane lie, as parameters of statements."""
+    """The keys of an ordered lane's states, as parameters of statements."""
 
     scope_key: UUID
 
@@ -102,10 +102,10 @@ def pipeline_of(stage: str) -> str:
 
 
 def entry_stage(pipeline: str) -> str:
-    """The stage that flush events go to first."""
+    """The stage that flush events enter first."""
     return PIPELINE_STAGES.get(pipeline, (pipeline,))[0]
 
 
 def queue_name(stage: str) -> str:
-    """The broker queue of a stage, which is the name of its Celery task as well."""
+    """The broker queue of a stage; its Celery task has the same name."""
     return _QUEUE_PREFIX + stage

@@ -1,6 +1,6 @@
 """Messages: one chat turn in OpenAI chat format, as a value, and how it is stored.
 
-A ``Message`` is what callers give and get; ``producers.writing.validate`` turns one into what a put sends.
+Callers pass and receive a ``Message``; ``producers.writing.validate`` turns one into the form for a put.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OWN_KEYS = frozenset(
 
 
 def speaker_name(name: str, role: str) -> str:
-    """The name of the speaker, as a prompt shows it: with the role behind it if it reads as another role."""
+    """The name of the speaker, as a prompt shows it: followed by the role if it reads like another role."""
     letters = "".join(filter(str.isalnum, folded(name)))
     return f"{name} ({role})" if letters in _ROLE_NAMES - {role} else name
 
@@ -45,7 +45,7 @@ class Message:
     Attributes:
         role: ``system``, ``developer``, ``user``, ``assistant`` or ``tool``.
         content: text, or OpenAI content parts (mappings with a ``type``); None beside tool calls.
-        id: unique in its session; the library makes one if it is absent. Makes a put repeatable.
+        id: unique in its session; the library makes one if it is absent. It makes a put repeatable.
         name: who speaks, beyond the role.
         tool_calls: an assistant's calls, as OpenAI spells them.
         tool_call_id: for ``tool`` messages, the call that this answers.
@@ -133,7 +133,7 @@ class Message:
 
 
 class StoredMessage(Protocol):
-    """A row that holds a message: envelope and metadata as JSON, the role as it was checked at the put."""
+    """A row that holds a message: envelope and metadata as JSON, the role as the put checked it."""
 
     @property
     def seq(self) -> int: ...
@@ -154,7 +154,7 @@ class StoredMessage(Protocol):
 def read_rows(rows: Sequence[StoredMessage]) -> list[Message]:
     """The messages that stored rows hold (the inverse of ``prepare``).
 
-    Their envelopes are decoded together: one by one that takes three times as long.
+    Their envelopes are decoded together: decoding them one by one takes three times as long.
     """
     bodies: list[dict[str, Any]] = json.loads(f"[{','.join([row.envelope for row in rows])}]")
     return [

@@ -1,4 +1,4 @@
-"""Fields of a message that are almost one of Strandline's own: kept as any other, and named in the log."""
+"""Fields of a message that look like a misspelt field of Strandline's: kept like others, and logged."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _MAX_NAMED_CHARACTERS = 80
 def check_nesting(path: str, value: object) -> None:
     """Raise InvalidMessageError, naming the field under ``path``, if ``value`` is nested too deep.
 
-    A value that holds itself is nested without end, and refused as well.
+    A value that contains itself is nested without end, and is refused as well.
     """
     stack = [(path, value, 1)]
     while stack:
@@ -43,7 +43,7 @@ def check_nesting(path: str, value: object) -> None:
 
 
 def _inside(value: object) -> Iterator[tuple[str, object]]:
-    """What an object or list holds, each with its step of the path."""
+    """The values in an object or list, each with its step of the path."""
     if isinstance(value, Mapping):
         yield from ((f".{_step(key)}", inner) for key, inner in value.items())
     elif _holds_more(value):

@@ -2,8 +2,8 @@
 
 ``unicodedata.normalize`` puts the marks that follow a letter in order, in a time that grows with the square
 of their number, and lets no other thread work meanwhile.  A few hundred thousand marks in a row would hold up
-a process for hours; so, before it is asked, each row is divided as Unicode's Stream-Safe Text Format
-(UAX #15) says.  No language writes as many marks upon one letter.
+a process for hours; so each row of marks is first divided, as Unicode's Stream-Safe Text Format (UAX #15)
+prescribes.  No language puts that many marks on one letter.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _DIVIDER = "\u034f"
 
 
 def normal_form(text: str) -> str:
-    """``text`` in Unicode's form NFKC, in which width, ligatures and the order of marks are alike."""
+    """``text`` in Unicode's form NFKC, which unifies width, ligatures and the order of marks."""
     return text if text.isascii() else normalize("NFKC", stream_safe(text))
 
 
 def folded(text: str) -> str:
-    """``text`` as it is compared without regard to case and width."""
+    """``text`` in the form for comparison without regard to case and width."""
     return normal_form(text).casefold()
 
 
@@ -47,7 +47,7 @@ def _divided(text: str, edges: dict[str, tuple[int, int, bool]]) -> Iterator[str
 
 
 def _edges(character: str) -> tuple[int, int, bool]:
-    """With how many marks a character begins and ends once it is taken apart, and whether it is all marks."""
+    """How many marks a character begins and ends with when decomposed, and whether it is all marks."""
     if character.isascii():
         return 0, 0, False
     parts = [combining(part) != 0 for part in normalize("NFKD", character)]

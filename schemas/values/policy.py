@@ -1,7 +1,7 @@
 """A session's policy: limits, flush size, idle time, tokenizer and pipelines.
 
 The first put stores it on the session's row; flushes, sweeps and other processes use what is stored.  A
-change is a recorded act (``policy_change``), valid from then on; tokenizer and shared scope stay.
+change is recorded (``policy_change``) and applies from then on; tokenizer and shared scope cannot change.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Policy:
         token_flush_size: minimum tokens of one flush event.
         idle_seconds: a session without puts for this long is flushed; None: never.
         tokenizer: its name, for other processes to see.
-        pipelines: the pipelines that its flush events feed; empty: messages are only archived.
-        shared_scope: the scope of its namespace that its flushed messages are shared with; None: not shared.
+        pipelines: the pipelines that its flush events feed; if empty, messages are only archived.
+        shared_scope: the scope of its namespace in which its flushed messages are shared; None: not shared.
         max_window_messages: the second mark; a put that lifts the window above this many messages flushes.
         max_window_bytes: the third mark, in bytes as stored.
-        max_facts: with more live facts of the owner than this, workers condense them; None: no influence.
+        max_facts: if the owner has more live facts than this, workers condense them; None: no influence.
     """
 
     token_limit: int
@@ -106,7 +106,7 @@ def make_policy(
 
 
 class Unchanged(Enum):
-    """In place of a value that may be None: it stays as it is."""
+    """Marks a value that stays as it is, where None is a value."""
 
     UNCHANGED = "unchanged"
 
@@ -117,7 +117,7 @@ class PolicyChange:
 
     Attributes:
         chat_history_token_ratio: the mark as a share of the limit; a new limit alone does not change it.
-        pipelines: the ones that later flushes feed, with the ``max_facts`` of their blocks.
+        pipelines: the pipelines that later flushes feed, with the ``max_facts`` of their blocks.
     """
 
     token_limit: int | None = None
@@ -131,7 +131,7 @@ class PolicyChange:
 
 
 def changed_policy(present: Policy, change: PolicyChange) -> Policy:
-    """A policy with a change made to it.
+    """The policy that results from a change.
 
     Raises:
         ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
@@ -168,7 +168,7 @@ def _or(new: int | None, present: int) -> int:
 
 @lru_cache(maxsize=256)
 def _repaired_flush_size(token_flush_size: int, token_limit: int) -> int:
-    """The flush size that takes the place of one above the limit; said once, not per request."""
+    """The flush size that replaces one above the limit; logged once, not per request."""
     repaired = max(1, int(token_limit * FLUSH_SIZE_REPAIR_RATIO))
     if token_flush_size != DEFAULT_FLUSH_SIZE:
         logger.warning(

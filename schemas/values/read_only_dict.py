@@ -1,4 +1,4 @@
-"""A dict that cannot be changed: what several readers are given at once."""
+"""A dict that cannot be changed, so that several readers can share it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 
 class ReadOnlyDict(dict[str, Any]):
-    """Reads, compares and is written as JSON like a dict; a copy of it, or a pickled one, is a plain dict."""
+    """Behaves like a dict when read, compared or written as JSON; its copies and pickles are plain dicts."""
 
     __slots__ = ()
 

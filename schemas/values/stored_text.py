@@ -1,4 +1,4 @@
-"""What text Postgres can store: no NUL and no lone surrogate, checked before anything is sent."""
+"""Text that Postgres can store: without NUL and lone surrogates, checked before anything is sent."""
 
 from __future__ import annotations
 
