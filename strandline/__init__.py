@@ -1,6 +1,6 @@
 """Strandline: an event-driven memory pipeline for chat, on Postgres.
 
-The public face.  ``import strandline`` loads no queue, no model client and no server.
+The public names.  ``import strandline`` loads no queue, no model client and no server.
 """
 
 from strandline.facts import Facts

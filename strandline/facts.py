@@ -24,7 +24,7 @@ class Facts(OwnerFacts):
         pool: Pool | None = None,
         schema: str | None = None,
     ) -> Facts:
-        """The facts of a user, or of a session without a user; no I/O.
+        """The facts of a user, or of a session without a user; does no I/O.
 
         Args:
             user_id: the owner; or ``session_id``, for a session that was begun without a user.
@@ -55,7 +55,7 @@ class Facts(OwnerFacts):
         pool: Pool | None = None,
         schema: str | None = None,
     ) -> NamespaceFacts:
-        """The facts of all users and sessions of a namespace, to clear them; no I/O.
+        """The facts of all users and sessions of a namespace, to clear them; does no I/O.
 
         Args:
             namespace: the tenant.
@@ -69,8 +69,8 @@ class Facts(OwnerFacts):
         return NamespaceFacts(runtime_for(settings, pool=pool, consume=None), namespace)
 
     def close(self) -> None:
-        """Close what this process shares: pools, threads, the embedded servers; its memories cannot be used
-        after that.
+        """Close the resources that this process shares: pools, threads, the embedded servers; its memories
+        cannot be used after that.
         """
         self._resources.close()
 

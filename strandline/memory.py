@@ -93,30 +93,30 @@ class Memory(SessionMemory):
         consume: Consume | None = None,
         **elsewhere: Any,
     ) -> Memory:
-        """Make a memory; no I/O, so a backend can make one per request.
+        """Make a memory; does no I/O, so a backend can make one per request.
 
         Args:
             session_id: the conversation; default: a new random one.
             user_id: the owner of facts, across sessions; default: the session itself.
             namespace: the tenant; nothing is shared between namespaces.
             token_limit: maximum tokens of a read, long-term memory included.
-            chat_history_token_ratio: share of them for the short-term window; above it a put flushes.
+            chat_history_token_ratio: share of that limit for the short-term window; above it a put flushes.
             token_flush_size: minimum tokens of one flush event.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             memory_blocks: memory blocks, custom blocks, or names of either; None: facts, summary and vectors;
                 an empty list: none, flushed messages are only archived.
-            insert_method: ``"system"`` or ``"user"``: into which message memory is inserted.
-            tokenizer_fn: from text to a list of tokens or their number; default: ``o200k_base``.
+            insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
+            tokenizer_fn: turns text into a list of tokens or their number; default: ``o200k_base``.
             part_tokens: tokens of an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048).
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
-            shared_scope: a name in the namespace; sessions of any user whose first put names it share what
-                they flush, and searches with ``scope="shared"`` find it; default: none.
-            idle_seconds: after this long without a put the window is delivered, and stays; None: never.
+            shared_scope: a name in the namespace; sessions of any user whose first put names it share their
+                flushed messages, and searches with ``scope="shared"`` find these; default: none.
+            idle_seconds: after this long without a put the window is delivered, but kept; None: never.
             database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
             pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
             schema: the Postgres schema of the tables; default ``strandline``.
             broker_url: Redis or RabbitMQ; default ``STRANDLINE_BROKER_URL``.
-            consume: ``"background"`` lets threads of this process consume events as well.
+            consume: with ``"background"``, threads of this process also consume events.
 
         Raises:
             ConfigurationError: an argument or setting cannot be used; the error names it.
@@ -167,22 +167,22 @@ class Memory(SessionMemory):
 
         The change is recorded, with ``actor`` and the time.  Added pipelines receive later flushes;
         `strandline replay` derives from earlier ones. This memory reads with the new limit and blocks at
-        once; others keep those that they were made with.  If the window is above the new mark, it is flushed:
+        once; other ``Memory`` objects keep their own.  If the window is above the new mark, it is flushed:
         at once, or by the sweep if that fails.
 
         Args:
             token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes: as for
-                ``from_defaults``; None: as it is.
+                ``from_defaults``; None: unchanged.
             chat_history_token_ratio: as for ``from_defaults``; None: the mark keeps its share of the limit.
-            idle_seconds: as for ``from_defaults`` (None: never); by default it stays as it is.
-            actor: the name of the person who changes it, kept with the record.
+            idle_seconds: as for ``from_defaults`` (None: never); by default unchanged.
+            actor: the name of the person who makes the change, kept with the record.
 
         Raises:
             ConfigurationError: a value cannot be used, or cannot be changed (tokenizer, user, shared scope).
             NotFoundError: the session has no messages yet.
             UnknownPipelineError: no worker has registered a pipeline that is added; nothing was changed.
             OwnerError: the session belongs to another owner.
-            ConflictError: other callers kept changing it; nothing was changed.
+            ConflictError: other callers kept changing the policy; nothing was changed.
         """
         blocks = self._declared(memory_blocks, fixed)
         change = replace(

@@ -1,6 +1,6 @@
-"""Replaying from Python: what ``strandline replay`` and ``strandline generations`` do, as functions.
+"""Replaying from Python: ``strandline replay`` and ``strandline generations`` as functions.
 
-Each takes a ``Database`` (``connect``), and settings where it depends on them; workers do the deriving.
+Each takes a ``Database`` (``connect``), and settings if it depends on them; workers do the deriving.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def connect(settings: Settings | None = None) -> Database:
-    """A small pool on the configured database, for these functions; close it at the end.
+    """Open a small pool on the configured database, for these functions; close it at the end.
 
     Raises:
         ConfigurationError: STRANDLINE_DATABASE_URL is not set.

@@ -17,12 +17,12 @@ MAX_METADATA_CHARACTERS = 4_000
 
 
 def as_said(message: Message) -> Message:
-    """``message`` without what only the log knows: its id, number, tokens and time."""
+    """``message`` without the fields that the log adds: id, seq, tokens and time."""
     return replace(message, id=None, seq=None, tokens=None, created_at=None)
 
 
 def with_leftovers(message: Message, library: str, leftovers: Mapping[str, Any]) -> Message:
-    """``message`` with what is left over of the library's own one; nothing is added where nothing is."""
+    """``message`` with the leftover fields of the library's message; unchanged if there are none."""
     if not leftovers:
         return message
     if len(json.dumps(leftovers, default=str)) <= MAX_METADATA_CHARACTERS:
@@ -32,7 +32,7 @@ def with_leftovers(message: Message, library: str, leftovers: Mapping[str, Any])
 
 
 def without_leftovers(message: Message, library: str) -> tuple[Message, Mapping[str, Any]]:
-    """The message without what ``with_leftovers`` added, and that; empty where there is nothing."""
+    """The message without the fields that ``with_leftovers`` added, and these fields, or an empty mapping."""
     if isinstance(leftovers := message.metadata.get(library), Mapping):
         metadata = {key: value for key, value in message.metadata.items() if key != library}
         return replace(message, metadata=metadata), leftovers
@@ -54,7 +54,7 @@ def _parts(content: Content) -> tuple[Sequence[Mapping[str, Any]], str]:
 
 
 def _content(parts: list[Mapping[str, Any]], form: object) -> Content:
-    """The content as it was; where memory was inserted since, there is more of it, and it stays parts."""
+    """The content in its original form; with memory inserted since, there are more parts, and it stays so."""
     if form == "none" and not parts:
         return None
     if form == "text" and len(parts) == 1:

@@ -1,8 +1,8 @@
 """Importing chat JSONL: lines of many sessions, put in bulk, session by session.
 
-Reads the file once and keeps at most some ten thousand messages in memory.  Each message has an id, its own
-or one that follows from its session, its place in it and its words; so the same file again, or a longer one
-with the same beginning, adds only what is not there.
+Reads the file once and keeps at most some ten thousand messages in memory.  Each message has an id: its own,
+or one derived from its session, its place in the session and its words.  So importing the same file again, or
+a longer one with the same beginning, adds only missing messages.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _PLACE = re.compile(r"messages\[(\d+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Which session and user a line belongs to: a fixed name, or a field of the line (``metadata.session``).
+    """The session and user of each line: a fixed name, or a field of the line (``metadata.session``).
 
-    With neither name nor field, a line's session is its ``session_id``, and its user its ``user_id``, if any.
+    With neither, a line's session is its ``session_id``, and its user its ``user_id``, if any.
     """
 
     session: str | None = None
@@ -70,7 +70,7 @@ class Whose:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an import has come; ``bytes_read`` of ``bytes_in_all``."""
+    """The progress of an import: ``bytes_read`` of ``bytes_in_all``."""
 
     bytes_read: int = 0
     bytes_in_all: int = 0
@@ -82,7 +82,7 @@ class Progress:
 
 @dataclass(slots=True)
 class _Chunk:
-    """Messages of one session that are still to be put, with the numbers of their lines."""
+    """Messages of one session that are waiting to be put, with their line numbers."""
 
     session: str
     user: str | None
@@ -94,8 +94,8 @@ class ChatImport:
     """One import; ``run`` can be interrupted, and called again by another process on the same file.
 
     Args:
-        options: what ``Memory.from_defaults`` takes: limits, memory blocks, URLs.
-        report: told of progress after each chunk.
+        options: arguments of ``Memory.from_defaults``: limits, memory blocks, URLs.
+        report: called with the progress after each chunk.
     """
 
     def __init__(
@@ -135,9 +135,9 @@ class ChatImport:
         return self._progress
 
     def stored(self, *, perhaps_more: bool) -> str:
-        """How much of the file is there, and how to go on, of an import that ended early.
+        """How much of the file is stored after an import that ended early, and how to go on.
 
-        ``perhaps_more``: it ended while messages may have been on their way.
+        ``perhaps_more``: the import ended while messages may have been on their way.
         """
         done = self._progress.added + self._progress.known
         if not done and not perhaps_more:
@@ -242,7 +242,7 @@ def _at(line: Mapping[str, Any], path: str) -> object:
 
 
 def _name(value: object, field: str, where: str) -> str | None:
-    """The name in a field of a line: text, or a whole number, as databases number users."""
+    """The name in a field of a line: text, or a whole number, such as a database's id of a user."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

@@ -10,7 +10,7 @@ def object_in(line: str | bytes) -> dict[str, Any]:
     """The JSON object that a line holds.
 
     Raises:
-        ValueError: it holds none; the text says why, to follow the line's name.
+        ValueError: the line does not hold an object; the text says why, worded to follow the line's name.
     """
     try:
         value = json.loads(line)

@@ -42,10 +42,10 @@ def stage_names(settings: Settings) -> tuple[str, ...]:
 def prepare_stages(
     database: Database, settings: Settings, names: Sequence[str] | None = None
 ) -> GenerationStages:
-    """The stages named (default: all), as the generations in this database are made.
+    """The named stages (default: all), made as the generations in this database require.
 
     Pipelines that are not registered yet are registered with the current settings. If the settings differ
-    from those of a serving generation, it continues as it is: one line of the log names the difference, and
+    from those of a serving generation, it continues unchanged: one line of the log names the difference, and
     the command that derives with the new settings.
 
     Raises:
@@ -83,7 +83,7 @@ def _compare(generation: Generation, wanted: Recipe, settings: Settings) -> None
 
 
 def ensure_tables(url: str, database: Database, settings: Settings) -> None:
-    """Migrate a database of our own (``up``, the embedded default) if it is not at this release."""
+    """Migrate a database that Strandline manages (``up``, the embedded default) to this release."""
     if _revision(database) != HEAD_REVISION:
         migrate(url, settings.database_schema, public_apis_only=settings.public_apis_only)
 

@@ -1,4 +1,4 @@
-"""The settings of this process: its environment, with what a call gives on top."""
+"""The settings of this process: its environment, with a call's arguments on top."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ARGUMENTS = {"database_url": "database_url=", "broker_url": "broker_url=", "dat
 
 
 def settings_with(**overrides: str | None) -> Settings:
-    """The settings of the environment as it is, with the ``overrides`` that are not None.
+    """The settings of the current environment, with the ``overrides`` that are not None.
 
     Raises:
         ConfigurationError: naming each variable or argument that cannot be used, and why.
@@ -38,7 +38,7 @@ def _text(name: str, value: object) -> str:
 
 @lru_cache(maxsize=16)
 def _settings_of(_environment: tuple[tuple[str, str], ...]) -> Settings:
-    """Read again only when the environment changed."""
+    """The settings of an environment, cached: read again only after it changed."""
     return load_settings()
 
 

@@ -1,4 +1,4 @@
-"""The caller's own pool, in the place of one that Strandline makes."""
+"""The caller's own pool, instead of one that Strandline makes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class GivenPool:
 
     Args:
         pool: the caller's.
-        inherited: it was given to a process that this one was forked from.  What it holds now belongs to
-            that process; a pool that holds nothing is as good here as there.
+        inherited: whether it was passed to a process that this one was forked from.  Connections that it has
+            now belong to that process; a pool without connections can be used in both.
     """
 
     def __init__(self, pool: Pool, *, inherited: bool) -> None:
@@ -69,17 +69,17 @@ class GivenPool:
 
 
 def _in_use(pool: Pool) -> object | None:
-    """What of a pool has connections, or threads that make them; None where it has neither."""
+    """The part of a pool that has connections, or threads that make them; None if it has neither."""
     if is_engine(pool) or is_async_engine(pool):
         return pool.pool if _has_connections(pool.pool) else None
     return None if getattr(pool, "closed", True) else pool
 
 
 def _has_connections(pool: Any) -> bool:
-    """Whether SQLAlchemy's pool has any; one that does not count them, or has no size, may.
+    """Whether SQLAlchemy's pool has connections; True also if it does not count them, or has no size.
 
-    This runs in a child that is just being forked, where a thread of the parent may hold the lock of the
-    pool's queue for good: ``checkedin`` and ``checkedout`` take it, ``size`` and ``overflow`` do not.
+    This runs in a child while it is being forked, where the lock of the pool's queue may stay locked for good
+    by a thread of the parent: ``checkedin`` and ``checkedout`` take it, ``size`` and ``overflow`` do not.
     """
     if not hasattr(pool, "overflow"):
         return type(pool).__name__ != "NullPool"  # which keeps none

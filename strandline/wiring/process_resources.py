@@ -1,8 +1,8 @@
-"""What one process shares per database: pools, a bell, perhaps the embedded stack and a runner.
+"""The resources of one process per database: pools, a doorbell, perhaps the embedded stack and a runner.
 
-The composition root of the library side.  Everything is made at first use, and what is costly to import
-is imported then, so that ``import strandline`` and making a ``Memory`` cost next to nothing.  Such an import
-is ``undivided``: a child that was forked meanwhile would wait for its end for good.
+The composition root of the library side.  Everything is made at first use, and costly modules are imported
+then, so that ``import strandline`` and making a ``Memory`` cost next to nothing.  Such an import is
+``undivided``: a child that was forked during it would wait forever for it to end.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ProcessResources:
         return vector_text(answer.vectors[0])
 
     def close(self) -> None:
-        """End runner, bell, pool and stack in that order; work in hand gets five seconds."""
+        """End runner, doorbell, pool and stack in that order; running work gets five seconds."""
         with self._starting:
             self._forget()
             atexit.unregister(self._close_at_exit)
@@ -186,7 +186,7 @@ class ProcessResources:
         return self._database
 
     def _start_embedded(self) -> None:
-        """The embedded Postgres; beside a running ``strandline up`` its worker, else a runner of our own."""
+        """Start the embedded Postgres; a running ``strandline up`` has a worker, otherwise start a runner."""
         stack = _embedded_stack(self.settings)
         with undivided:
             from strandline.wiring.assembly import ensure_tables
@@ -231,7 +231,7 @@ class ProcessResources:
         return ConnectionOptions.from_settings(url, self.settings, planned_once=True, find_url=self._find_url)
 
     def _query_embedder(self, config: Mapping[str, Any]) -> Embedder | None:
-        """The embedder that the stored vectors were made with, if this process can have it."""
+        """The embedder that the stored vectors were made with; None if this process cannot load it."""
         name = str(config.get("embedder"))
         # Two derivations may be of one model that gives vectors of several lengths.
         made_with = (name, config.get("dimensions"))

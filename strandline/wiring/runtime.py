@@ -40,7 +40,7 @@ _registry = _Registry()
 
 
 def runtime_for(settings: Settings, *, pool: Pool | None = None, consume: Consume | None = None) -> Runtime:
-    """The runtime of this process for these settings; made, without any I/O, if it does not exist.
+    """The runtime of this process for these settings; made at the first call, without any I/O.
 
     Raises:
         ConfigurationError: ``consume`` or ``pool`` is not valid.
@@ -114,14 +114,14 @@ class Runtime:
         return self.own().embed_query(text, config)
 
     def close(self) -> None:
-        """End runner, bell, pool and stack in that order; work in hand gets five seconds."""
+        """End runner, doorbell, pool and stack in that order; running work gets five seconds."""
         self.own().close()
 
     async def aclose(self) -> None:
         await self.own().aclose()
 
     def own(self) -> ProcessResources:
-        """The resources of the process that asks; made, without any I/O, when there are none."""
+        """The resources of the calling process; made at the first call, without any I/O."""
         process = this_process()
         own = self._of_process.get(process)
         # Without a lock, which another thread might have held when this process was forked.

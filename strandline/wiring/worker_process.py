@@ -32,14 +32,14 @@ def run_worker(
     log_level: str = "WARNING",
     tell: Callable[[str], None] = lambda _line: None,
 ) -> int:
-    """Consume until SIGTERM, SIGINT, SIGHUP or SIGQUIT; returns the exit code, 0 where that was asked for.
+    """Consume until SIGTERM, SIGINT, SIGHUP or SIGQUIT; returns the exit code, 0 after such a signal.
 
-    The process ends here, with code 0, when the grace time is over before its batches are; a second signal
-    ends it at once, with 128 and the signal's number.  ``tell`` is given the line that tells why it stops.
+    If the grace time is over before its batches are done, the process ends here, with code 0; a second signal
+    ends it at once, with 128 plus the signal's number.  ``tell`` receives the line that says why it stops.
 
     Raises:
-        StrandlineError: before consuming, if the database, its tables, the broker or a model are not as they
-            must be; servers that are away are waited for, for ``startup_wait_seconds``.
+        StrandlineError: before consuming, if the database, its tables, the broker or a model cannot be used
+            as configured; the call waits ``startup_wait_seconds`` for servers that are away.
     """
     if concurrency is not None:
         settings = settings.model_copy(update={"worker_concurrency": concurrency})

@@ -1,6 +1,6 @@
-"""Items of OpenAI's Agents SDK (those of the Responses API) and our messages, mapped both ways without loss.
+"""Maps items of OpenAI's Agents SDK (those of the Responses API) to our messages and back, without loss.
 
-One item is one message, so that the newest one can be popped.  Calls of every kind become tool calls and
+One item is one message, so that the newest item can be popped.  Calls of every kind become tool calls and
 their outputs tool results, so that a flush keeps them together.  Fields without a place in a ``Message``
 (ids, status, annotations) are kept beside it; they may change the form in which an item comes back, but never
 its text or its speaker.
@@ -94,7 +94,7 @@ def _result(item: Mapping[str, Any]) -> Message | None:
 
 
 def _reasoning(item: Mapping[str, Any]) -> Message | None:
-    """Its texts are separate parts, because they cost tokens; the rest is one part, which costs none."""
+    """Reasoning as a message: each text is a part, which costs tokens; the rest is a part that costs none."""
     if item.get("type") != "reasoning":
         return None
     parts: list[Mapping[str, Any]] = []
@@ -187,7 +187,7 @@ def _called_by_others(call: Mapping[str, Any]) -> Item:
 
 
 def _input_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part of OpenAI's chat API as the Responses API spells it; its own parts as they are."""
+    """A part of OpenAI's chat API in the form of the Responses API; parts in that form as they are."""
     kind = part["type"]
     if kind.startswith("input_") and kind != "input_audio":
         return part

@@ -1,4 +1,4 @@
-"""A ``Session`` of OpenAI's Agents SDK over a session's memory: what its runner calls."""
+"""A ``Session`` of OpenAI's Agents SDK over a session's memory: the interface that its runner calls."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class ItemSession:
         self._bare = bare
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The items for the next model call: memory as a system item, what it does not cover yet, the window.
+        """The items for the next model call: memory as a system item, messages it does not cover, the window.
 
         Args:
-            limit: return only this many of the latest items, without memory. To bound a run's input leave it
-                out: the memory's ``token_limit`` does that.
+            limit: return only this many of the latest items, without memory. Do not set it to bound a run's
+                input: the memory's ``token_limit`` does that.
         """
         if limit is None:
             context = await self.memory.aget()
@@ -74,9 +74,9 @@ def _typed(items: Sequence[Item]) -> list[TResponseInputItem]:
 
 
 def _without_lost_reasoning(items: Sequence[Item]) -> list[Item]:
-    """Without the ids of items whose reasoning has left the window: the provider asks for it by those ids.
+    """Drop the ids of items whose reasoning has left the window: a provider looks for it by these ids.
 
-    That can be so only where the window begins inside a turn, before its next reasoning.
+    This can happen only if the window begins inside a turn, before its next reasoning.
     """
     shown: list[Item] = []
     inside = True

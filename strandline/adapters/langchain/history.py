@@ -15,8 +15,8 @@ class MemoryHistory(BaseChatMessageHistory):
     """A session's memory as a chat message history.
 
     The messages are read once a turn, and again after the next write: ``RunnableWithMessageHistory`` reads
-    them before a call and after it, and takes from the difference in length which messages are new; what
-    workers derive meanwhile must not change it.  To see the current state of a session, use ``memory``.
+    them before and after a call, and infers from the difference in length which messages are new, so memory
+    that workers derive meanwhile must not change it.  To see the current state of a session, use ``memory``.
 
     Args:
         memory: the memory to read and write.

@@ -1,6 +1,6 @@
-"""LangChain's messages and ours, mapped both ways without loss.
+"""Maps LangChain's messages to ours and back, without loss.
 
-Text, content parts, tool calls and results take their places in a ``Message``.  The rest (ids, usage,
+Text, content parts, tool calls and results go into the fields of a ``Message``.  The rest (ids, usage,
 response metadata, artifacts, …) is kept beside it; it may change the form in which a message comes back, but
 never its text or its speaker.
 """
@@ -70,10 +70,10 @@ _IN_MESSAGE = frozenset({"content", "type", "name", "tool_calls", "tool_call_id"
 
 
 def message_of(given: BaseMessage) -> Message:
-    """The stored message for one of LangChain's; a chunk counts as the message it is a part of.
+    """The stored message for one of LangChain's; a chunk counts as the message that it is a part of.
 
     Raises:
-        InvalidMessageError: it is not a conversation message, or holds a value that JSON cannot.
+        InvalidMessageError: it is not a conversation message, or holds a value that JSON cannot express.
     """
     source = message_chunk_to_message(given)
     if _KINDS.get(source.type) is not type(source):
@@ -94,7 +94,7 @@ def message_of(given: BaseMessage) -> Message:
 
 
 def langchain_message_of(message: Message) -> BaseMessage:
-    """The message that one was stored from, or, of another origin, the one that says the same."""
+    """The message that this one was stored from; for one of another origin, an equivalent message."""
     plain, left = without_leftovers(message, LIBRARY)
     if left:
         try:
@@ -140,7 +140,7 @@ def _leftovers(source: BaseMessage, message: Message) -> dict[str, Any]:
 
 
 def _fields(source: BaseMessage) -> dict[str, Any]:
-    """Its fields beyond a ``Message``, except those with default values."""
+    """The fields that a ``Message`` lacks, except those with default values."""
     try:
         fields = source.model_dump(mode="json", exclude=set(_IN_MESSAGE), exclude_defaults=True)
     except (TypeError, ValueError) as error:

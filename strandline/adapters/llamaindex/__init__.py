@@ -36,9 +36,9 @@ __all__ = ["StrandlineMemory"]
 class StrandlineMemory(ChatMemory):
     """LlamaIndex's memory interface over a session's memory; make one with ``from_defaults``.
 
-    A context that holds one carries a reference: names and limits, never messages, URLs or code.
-    ``not_carried`` names options that it cannot carry; a memory restored without them raises an error when it
-    is first used.
+    A context that holds a memory carries a reference: names and limits, never messages, URLs or code.
+    ``not_carried`` names options that it cannot carry; a memory restored without them raises an error at its
+    first use.
     """
 
     session_id: str
@@ -86,7 +86,7 @@ class StrandlineMemory(ChatMemory):
         async_engine: Any = None,
         **given: Any,
     ) -> StrandlineMemory:
-        """Make a memory; no I/O unless ``chat_history`` is given.
+        """Make a memory; does no I/O unless ``chat_history`` is given.
 
         Takes the arguments of LlamaIndex's ``Memory.from_defaults``, and those of
         ``strandline.Memory.from_defaults`` (``database_url``, ``pool``, ``broker_url``, ``consume``,
@@ -94,7 +94,7 @@ class StrandlineMemory(ChatMemory):
 
         Args:
             chat_history: replaces the session's history, if it is not empty.
-            llm: only its context window counts, and only where no ``token_limit`` is given.
+            llm: only its context window is used, and only if no ``token_limit`` is given.
             memory_blocks: Strandline's blocks, or LlamaIndex's static, fact and vector blocks, whose models
                 and stores are ignored; None, as in LlamaIndex: none, flushed messages are only archived.
             async_database_uri: LlamaIndex's name for ``database_url``.
@@ -141,7 +141,7 @@ class StrandlineMemory(ChatMemory):
         """The memory itself, for operations that LlamaIndex lacks: ``flush``, ``facts``, ``pop``, …
 
         Raises:
-            ConfigurationError: it was restored from a context that does not carry all its options.
+            ConfigurationError: the memory was restored from a context that does not carry all its options.
         """
         if self._memory is None:
             if self.not_carried:
@@ -169,6 +169,6 @@ class StrandlineMemory(ChatMemory):
 
 
 def _room_of(llm: Any) -> int:
-    """The token limit for a model whose context window is known; some of that is left for its answer."""
+    """The token limit for a model with a known context window; it leaves room for the model's answer."""
     window = getattr(getattr(llm, "metadata", None), "context_window", None)
     return DEFAULT_TOKEN_LIMIT if not isinstance(window, int) else max(1, window * 3 // 4)

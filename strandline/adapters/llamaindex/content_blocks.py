@@ -1,7 +1,7 @@
-"""LlamaIndex's content blocks and our content parts, mapped both ways without loss.
+"""Maps LlamaIndex's content blocks to our content parts and back, without loss.
 
-A block takes the form of OpenAI's chat API if that form holds all of it, so that the log reads the same for
-all clients; otherwise a separate form, with the block's fields. The content of a file is stored with the
+A block takes the form of OpenAI's chat API if that form can hold all of it, so that the log reads the same
+for all clients; otherwise a separate form, with the block's fields. The content of a file is stored with the
 message, because its path means nothing on another machine, and no path is ever read from the log.
 """
 
@@ -68,7 +68,7 @@ def part_of(block: BaseContentBlock) -> dict[str, Any]:
 
 
 def block_of(part: Part) -> BaseContentBlock:
-    """The block for a stored part, from any source; text that names the part if none fits."""
+    """The block for a stored part of any origin; text that names the part if no block fits."""
     kind: Any = part.get("type")
     try:
         if kind in _READERS:
@@ -155,7 +155,7 @@ _READERS: Mapping[str, Callable[[Part], BaseContentBlock]] = {
 
 
 def _openai_part(block: MediaBlock) -> dict[str, Any] | None:
-    """The part as OpenAI's chat API spells it; None where that has no place for what the block holds."""
+    """The part in the form of OpenAI's chat API; None if that form cannot hold everything in the block."""
     data_field, kind_field = _DATA[type(block)]
     data, kind = getattr(block, data_field), getattr(block, kind_field)
     url = f"data:{kind};base64,{data.decode('ascii')}" if data and kind else str(block.url or "")
@@ -172,7 +172,7 @@ def _openai_part(block: MediaBlock) -> dict[str, Any] | None:
 
 
 def _with_its_bytes(block: MediaBlock) -> MediaBlock:
-    """The block with what its path or stream holds as its data; the caller's own block stays as it is."""
+    """A copy of the block with the contents of its path or stream as its data."""
     data_field, _kind = _DATA[type(block)]
     data = getattr(block, data_field)
     if isinstance(data, bytes) or (data is None and block.path is None):
@@ -193,7 +193,7 @@ def _with_its_bytes(block: MediaBlock) -> MediaBlock:
 
 
 def _fields(block: BaseContentBlock) -> dict[str, Any]:
-    """A block's own fields as JSON holds them: base64 as text, URLs as text."""
+    """A block's own fields as JSON values: base64 as text, URLs as text."""
     plain: dict[str, Any] = {}
     for key, value in block.model_dump(exclude={"block_type", "path"}, exclude_none=True).items():
         if isinstance(value, bytes):
@@ -211,7 +211,7 @@ def _with_bytes(kind: type[BaseContentBlock], fields: dict[str, Any]) -> dict[st
 
 
 def _inline(url: object) -> tuple[str, bytes] | None:
-    """Media type and base64 of a ``data:`` URL; None for another one."""
+    """Media type and base64 of a ``data:`` URL; None for any other URL."""
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
     head, comma, data = url.partition(";base64,")

@@ -1,7 +1,7 @@
-"""Memory blocks as LlamaIndex code declares them, as ours; and ours as a context may carry them.
+"""Turns LlamaIndex's memory blocks into ours, and ours into declarations that a context can carry.
 
-LlamaIndex's blocks hold live objects (a model, a vector store).  Here models run in the workers, so those are
-ignored; the content, size and priority of a block are kept.
+LlamaIndex's blocks hold live objects (a model, a vector store).  Here models run in the workers, so these
+objects are ignored; the content, size and priority of a block are kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def own_block(block: object) -> Any:
     """The Strandline block that corresponds to one of LlamaIndex's; anything else is returned as it is.
 
     Raises:
-        ConfigurationError: it runs its own code, which a worker would have to run here.
+        ConfigurationError: the block runs its own code, which a worker would have to run here.
     """
     if not isinstance(block, TheirBlock):
         return block
@@ -74,7 +74,7 @@ def own_block(block: object) -> Any:
 
 
 def carried_blocks(blocks: Sequence[BaseMemoryBlock]) -> list[dict[str, Any]] | None:
-    """The declarations of ``blocks`` as JSON; None where one holds content or code, which no context gets."""
+    """The declarations of ``blocks`` as JSON; None if one holds content or code, which no context carries."""
     carried = []
     for block in blocks:
         kind = next((name for name, one in _CARRIED.items() if one is type(block)), None)
@@ -110,7 +110,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _listed(value: object) -> object:
-    """As JSON gives it back: a context that went through it must equal one that did not."""
+    """The value after a round trip through JSON: a context must equal one that went through it."""
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -124,7 +124,7 @@ def _static(block: TheirStatic) -> Any:
 
 
 def _cutoff(block: TheirVectors) -> float:
-    """What ``SimilarityPostprocessor`` leaves out is left out by the search, before any other sees it."""
+    """The cut-off of ``SimilarityPostprocessor``, which the search applies before any other postprocessor."""
     return max(
         (
             one.similarity_cutoff or 0.0
@@ -136,7 +136,7 @@ def _cutoff(block: TheirVectors) -> float:
 
 
 def _as_ours(postprocessor: BaseNodePostprocessor) -> Reranker:
-    """One of LlamaIndex's postprocessors, which see hits as nodes; those that it keeps are shown."""
+    """One of LlamaIndex's postprocessors as ours: it gets the hits as nodes, and those it keeps are shown."""
 
     def process(query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
         nodes = [

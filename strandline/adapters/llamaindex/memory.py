@@ -1,4 +1,4 @@
-"""LlamaIndex's ``BaseMemory`` over a session's memory: what agents and chat engines call."""
+"""LlamaIndex's ``BaseMemory`` over a session's memory: the interface of agents and chat engines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from strandline.schemas.values.message import HEAD_ROLES, Message
 
 
 class ChatMemory(BaseMemory):
-    """A session's memory as LlamaIndex's agents, workflows and chat engines use one.
+    """A session's memory in the form that LlamaIndex's agents, workflows and chat engines use.
 
     The async methods are really async; the sync ones may be called from any thread.
     """
@@ -53,7 +53,7 @@ class ChatMemory(BaseMemory):
         Args:
             input: the text to search memory for; default: the latest messages.
             kwargs: ``messages`` (the same as a list), ``initial_token_count``, ``wait_for`` and ``timeout``
-                as in ``Memory.get``.  Others, which engines pass to their own memories, are ignored.
+                as in ``Memory.get``.  Others, which engines pass to LlamaIndex's memories, are ignored.
         """
         return self._shown(self.session_memory.get(_query(input), **_reading(kwargs)))
 
@@ -103,11 +103,11 @@ class ChatMemory(BaseMemory):
         return shown
 
     def _seqs_of_inserted(self, given: Sequence[Message]) -> list[int]:
-        """Which stored messages stand among ``given`` as a read showed them, memory and all."""
+        """The seqs of stored messages that ``given`` contains as a read showed them, with memory inserted."""
         return [seq for message, seq in self._inserted if seq is not None and message in given]
 
     def _as_said(self, given: Sequence[Message], originals: Sequence[Message | None]) -> list[Message]:
-        """``given`` without memory: what is nothing else is left out, the rest is as it was put."""
+        """``given`` without memory: messages that are only memory are dropped, others are restored as put."""
         stored = {message.seq: as_said(message) for message in originals if message is not None}
         messages: list[Message] = []
         for message in given:
@@ -120,7 +120,7 @@ class ChatMemory(BaseMemory):
 
 
 def _places_of_memory(context: Sequence[Message]) -> list[int]:
-    """The places for memory: a separate message, the first of the head, or the latest of a user."""
+    """The places where memory may be: a separate message, the first of the head, or the latest of a user."""
     own = [place for place, message in enumerate(context) if message.seq is None]
     head = [place for place, message in enumerate(context) if message.role in HEAD_ROLES and message.seq]
     users = [place for place, message in enumerate(context) if message.role == "user"]

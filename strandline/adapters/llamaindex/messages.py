@@ -1,4 +1,4 @@
-"""LlamaIndex's ``ChatMessage`` and our ``Message``, mapped both ways without loss.
+"""Maps LlamaIndex's ``ChatMessage`` to our ``Message`` and back, without loss.
 
 Tool calls become tool calls, whether they are in ``ToolCallBlock`` or in ``additional_kwargs``, so that a
 flush keeps a call and its result together.  Further ``additional_kwargs`` are further fields of the message.
@@ -49,7 +49,7 @@ def message_of(chat: ChatMessage) -> Message:
     """The message that a ``ChatMessage`` is stored as.
 
     Raises:
-        InvalidMessageError: a file or stream of it cannot be read.
+        InvalidMessageError: one of its files or streams cannot be read.
     """
     role = _role_of(chat.role)
     kwargs = _plain_kwargs(chat)
@@ -69,7 +69,7 @@ def message_of(chat: ChatMessage) -> Message:
 
 
 def chat_message_of(message: Message) -> ChatMessage:
-    """The ``ChatMessage`` that a message was stored from; of another origin, one that says the same."""
+    """The ``ChatMessage`` that a message was stored from; for one of another origin, an equivalent one."""
     plain, left = without_leftovers(message, LIBRARY)
     if left:
         try:
@@ -101,7 +101,7 @@ def _restored(message: Message, left: Mapping[str, Any]) -> ChatMessage:
 
 
 def _leftovers(chat: ChatMessage, kwargs: Mapping[str, Any], message: Message) -> dict[str, Any]:
-    """What ``_restored`` cannot know from the message alone."""
+    """The fields that ``_restored`` cannot infer from the message alone."""
     left: dict[str, Any] = {}
     called = [block for block in chat.blocks if isinstance(block, ToolCallBlock)]
     if chat.role.value != message.role:
@@ -123,7 +123,7 @@ def _role_of(role: MessageRole) -> Role:
 
 
 def _plain_kwargs(chat: ChatMessage) -> dict[str, Any]:
-    """``additional_kwargs`` as JSON holds them; ``images`` are among the blocks already."""
+    """``additional_kwargs`` as JSON values; ``images`` are among the blocks already."""
     dumped = chat.model_copy(update={"blocks": []}).model_dump()["additional_kwargs"]
     return {key: value for key, value in dumped.items() if key != "images"}
 
@@ -165,7 +165,7 @@ def _calls(blocks: Sequence[ToolCallBlock], in_kwargs: object) -> list[dict[str,
 
 
 def _call_of_provider(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A call as some provider spells it: OpenAI's own form stays, others (name, input) are brought to it."""
+    """A call in a provider's form: OpenAI's own form stays, others (name, input) are converted to it."""
     function = call.get("function")
     if isinstance(function, Mapping):
         return {**call, "id": _name_or(NO_ID, call.get("id"))}
