@@ -1,1 +1,1 @@
-"""How Strandline is run: the embedded stack, the supervisor of worker processes, and files for servers."""
+"""Running Strandline: the embedded stack, the supervisor of worker processes, and files for servers."""

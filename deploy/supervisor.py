@@ -130,9 +130,9 @@ class Supervisor:
             signals.wake()
 
     def stop(self) -> None:
-        """SIGTERM to every child, then SIGKILL to what outlasts the time allowed; safe to repeat.
+        """Send SIGTERM to every child, then SIGKILL to those that outlast the time allowed; safe to repeat.
 
-        A KeyboardInterrupt while this waits kills what is left at once, and goes no further.
+        A KeyboardInterrupt while this waits kills the remaining children at once, and is not raised further.
         """
         try:
             with self._changed:

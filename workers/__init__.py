@@ -1,1 +1,1 @@
-"""Workers: what consumes events in the background."""
+"""Workers: consume events in the background."""

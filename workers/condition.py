@@ -15,7 +15,7 @@ LOG_SECONDS = 60.0
 
 
 class Condition:
-    """What happens to a worker as a whole; safe to share between its threads."""
+    """The condition of a worker as a whole; safe to share between its threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class Condition:
         self._logged_at = -LOG_SECONDS
 
     def drop_hint(self, reason: str) -> None:
-        """Count a message of the broker's that is not a hint; logged at most once a minute."""
+        """Count a message from the broker that is not a hint; logged at most once a minute."""
         with self._lock:
             self._dropped_hints += 1
             count, now = self._dropped_hints, self._clock()
@@ -38,12 +38,12 @@ class Condition:
         )
 
     def lose_broker(self, error: str) -> None:
-        """The broker cannot be reached; ``error`` names how that showed."""
+        """Note that the broker cannot be reached; ``error`` names the symptom."""
         with self._lock:
             self._no_broker = error
 
     def find_broker(self) -> None:
-        """The broker is there."""
+        """Note that the broker is reached again."""
         with self._lock:
             self._no_broker = None
 
@@ -53,10 +53,10 @@ class Condition:
         return self._no_broker is None
 
     def as_json(self, reasons: Mapping[str, str], lost_threads: int) -> str:
-        """All of it, for the worker's row.
+        """The whole condition, for the worker's row.
 
-        ``reasons``: why work waits, by ``generation/stage``; ``lost_threads``: threads in which code of a
-        custom block runs that did not come back.
+        ``reasons``: why work waits, by ``generation/stage``; ``lost_threads``: threads whose call of a custom
+        block's code has not returned.
         """
         with self._lock:
             condition = {"dropped_hints": self._dropped_hints, "reasons": dict(reasons)}

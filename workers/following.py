@@ -17,9 +17,9 @@ def follow(first: Turn, drain: Callable[[Lane], Turn], ring: Ring, stopping: Cal
     """Drain the lanes that a turn gave work to, and those that these gave work to.
 
     Args:
-        first: the turn that has been.
-        ring: told of the lanes that are left to others: all that wait once ``stopping``, those whose
-            generation is not served here, and where ``drain`` raises, the rest.
+        first: the turn that was taken.
+        ring: called with the lanes that are left to others: all waiting lanes once ``stopping``, those whose
+            generation is not served here, and the rest if ``drain`` raises.
     """
     waiting = dict.fromkeys(first.next_lanes)
     unserved: list[Lane] = []

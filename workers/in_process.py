@@ -1,7 +1,7 @@
 """The in-process runner: threads of this process drain the lanes, without a broker.
 
 For plain scripts, notebooks and tests of one process.  Hints come straight from the puts of the process,
-and from its sweep for what earlier runs left due.
+and from its sweep for work that earlier runs left due.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class BackgroundRunner:
             thread.start()
 
     def ring(self, lanes: Iterable[Lane]) -> None:
-        """Take lanes up as soon as a thread is free; returns at once."""
+        """Take up lanes as soon as a thread is free; returns at once."""
         for lane in lanes:
             if lane.stage in self._names:
                 self._hints.put(lane)
 
     def stop(self, timeout_seconds: float = 5.0) -> None:
-        """Work on for at most ``timeout_seconds`` while there is work in hand; what remains stays due."""
+        """Finish running work for at most ``timeout_seconds``; the rest stays due."""
         deadline = time.monotonic() + timeout_seconds
         pause = threading.Event()
         while not self._idle() and time.monotonic() < deadline:

@@ -34,7 +34,7 @@ class TakeOver:
         self._stopped = False
 
     def __call__(self, lanes: Sequence[Lane]) -> None:
-        """Begin with these lanes; returns at once.  Those known already are passed over."""
+        """Begin with these lanes; returns at once.  Lanes that are known already are skipped."""
         with self._lock:
             if self._stopped:
                 return
@@ -47,7 +47,7 @@ class TakeOver:
             threading.Thread(target=self._run, name="strandline-take-over", daemon=True).start()
 
     def stop(self) -> None:
-        """Begin with nothing more; lanes in hand are the engine's to end."""
+        """Begin with no more lanes; the engine ends those that are being drained."""
         with self._lock:
             self._stopped = True
             self._waiting.clear()

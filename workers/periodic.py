@@ -1,4 +1,4 @@
-"""A thread that does something again and again, jittered, until it is told to stop."""
+"""A thread that calls a function repeatedly, with jitter, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("strandline.workers")
 class Periodic:
     """Calls ``tick`` about every ``interval_seconds`` (±25 %) from a daemon thread.
 
-    A tick that fails is logged and tried again at the next one: what it is for is still there then.
+    A tick that fails is logged; the next one finds the same work again.
     """
 
     def __init__(self, name: str, interval_seconds: float, tick: Callable[[], None]) -> None:

@@ -56,7 +56,7 @@ class ReplaySlots:
     """Threads that drain the lanes of generations that do not serve.
 
     Args:
-        engine: that of the worker; what is drained here rings for nothing and keeps to the replays' budget.
+        engine: the worker's; lanes drained here ring for nothing, and keep to the replays' budget.
     """
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
@@ -79,11 +79,11 @@ class ReplaySlots:
             thread.start()
 
     def stop(self) -> None:
-        """Take nothing up any more; lanes in hand are given back after their batch."""
+        """Take up no more lanes; those that are being drained are given back after their batch."""
         self._stop.set()
 
     def await_end(self, timeout_seconds: float) -> None:
-        """Wait until no thread looks into Postgres any more, for at most ``timeout_seconds``."""
+        """Wait, for at most ``timeout_seconds``, until no thread is looking for lanes in Postgres."""
         deadline = time.monotonic() + timeout_seconds
         for thread in self._threads:
             if thread.is_alive():
@@ -97,7 +97,7 @@ class ReplaySlots:
             self._work()
 
     def _work(self) -> None:
-        """Drain lanes while there are any and they get on."""
+        """Drain lanes as long as there are any and they make progress."""
         while not self._stop.is_set() and not self._engine.stopping():
             try:
                 if (lane := self._next()) is None:
@@ -115,7 +115,7 @@ class ReplaySlots:
                 return
 
     def _give_way(self, worked_seconds: float, *, paused: bool) -> None:
-        """Where live lanes were drained lately, rest longer than was worked: threads share a processor."""
+        """If live lanes were drained lately, rest longer than it worked: threads share a processor."""
         in_hand = sum(lane.generation_id in self._replayed for lane in self._engine.active.lanes())
         if len(self._engine.active) > in_hand:
             self._live_at = time.monotonic()
@@ -132,19 +132,19 @@ class ReplaySlots:
             return self._lanes.popleft()
 
     def _call_for_help(self) -> None:
-        """Now that there is work: until there was some, one thread was enough."""
+        """Start the other threads, now that there is work: until then, one thread is enough."""
         while len(self._threads) < self._count:
             self._threads.append(self._thread(len(self._threads)))
             self._threads[-1].start()
 
     def _look(self) -> None:
-        """From an owner at random, so that workers rarely look at the same lanes."""
+        """Look from a random owner on, so that workers rarely look at the same lanes."""
         lanes = waiting_lanes(self._engine, uuid4())
         self._lanes += [lane for lane in lanes if self._is_served(lane)]
         self._replayed = {lane.generation_id for lane in lanes}
 
     def _is_served(self, lane: Lane) -> bool:
-        """Whether it gets on here now: its generation can be built, and its provider answers."""
+        """Whether it can make progress here: its generation can be built, and its provider answers."""
         stage = self._engine.stages.of(lane.generation_id, lane.stage)
         return stage is not None and stage.wait_seconds() == 0
 

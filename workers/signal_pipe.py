@@ -24,7 +24,7 @@ class SignalPipe:
     """Takes signals from now on until ``close``; made and closed by the main thread, one at a time.
 
     Args:
-        numbers: which ones.
+        numbers: the numbers of the signals.
     """
 
     def __init__(self, numbers: Collection[signal.Signals]) -> None:
@@ -39,14 +39,14 @@ class SignalPipe:
         os.register_at_fork(after_in_child=self._leave_the_child)
 
     def take_again(self) -> None:
-        """Take the signals back from what has put its own handlers in the place of ours."""
+        """Take the signals back from code that has replaced our handlers with its own."""
         for number in self._numbers:
             signal.signal(number, _is_in_the_pipe)
 
     def wait(self, seconds: float | None = None, *, until_woken: bool = True) -> int | None:
-        """The number of the next signal; None where ``seconds`` pass without one, or at ``wake``.
+        """The number of the next signal; None if ``seconds`` pass without one, or at ``wake``.
 
-        ``until_woken=False`` waits on at ``wake``.
+        ``until_woken=False`` goes on waiting at ``wake``.
         """
         until = None if seconds is None else time.monotonic() + seconds
         while True:

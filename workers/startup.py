@@ -1,8 +1,8 @@
-"""How a worker starts beside servers that are starting as well: it waits for them, and says for which.
+"""Starts a worker while its servers may still be starting: it waits for them, and says for which.
 
 A machine or a cluster starts everything at once, and a server that is restarted is away for a moment.  A
-worker that runs waits for both; one that has just been started would end, and its supervisor start it again
-and again.
+running worker waits for both; without this, a worker that has just been started would end, and its supervisor
+would start it again and again.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Patience:
         self._waited_for: set[str] = set()
 
     def for_postgres(self, start: Callable[[], T]) -> T:
-        """What ``start`` returns; tried again while Postgres is away.
+        """Return the result of ``start``, which is called again while Postgres is away.
 
         Raises:
-            DatabaseUnavailableError: it still was when the time was over.
+            DatabaseUnavailableError: Postgres was still away when the time was over.
         """
         pause = threading.Event()
         while True:
@@ -59,7 +59,7 @@ class Patience:
         """Return once the application's broker takes a connection.
 
         Raises:
-            BrokerUnavailableError: it still did not when the time was over.
+            BrokerUnavailableError: it still did not take one when the time was over.
         """
         while True:
             try:

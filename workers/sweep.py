@@ -45,12 +45,12 @@ class Sweep:
     """One worker's sweep.
 
     Args:
-        ring: told of the lanes that have work and no holder.
-        take_over: given the lanes with work whose holder died or kept them too long.
+        ring: called with the lanes that have work and no holder.
+        take_over: called with the lanes with work whose holder died or kept them too long.
         stages: the stages whose work is rung for.
         batch_size: rows looked at per tick and kind; of due work, per stage.
         dead_after_seconds: seconds without a heartbeat after which a worker counts as dead.
-        is_busy: whether hardly a thread of this worker is free; default: never.
+        is_busy: says whether few threads of this worker are free; default: never busy.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Sweep:
         self._rung_at = -BUSY_RING_SECONDS
 
     def tick(self) -> None:
-        """Look once at everything: due work, sessions to flush, workers long gone."""
+        """Check everything once: due work, sessions to flush, workers long gone."""
         self._take_over_orphaned()
         self._database.fetch(BringRingsForward(stages=self._stages, limit=self._batch_size))
         self._ring_due()
@@ -90,10 +90,10 @@ class Sweep:
         self._take_over([Lane(*row) for row in self._database.fetch(orphaned)])
 
     def _ring_due(self) -> None:
-        """Each stage has its own share, so that no stage's backlog blocks another's.
+        """Ring for due work; each stage has its own share, so that no stage's backlog blocks another's.
 
-        A busy worker rings seldom: it would only lengthen the queue that it is behind with, and idle workers
-        ring for the same lanes.
+        A busy worker rings rarely: it would only lengthen a queue that is already long, and idle workers ring
+        for the same lanes.
         """
         if self._is_busy() and time.monotonic() - self._rung_at < BUSY_RING_SECONDS:
             return
@@ -109,7 +109,7 @@ class Sweep:
             self._look(look(watch), watch)
 
     def _look(self, looking: Operation[Flushed | None], watch: _WatchKeys) -> None:
-        """Flush one session if it is time; one that cannot be must not keep the others waiting."""
+        """Flush one session if it is time; a session that cannot be flushed must not hold up the others."""
         try:
             flushed = self._database.run(looking)
         except StrandlineError as error:
@@ -129,14 +129,14 @@ class Sweep:
 
 
 def _look_at_overdue(watch: _WatchKeys) -> Operation[Flushed | None]:
-    """A put crossed the mark a while ago: flush, if its producer did not live to do so."""
+    """Flush a session whose put crossed the mark a while ago, if its producer died before it could."""
     flushed = yield from flush_over_mark(watch["shard_key"], watch["session_key"])
     yield from fetch(EndWatch(**watch))
     return flushed
 
 
 def _look_at_idle(watch: _WatchKeys) -> Operation[Flushed | None]:
-    """Deliver a session that has been idle for its time; look again later at one that was used since."""
+    """Deliver a session that has been idle long enough; check one that was used since again later."""
     flushed = None
     for _attempt in range(MAX_IDLE_ATTEMPTS):
         marks, entries = yield from read_window(watch["shard_key"], watch["session_key"])

@@ -1,7 +1,7 @@
 """A worker without its broker: its sweep finds due work, and the worker drains it itself.
 
-The work is in Postgres, so nothing has to wait for a broker that is down, hung or gone.  Hints find it
-sooner; while there are none, the worker's own threads have nothing else to do.
+The work is in Postgres, so nothing has to wait for a broker that is down, hung or gone.  With hints, work is
+found sooner; without them, the worker's own threads have nothing else to do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from strandline.workers.worker import Consumer
 
 
 class WithoutBroker:
-    """Rings by way of the broker; while that is away, drains the lanes in this process.
+    """Rings through the broker; while the broker is away, drains the lanes in this process.
 
     Args:
         ring: publishes hints.
@@ -32,7 +32,7 @@ class WithoutBroker:
         self._take_up = TakeOver(self._drain, self._threads)
 
     def ring(self, lanes: Iterable[Lane]) -> None:
-        """Publish hints; or begin with the lanes here, as far as this process serves their stages."""
+        """Publish hints; or begin draining the lanes here, if this process serves their stages."""
         if self._consumer is None or self._consumer.condition.has_broker:
             self._publish(lanes)
         else:

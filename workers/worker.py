@@ -1,4 +1,4 @@
-"""A consumer: the engine with its heartbeat, its upkeep and its sweep, as one thing to start and stop.
+"""A consumer: the engine with its heartbeat, upkeep and sweep, started and stopped together.
 
 Celery workers and the in-process runner are thin drivers around it: they bring hints to ``drain``.
 """
@@ -55,9 +55,9 @@ class Consumer:
     """Drains lanes for this process.
 
     Args:
-        stages: what this process serves.
-        ring: passes hints on to whoever serves their stages.
-        with_sweep: False leaves sweeping to others.
+        stages: the stages that this process serves.
+        ring: passes hints on to the workers that serve their stages.
+        with_sweep: False leaves sweeping to other workers.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Consumer:
         )
 
     def start(self) -> None:
-        """Register this worker, then begin to beat and to sweep.
+        """Register this worker, then start its heartbeat and its sweep.
 
         Raises:
             StrandlineError: Postgres cannot be reached, or its tables are missing.
@@ -134,22 +134,22 @@ class Consumer:
         self._replaying.start()
 
     def drain(self, lane: Lane) -> Outcome:
-        """Drain one lane, and what it gave work to; see ``pipelines.engine.drain``."""
+        """Drain one lane, and the lanes that it gave work to; see ``pipelines.engine.drain``."""
         return self._drain(partial(drain, self.engine, lane), gives_way=False).outcome
 
     def take_up(self, hint: Lane) -> None:
-        """Drain the lane whose turn it is, as a hint asks for.
+        """Drain the lane whose turn it is, after a hint.
 
-        Where that was not the lane which the hint names, one more has its turn: what was drained may never
-        have been rung for, and then the hint's own lane would wait for the sweep.  A busy worker has other
-        hints for that.
+        If that was not the lane that the hint names, drain one more: the drained lane may never have been
+        rung for, and then the hint's own lane would wait for the sweep.  A busy worker has other hints for
+        that.
         """
         with self._logged():
             if self._take_turn(hint) not in (None, hint) and not self.stopping and not self._is_busy():
                 self._take_turn(hint)
 
     def _is_busy(self) -> bool:
-        """Whether hardly a thread is free."""
+        """Whether few threads are free."""
         return len(self.engine.active) >= BUSY_SHARE * self._concurrency
 
     def take_over(self, lane: Lane) -> None:
@@ -168,7 +168,7 @@ class Consumer:
 
     @contextmanager
     def _logged(self) -> Iterator[None]:
-        """A failure is logged: the work is still due, and rung for again."""
+        """Log a failure: the work is still due, and is rung for again."""
         try:
             yield
         except StrandlineError as error:
@@ -176,7 +176,7 @@ class Consumer:
             logger.log(level, "drain failed", extra={"action": "drain_failed", "reason": str(error)})
 
     def begin_stopping(self) -> None:
-        """Give lanes back after the batch in hand; hints are not taken up any more."""
+        """Give lanes back after the current batch, and take up no more hints."""
         self._stopping.set()
         self._replaying.stop()
 
@@ -185,7 +185,7 @@ class Consumer:
         return self._stopping.is_set()
 
     def await_idle(self, timeout_seconds: float = math.inf) -> bool:
-        """Wait until no lane is being drained here; False when the time ran out."""
+        """Wait until no lane is being drained here; False if the time ran out."""
         deadline = time.monotonic() + timeout_seconds
         pause = threading.Event()
         while len(self.engine.active) and time.monotonic() < deadline:
@@ -202,10 +202,10 @@ class Consumer:
         self.leave()
 
     def leave(self) -> list[Lane]:
-        """End heartbeat and upkeep, take the worker's row away, and give back the lanes it still holds.
+        """End heartbeat and upkeep, delete the worker's row, and give back the lanes that it still holds.
 
-        Others take those up at once, since they are rung for; what is still being drained here can write
-        nothing any more.  Returns the lanes; none if Postgres is away: then the heartbeat runs out by itself.
+        Other workers take these up at once, since they are rung for; threads that still drain here can no
+        longer write.  Returns the lanes; none if Postgres is away: then the heartbeat expires by itself.
         """
         self._upkeep.stop(timeout_seconds=0.0)
         self._heartbeat.stop(CLAIM_SECONDS)
@@ -220,7 +220,7 @@ class Consumer:
         return lanes
 
     def _beat(self) -> None:
-        """Say that this worker lives; what else is to be said waits for nothing here (``_keep_up``)."""
+        """Write the heartbeat and nothing else; other writes may wait for locks (``_keep_up``)."""
         # One connection that was cut without a word must not make the whole worker seem dead.
         self._database.fetch_within(
             self._dead_after_seconds / 3,
@@ -234,10 +234,10 @@ class Consumer:
         )
 
     def _keep_up(self) -> None:
-        """Write what has changed of this worker, and give back what it holds by the table only.
+        """Write changes of this worker's condition, and give back lanes that it holds only in the table.
 
-        Apart from the heartbeat: any of it may wait, for a lock or an answer, longer than a worker may be
-        silent.
+        This is separate from the heartbeat: any of it may wait, for a lock or an answer, longer than a worker
+        may be silent.
         """
         failures: list[StrandlineError] = []
         for work in (
@@ -255,8 +255,8 @@ class Consumer:
             raise failures[0]
 
     def _hand_back_lanes(self) -> None:
-        """While this worker lives, no other worker takes its lanes over, so a lane whose release was lost
-        would lie still.
+        """Give back lanes whose release was lost: while this worker lives, no other worker would take them
+        over.
         """
         self._database.fetch(HandBackLanes(worker_id=self.worker_id, **self.engine.active.params()))
 
@@ -271,7 +271,7 @@ class Consumer:
             self._left_out = left_out
 
     def _tell_condition(self) -> None:
-        """Write it into the worker's row where it has changed."""
+        """Write the condition into the worker's row if it has changed."""
         lost = block_calls.late
         if lost > LOST_SHARE * self._concurrency:
             self.on_threads_lost(lost)

@@ -111,14 +111,14 @@ class EmbeddedBroker:
             return self._running.url
 
     def ended(self) -> bool:
-        """True when the broker that this object uses does not run any more, although its use goes on."""
+        """True if the broker that this object uses has ended, although its use goes on."""
         return self._running is not None and not is_running(self._running.server_pid)
 
     def start_again(self) -> bool:
         """Start the broker if it ended, at the address that its other users know.
 
         Returns:
-            True when this call started it; False when it runs, as where another user was faster.
+            True if this call started it; False if it runs already, as when another user was faster.
 
         Raises:
             EmbeddedUnavailableError: it did not come up at that address; the sentence names its log.
@@ -175,7 +175,7 @@ class EmbeddedBroker:
         return None
 
     def _addresses(self) -> Iterator[str]:
-        """URLs to try: that of a broker which was killed, where workers may still look; then new ones."""
+        """URLs to try: first that of a killed broker, where workers may still look; then new ones."""
         if (before := _on_record(self.data_dir)) is not None:
             yield before.url
         for _ in range(_PORT_ATTEMPTS):  # between choosing a port and using it another may take it

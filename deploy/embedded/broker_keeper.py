@@ -23,7 +23,7 @@ from types import FrameType
 
 
 def keep(users_file: str, log_file: str, server: str, config: str) -> None:
-    """Start the server and stay until it ends; returns never."""
+    """Start the server and stay until it ends; never returns."""
     os.setsid()
     os.umask(0o077)
     users = os.open(users_file, os.O_RDWR)

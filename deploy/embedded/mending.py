@@ -1,4 +1,4 @@
-"""Mending: a thread that starts embedded servers again which ended under those who use them."""
+"""Mending: a thread that restarts embedded servers that ended while they were in use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ STOP_SECONDS = 10.0
 
 
 class Mending:
-    """Calls ``mend`` every half second while it is entered, and ever more rarely where that fails.
+    """Calls ``mend`` every half second while it is entered, and ever more rarely while that fails.
 
     Args:
-        mend: starts again what ended, and says whether all runs now; it logs what it did.
+        mend: restarts servers that ended, and returns whether all run now; it logs what it did.
     """
 
     def __init__(self, mend: Callable[[], bool], waits: RestartPolicy | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What can be told about a process that is not our child: whether it runs, what it is, when it ends."""
+"""Observes a process that is not our child: whether it runs, which program it is, when it ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command_name(pid: int) -> str | None:
 
 
 def works_in(pid: int, directory: Path) -> bool:
-    """True when ``pid`` has ``directory`` as its working directory, or where that cannot be asked (macOS)."""
+    """True if ``pid`` has ``directory`` as its working directory, or if that cannot be determined (macOS)."""
     if not _PROC.exists():
         return True
     try:

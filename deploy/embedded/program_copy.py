@@ -1,7 +1,7 @@
-"""The server programs where another account reaches them: in place, or as a copy that root owns.
+"""Makes the server programs reachable for another account: in place, or as a copy that root owns.
 
-An environment below ``/root``, which is closed to others, is common.  Nothing of it is opened: programs and
-libraries (40 MB) are copied once, with the layout of the wheel, since they find their files beside them.
+An environment below ``/root``, which is closed to others, is common.  Nothing of it is opened up: programs
+and libraries (40 MB) are copied once, with the layout of the wheel, since they find their files beside them.
 """
 
 from __future__ import annotations

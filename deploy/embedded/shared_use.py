@@ -35,7 +35,7 @@ class SharedUse:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold the mutex; waits for whoever starts or stops the server now."""
+        """Hold the mutex; waits for a process that is starting or stopping the server."""
         descriptor = _open(self._mutex_path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -64,7 +64,7 @@ class SharedUse:
             _let_go(descriptor)
 
     def leave_the_parents(self) -> None:
-        """In a forked child: stop sharing what is the parent's use, which goes on."""
+        """In a forked child: stop sharing the parent's use, which goes on."""
         descriptor, self._users = self._users, None
         if descriptor is not None:
             os.close(descriptor)

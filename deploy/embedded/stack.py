@@ -1,4 +1,4 @@
-"""The embedded stack: Postgres, and a broker where one is wanted, in one home directory.
+"""The embedded stack: Postgres, and a broker if one is wanted, in one home directory.
 
 Servers are shared by the processes of one user and end with the last that stops.  ``embedded.json`` in the
 home directory announces them: a second terminal finds the stack there, and so can a person.
@@ -52,7 +52,7 @@ class EmbeddedStack:
     def find_database(self) -> str:
         """The URL of Postgres, which is started again if it ended while this process uses it.
 
-        If it does not start, the URL is given all the same: whoever connects learns why that fails.
+        If it does not start, the URL is returned all the same: the caller learns why when it connects.
         """
         if self._postgres.pid() is None:
             with _home_lock(self.home):
@@ -60,10 +60,10 @@ class EmbeddedStack:
         return self._postgres.url
 
     def mend(self) -> bool:
-        """Start again, at the same address, what ended while this process uses it; the log says so.
+        """Restart, at the same address, servers that ended while this process uses them; the log says so.
 
         Returns:
-            Whether all runs now.
+            Whether all servers run now.
         """
         self.find_database()
         if self._broker is not None and self._broker.ended():
@@ -159,7 +159,7 @@ def runs_in(home: Path) -> bool:
 
 
 def mend_broker(broker: EmbeddedBroker) -> None:
-    """Start a broker again that ended, and say in one line of the log what came of it."""
+    """Restart a broker that ended, and log the outcome in one line."""
     try:
         started = broker.start_again()
     except StrandlineError as error:
@@ -196,7 +196,7 @@ def running_stack(home: Path) -> EmbeddedStack | None:
 
 
 def _announce(home: Path) -> None:
-    """Write what runs now, or remove the file when nothing does."""
+    """Record the running servers, or remove the file if none runs."""
     postgres = EmbeddedPostgres(home / "postgres")
     if postgres.pid() is None:
         (home / STATE_FILE).unlink(missing_ok=True)

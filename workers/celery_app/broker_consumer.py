@@ -1,8 +1,8 @@
-"""The part of a Celery worker that holds the connection to the broker, with some habits changed.
+"""The part of a Celery worker that holds the connection to the broker, with some behaviour changed.
 
-One is what it makes of a message.  Celery would run any task that it knows, its own among them, at any
+One change is how it treats a message.  Celery would run any task that it knows, its own among them, at any
 time and with callbacks that are published to any queue, as the message says.  Here the body is read as a hint
-(``schemas.broker.hints``), and Celery gets a message made of that hint alone.
+(``schemas.broker.hints``), and Celery gets a message made only of that hint.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DELAYED_DELIVERY = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
 class _SaidOnce(logging.Filter):
-    """Leaves out what Celery says of each connection that it loses: ``BrokerConsumer`` says it once."""
+    """Drops Celery's log lines about each lost connection: ``BrokerConsumer`` logs the loss once."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (isinstance(record.args, tuple) and CONNECTION_RETRY in record.args)
@@ -52,16 +52,16 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
         """Where queues are quorum queues, Celery would declare 28 more, for tasks with a delay.
 
-        Nothing here has one: what is due later is so by its row in Postgres.
+        Nothing here has a delay: work that is due later waits in Postgres.
         """
 
         default_steps = tuple(step for step in Consumer.Blueprint.default_steps if step != _DELAYED_DELIVERY)
 
     def ensure_connected(self, connection: Connection) -> Connection:
-        """Connect, and try again for as long as it takes.
+        """Connect, and try again until it succeeds.
 
         Raises:
-            WorkerShutdown: the worker is told to end meanwhile.
+            WorkerShutdown: the worker was told to end meanwhile.
         """
         connected: Connection = connection.ensure_connection(
             lambda error, _wait_seconds: self._notice.away(error),
@@ -74,7 +74,7 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
         return connected
 
     def create_task_handler(self, *args: Any) -> Callable[[Any], None]:
-        """Take up the lane that a message names; what is not a hint is acknowledged, counted and dropped."""
+        """Take up the lane that a message names; other messages are acknowledged, counted and dropped."""
         run = super().create_task_handler(*args)
         self._notice.back()  # now, as it begins to consume: a broker may take connections and no more
 
@@ -100,12 +100,12 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
         message.ack_log_error(logger, self.connection_errors)
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
-        """Say it once, and wait where the broker refused the user, which Celery would ask again at once."""
+        """Log it once, and wait if the broker refused the user: Celery would try again at once."""
         self._notice.away(exc)
         self._wait_if_refused(exc)
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
-        """Say it once, and wait where the broker closed the channel, as for a queue of another type."""
+        """Log it once, and wait if the broker closed the channel, as it does for a queue of another type."""
         self._notice.away(exc)
         with warnings.catch_warnings():
             # It warns at each loss of what a later release will do where a setting of ours is not chosen.

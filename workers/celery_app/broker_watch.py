@@ -1,4 +1,4 @@
-"""Whether a worker has its broker: noted in its condition, and said once when that changes."""
+"""Whether a worker reaches its broker: noted in its condition, and logged once when that changes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class BrokerNotice:
         self._away_since: float | None = None
 
     def away(self, error: BaseException) -> None:
-        """The broker does not answer, or the connection to it is lost; ``error`` is how that showed."""
+        """Note that the broker does not answer, or the connection is lost; ``error`` is the symptom."""
         if self._away_since is None:
             self._away_since = time.monotonic()
             self._app.condition.lose_broker(type(error).__name__)
             logger.warning("broker away", extra={"action": "broker_away", "error": type(error).__name__})
 
     def back(self) -> None:
-        """Messages can be consumed."""
+        """Note that messages can be consumed."""
         if self._away_since is not None:
             seconds = round(time.monotonic() - self._away_since, 1)
             self._away_since = None

@@ -1,6 +1,6 @@
-"""How a worker process ends: it finishes what it can within its grace time, and hands the rest back.
+"""Ends a worker process: it finishes what it can within its grace time, and hands the rest back.
 
-Celery does not bound this where tasks are threads: its warm shutdown waits for as long as a task takes, a
+Celery does not bound this if tasks are threads: its warm shutdown waits for as long as a task takes, a
 second SIGTERM changes nothing, and its cold shutdown cannot end threads either.  So the signals are taken
 here.  The first one lets Celery shut down warmly; a thread sees to it that the process has ended when the
 grace time is over, or when a second signal comes, whatever Celery, a model or the broker do
@@ -37,10 +37,10 @@ class Shutdown:
     """Ends this process at a signal.
 
     Args:
-        consumer: what is stopped and whose lanes are handed back.
-        grace_seconds: how long batches in hand may go on after the first signal.
-        close_bell: publishes the hints for what was handed back.
-        tell: is given one line when the process begins to stop, with the reason.
+        consumer: the consumer to stop, whose lanes are handed back.
+        grace_seconds: how long running batches may go on after the first signal.
+        close_bell: publishes the hints for lanes that were handed back.
+        tell: called with one line when the process begins to stop, with the reason.
     """
 
     def __init__(
