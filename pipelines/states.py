@@ -1,4 +1,4 @@
-"""States: what an ordered stage has folded a lane into, and folds its next batch onto."""
+"""States: the results that an ordered stage has folded a lane into, and folds its next batch onto."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class OrderedStage(Stage[Any, Any], Protocol):
     def load_onto(
         self, state: str | None, fetcher: Fetcher, batch: Batch, between: Callable[[], None] = lambda: None
     ) -> Any:
-        """As ``load`` does, onto the state given instead of the lane's latest; None: onto none."""
+        """As ``load``, onto the given state instead of the lane's latest; None: from the beginning."""
         ...
 
 
 def latest_state(fetcher: Fetcher, lane: Lane) -> str | None:
-    """The state that a lane goes on from, as JSON text; None where nothing was folded yet."""
+    """The latest state of a lane, as JSON text; None if nothing was folded yet."""
     for row in fetcher.fetch(LatestState(**lane.state_keys)):
         return row.state
     return None

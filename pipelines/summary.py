@@ -24,7 +24,7 @@ _CHARACTERS_PER_TOKEN = 8
 
 @dataclass(frozen=True, slots=True)
 class SummaryWork:
-    """The state before the batch, and what was said in it."""
+    """The state before the batch, and the batch's transcript."""
 
     previous: Mapping[str, Any]
     transcript: Transcript
@@ -32,7 +32,7 @@ class SummaryWork:
 
 @dataclass(frozen=True, slots=True)
 class SummaryStage:
-    """Rolls the summary forward, batch by batch; each state is kept, so that one can fold again from it."""
+    """Rolls the summary forward, batch by batch; each state is kept, so that folding can restart from it."""
 
     model: TextModel
     max_tokens: int
@@ -56,7 +56,7 @@ class SummaryStage:
         return (Call(_STEP, lambda: ask(self.model, task)),)
 
     def effect(self, batch: Batch, work: SummaryWork, answers: Mapping[str, RawAnswer]) -> str | None:
-        """The state after the batch, as JSON; None: nothing was said."""
+        """The state after the batch, as JSON; None if nothing was said."""
         answer = answers.get(_STEP)
         if answer is None:
             return None

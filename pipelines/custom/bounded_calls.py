@@ -1,4 +1,4 @@
-"""Calling code of the application's own, bounded in time, though a thread cannot be stopped."""
+"""Calls the application's code within a time limit, although a thread cannot be stopped."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ T = TypeVar("T")
 
 
 class TimeLimitError(Exception):
-    """The call did not come back in time."""
+    """The call did not return in time."""
 
 
 class NoPlaceError(Exception):
-    """Nothing was called: too many calls have not come back yet, or the system starts no further thread."""
+    """The call was not made: too many calls have not returned yet, or no further thread can be started."""
 
 
 class _Call(Generic[T]):
-    """A call, and what came of it; both are written by its own thread alone."""
+    """A call and its outcome; only its own thread writes either."""
 
     __slots__ = ("_call", "_error", "_result", "ended")
 
@@ -60,22 +60,22 @@ class BoundedCalls:
         renew_in_child(self._free)
 
     def _free(self) -> None:
-        """All places are free: in a forked child, the calls of its parent do not run."""
+        """Free all places: in a forked child, the calls of its parent do not run."""
         self._places = threading.BoundedSemaphore(self._at_once)
         self._lock = threading.Lock()
         self._late: set[object] = set()
 
     @property
     def late(self) -> int:
-        """How many calls were given up and still run."""
+        """The number of calls that were given up on and still run."""
         with self._lock:
             return len(self._late)
 
     def within(self, seconds: float, call: Callable[[], T]) -> T:
-        """What ``call`` returns, or raises, within ``seconds``.
+        """Return the result of ``call``, or raise its error, within ``seconds``.
 
         Raises:
-            TimeLimitError: it is late.
+            TimeLimitError: it did not return in time.
             NoPlaceError: it was not called.
         """
         one, places = _Call(call), self._places

@@ -1,7 +1,7 @@
-"""Custom blocks: memory by code of the application's own.
+"""Custom blocks: memory derived by the application's own code.
 
-The code is three functions: ``initial()`` gives the state of a session (or of an owner) of which nothing is
-known, ``fold(state, messages)`` makes the next one of it in a worker, and ``render(state)`` shows it in a
+The code is three functions: ``initial()`` returns the first state of a session (or of an owner),
+``fold(state, messages)`` makes the next state in a worker, and ``render(state)`` shows a state in a
 read.  The state is kept in Postgres; the object itself holds none.
 """
 
@@ -33,10 +33,10 @@ class CustomBlock(Protocol):
 
     Optional attributes: ``scope`` (``"session"``, the default, or ``"owner"``: one state for all sessions of
     a user), ``priority`` (default 0: always kept), and ``truncate(content, tokens)``, which gives ``content``
-    made that many tokens shorter, or None to be left out entirely (the default).
+    shortened by that many tokens, or None to be left out entirely (the default).
 
     Attributes:
-        name: of the block, its pipeline, its queue and its section in the prompt.
+        name: the name of the block, its pipeline, its queue and its section in the prompt.
         version: change it whenever the meaning of the state changes.
     """
 

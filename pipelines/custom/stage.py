@@ -1,7 +1,7 @@
 """Custom: an ordered stage that folds events into the state of a custom block, without a model.
 
-A lane belongs to a session, or to an owner; then events of several sessions are folded in the order in which
-they come due, and the batches keep which that was.
+A lane belongs to a session, or to an owner; an owner's lane folds the events of several sessions in the order
+in which they come due, and the batches record that order.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ block_calls = BoundedCalls(1_000)
 
 @dataclass(frozen=True, slots=True)
 class CustomStage:
-    """Folds one custom block; each state is kept, so that one can fold again from it.
+    """Folds one custom block; each state is kept, so that folding can start again from it.
 
-    ``fold`` is called once per event, on a state that has been through JSON: what comes out does not depend
-    on how events fell into batches.
+    ``fold`` is called once per event, on a state that has made a round trip through JSON, so the result does
+    not depend on how events were grouped into batches.
     """
 
     block: BlockDefinition
@@ -54,7 +54,7 @@ class CustomStage:
         return self.load_stepping(fetcher, batch, lambda: None)
 
     def load_stepping(self, fetcher: Fetcher, batch: Batch, between: Callable[[], None]) -> str:
-        """The same; ``between`` is called before each event, which may take the whole time limit."""
+        """As ``load``; ``between`` is called before each event, which may take the whole time limit."""
         return self.load_onto(latest_state(fetcher, batch.lane), fetcher, batch, between)
 
     def load_onto(
@@ -80,11 +80,11 @@ class CustomStage:
         return self._state_from("fold", json.loads(state), messages)
 
     def _state_from(self, method: str, *arguments: Any) -> str:
-        """What one of the block's functions returns, as JSON.
+        """The result of one of the block's functions, as JSON.
 
         Raises:
-            BlockCodeError: it raised, did not come back in time, or its state cannot be kept.  Trying again
-                would not help.
+            BlockCodeError: it raised, did not return in time, or its state cannot be stored.  A retry would
+                not help.
             BlockWaitsError: it was not called.
         """
         what = f"{method}() of block {self.name!r}"

@@ -1,4 +1,4 @@
-"""Which lanes this process is draining right now."""
+"""The lanes that this process is draining right now."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class ActiveParams(TypedDict):
 class ActiveLanes:
     """The lanes that threads of this process drain; safe to share between them.
 
-    Keeps a second hint for the same lane from asking Postgres at all, and tells which leases of this
-    worker are left over because their release did not get through.  A worker that leaves closes it, so
-    that it takes no lane after it gave all of them back.
+    A second hint for the same lane then costs no query, and the worker can tell which of its leases are left
+    over because their release was lost.  A worker that leaves closes it, so that it takes no lane after it
+    gave all of them back.
     """
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class ActiveLanes:
 
     @contextmanager
     def enter(self, lane: Lane, *, anyway: bool = False) -> Iterator[bool]:
-        """Mark a lane as being drained; yields False if another thread of this process is at it.
+        """Mark a lane as being drained; yields False if another thread of this process is draining it.
 
-        ``anyway``: the lane is held already, whoever else is still at it with an older lease.
+        ``anyway``: the lane is held already, even if another thread still drains it under an older lease.
         """
         with self._lock:
             entered = anyway or lane not in self._lanes
@@ -61,7 +61,7 @@ class ActiveLanes:
 
     @contextmanager
     def claiming(self) -> Iterator[bool]:
-        """Hold ``close`` up while a lane is being claimed; yields False once closed: then claim none."""
+        """Hold up ``close`` while a lane is being claimed; yields False once closed: then claim no lane."""
         claim = object()
         with self._lock:
             admitted = not self._closed
@@ -76,7 +76,7 @@ class ActiveLanes:
                     self._no_claims.notify_all()
 
     def close(self, timeout_seconds: float) -> bool:
-        """Let no lane be claimed any more, and wait for the claims under way; False when time ran out."""
+        """Stop all claims from now on, and wait for those under way; False if the time ran out."""
         with self._lock:
             self._closed = True
             return self._no_claims.wait_for(lambda: not self._claims, timeout_seconds)
@@ -89,8 +89,8 @@ class ActiveLanes:
     def params(self) -> ActiveParams:
         """The lanes as parallel arrays, for ``hand_back_lanes``.
 
-        A turn names its lane only when the claim is made, so what was claimed since the oldest claim under
-        way began may be missing here.
+        A turn learns its lane only when the claim is made, so lanes claimed since the oldest claim under way
+        began may be missing here.
         """
         with self._lock:
             lanes = list(self._lanes)

@@ -36,9 +36,9 @@ def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
 
 
 def _made(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
-    """A new answer; of a namespace with a budget, counted before, and by what it took after.
+    """Get a new answer; if the namespace has a budget, count the call before, and its actual use after.
 
-    What the provider did not take up is not counted: neither an outage nor its limit uses a day's budget up.
+    A call that the provider did not process is not counted: outages and rate limits do not use up a budget.
     """
     if engine.budgets is None or not lease.has_budget:
         return call.make()
@@ -72,7 +72,7 @@ def _stored(database: Database, batch: Batch, step: str) -> RawAnswer | None:
 
 
 def _store(engine: Engine, lease: Lease, batch: Batch, step: str, answer: RawAnswer, seconds: float) -> bool:
-    """Store an answer and its cost; False where there was an answer already, which stays."""
+    """Store an answer and its cost; False if an answer was stored already, which stays."""
     cost = cost_usd(
         engine.prices,
         answer.model,

@@ -1,4 +1,4 @@
-"""Batches: which events the next model call covers, committed before the call.
+"""Batches: the events that the next model call covers, committed before the call.
 
 A lane is claimed together with its first batch, and a lease renewed together with the next one, in one round
 trip each.
@@ -73,17 +73,17 @@ class _NewBatch:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedLane:
-    """A lane that is held, and the rows of the batch that it has to do next."""
+    """A lane that is held, and the rows of its next batch."""
 
     lease: Lease
     _rows: Sequence[_HeldRow]
     _new_batch: _NewBatch
 
     def batch(self) -> Batch | None:
-        """The batch; None where the lane has nothing to do.
+        """The batch; None if the lane has nothing to do.
 
         Raises:
-            UndecodableEventError: an event in it is of a newer release.
+            UndecodableEventError: an event in it is from a newer release.
         """
         batch_id = self._rows[0].batch_id
         if batch_id is None:
@@ -179,9 +179,9 @@ def renew(
     gives_way: bool = False,
     left_out: Sequence[int] = (),
 ) -> ClaimedLane | None:
-    """The same lease, which has its whole deadline again, with the next batch.
+    """Renew the lease, with the whole deadline again, and claim the next batch.
 
-    With ``gives_way`` None where another owner waits for a turn: the lane is given back then.  ``left_out``:
+    With ``gives_way``, None if another owner waits for a turn: the lane is then given back.  ``left_out``:
     generations whose lanes do not count as waiting.
 
     Raises:
@@ -210,10 +210,10 @@ def renew(
 
 
 def lock_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
-    """Lock the lease and what is due of the batch; how many of its events still belong to their session.
+    """Lock the lease and the batch's due rows; return how many of its events still belong to their session.
 
-    A reset that forgets does not hold the lease of a lane that was opened while it ran: on these rows the
-    two meet, and what it deletes is not applied.
+    A forgetting reset does not hold the lease of a lane that was opened while the reset ran: both lock these
+    rows, so that events which the reset deletes are not applied.
 
     Raises:
         LeaseLostError: the lane was taken away.
@@ -227,7 +227,7 @@ def lock_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
 def finish(fetcher: Fetcher, lease: Lease, batch: Batch, outcome: Literal["applied", "dead"]) -> bool:
     """End a batch whose effect is written: its events are done.
 
-    Whether the lane has more to do; one that has not is given back with that.
+    Returns whether the lane has more to do; if not, the lane is given back.
 
     Raises:
         LeaseLostError: as for ``close``.

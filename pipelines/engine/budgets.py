@@ -1,9 +1,8 @@
-"""Budgets: what a namespace may ask of models per day, drawn by workers in slices.
+"""Budgets: how much a namespace may use models per day; workers draw a budget in slices.
 
 A worker asks Postgres for a slice, a small part of the day's budget for a short time, and spends it without
-asking again.  What it has used is written when it asks for the next one, when the slice ends or the budget is
-changed, and when the worker leaves; a worker that is killed never says, so a slice is what may be lost of the
-count.
+asking again.  It writes its use when it asks for the next slice, when the slice ends or the budget is
+changed, and when the worker leaves; a killed worker never does, so the count may miss up to a slice.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class _Count:
         return _Count(self.day, self.calls + calls, self.tokens + tokens, self.usd + usd)
 
     def since(self, before: _Count, day: date) -> _Count:
-        """What came after ``before``, as used of ``day``."""
+        """The use since ``before``, as part of ``day``."""
         return _Count(day).plus(self.calls - before.calls, self.tokens - before.tokens, self.usd - before.usd)
 
     def params(self) -> UsedParams:
@@ -69,8 +68,8 @@ class _Count:
 class _Share:
     """This worker's use of one namespace's budget today, and what it may still use without asking.
 
-    The thread that talks to Postgres about it holds ``asking`` meanwhile; the rest is memory, and never
-    waits.
+    The thread that asks Postgres for a slice holds ``asking`` meanwhile; everything else is in memory, and
+    never waits.
     """
 
     def __init__(self) -> None:
@@ -82,7 +81,7 @@ class _Share:
         self._ends_at = 0.0
 
     def admit(self, tokens: int) -> bool:
-        """Count one call, if what is held covers it."""
+        """Count one call, if the slice covers it."""
         with self._lock:
             covered = (
                 time.monotonic() < self._ends_at
@@ -135,12 +134,12 @@ class _Share:
             self._spend(1, first_call, 0.0)
 
     def held_day(self) -> date | None:
-        """Of which day's budget a slice is held; None while none is."""
+        """The day of the slice that is held; None without a slice."""
         with self._lock:
             return self._used.day if self._ends_at > time.monotonic() else None
 
     def is_to_be_written(self, *, everything: bool) -> bool:
-        """Whether it holds something unused, or was not written, and no slice goes on for a while."""
+        """Whether a slice is held or use is not written yet, and no slice lasts for a while."""
         with self._lock:
             ends_soon = self._ends_at < time.monotonic() + RETURN_SECONDS
             return (everything or ends_soon) and (self._ends_at > 0 or not self._is_written)
@@ -148,7 +147,7 @@ class _Share:
 
 @dataclass(slots=True)
 class _Shares:
-    """Those of all namespaces; safe to share between threads."""
+    """The shares of all namespaces; safe to share between threads."""
 
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _shares: dict[str, _Share] = field(default_factory=dict)
@@ -166,8 +165,8 @@ class Budgets:
     """The budgets that this worker draws on; safe to share between its threads.
 
     Args:
-        worker_id: whose slices they are.
-        slice_seconds: how long one lasts.
+        worker_id: the worker that owns the slices.
+        slice_seconds: how long a slice lasts.
     """
 
     def __init__(self, database: Database, worker_id: UUID, *, slice_seconds: float = SLICE_SECONDS) -> None:
@@ -182,7 +181,7 @@ class Budgets:
         Waits while another thread asks for a slice of the same namespace.
 
         Raises:
-            BudgetError: the namespace has used up its budget, or what is left is held by other workers.
+            BudgetError: the namespace has used up its budget, or other workers hold the rest of it.
             StrandlineError: the database failed; nothing is counted.
         """
         share = self._shares.of(namespace)
@@ -193,14 +192,14 @@ class Budgets:
                 self._take(namespace, share, tokens)
 
     def settle(self, namespace: str, tokens: int, usd: float, *, calls: int = 0) -> None:
-        """Count what a call used more, or less, than it was admitted for; waits for nothing."""
+        """Count the difference between a call's use and its estimate; never waits."""
         self._shares.of(namespace).spend(calls, tokens, usd)
 
     def give_back(self, *, everything: bool = False) -> None:
-        """Write down what was used of slices that end soon, or of all, and hold them no longer.
+        """Write the use of slices that end soon, or of all, and give these slices up.
 
-        Slices of a budget that was changed are not held either.  A namespace whose next slice is being asked
-        for is passed over: that says what was used as well.
+        Slices of a budget that was changed are given up as well.  A namespace whose next slice is being
+        requested is skipped: the request reports its use.
 
         Raises:
             StrandlineError: the database failed; the next call tries again.

@@ -1,7 +1,7 @@
-"""Dead letters: the holes that lanes went past, to be looked at, tried again, or given up.
+"""Dead letters: the holes that lanes skipped, to be examined, retried, or given up on.
 
-A commutative lane just does the event again.  An ordered lane folds again from the state before it:
-what came later was folded onto a state without this event, so it is due again as well, and its stored
+A commutative lane just processes the event again.  An ordered lane folds again from the state before it:
+later events were folded onto a state without this one, so they are due again as well, and their stored
 answers are not used.  Another dead letter of the lane stays a hole until it is retried itself.
 """
 
@@ -44,8 +44,8 @@ class LetterKeys(DerivationKeys):
 class DeadLetter:
     """An event that one stage of one generation could not apply, with the reason.
 
-    ``current`` is False when its session was reset since: nothing is left to retry.  ``dropped_at`` says when
-    it was given up for good; None while it is a hole.
+    ``current`` is False if its session was reset since: nothing is left to retry.  ``dropped_at`` is the time
+    at which it was given up on for good; None while it is a hole.
     """
 
     event_id: UUID
@@ -73,12 +73,12 @@ class DeadLetter:
 
     @property
     def lane(self) -> Lane:
-        """The lane that went past it."""
+        """The lane that skipped it."""
         return Lane(self.shard_key, self.scope_key, self.generation_id, self.stage)
 
     @property
     def ordered(self) -> bool:
-        """Whether a retry folds again what came later."""
+        """Whether a retry folds later events again."""
         return self.stage not in COMMUTATIVE_STAGES
 
     @property
@@ -117,7 +117,7 @@ def list_dead_letters(
     event_id: UUID | None = None,
     dropped: bool = False,
 ) -> list[DeadLetter]:
-    """The dead letters that fit all that is given, oldest first; with ``dropped`` also those given up."""
+    """The dead letters that match all filters, oldest first; with ``dropped`` also those given up on."""
     wanted = ListDeadLetters(
         namespace=namespace,
         session_id=session_id,
@@ -130,7 +130,7 @@ def list_dead_letters(
 
 
 def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
-    """Make the event due again, and in an ordered lane all that was folded after it, in one transaction.
+    """Make the event due again, and in an ordered lane all events folded after it, in one transaction.
 
     The lane's row is locked first, as in every write of a worker, so a holder has either committed or finds
     its lease gone. No hint is sent: to have it done at once, ring for ``letter.lane``; otherwise the sweep of
@@ -152,10 +152,9 @@ def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
 
 
 def drop_dead_letter(database: Database, letter: DeadLetter) -> bool:
-    """Give the event up for good: its messages leave the tail, and it is never tried again.
+    """Give up on the event for good: its messages leave the tail, and it is never retried.
 
-    The letter stays, with its reason and the time, as the record of what was given up.  Returns False if it
-    was gone already.
+    The letter stays on record, with its reason and the time.  Returns False if it was gone already.
     """
     dropped = bool(database.fetch(DropLetter(**letter.keys)))
     if dropped:

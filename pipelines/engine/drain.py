@@ -2,8 +2,8 @@
 
 Read top-down, this is a batch's whole life: load, call, store, compute, apply.  No database connection is
 held while a model is called or the effect computed; the answer is stored before it is applied, and the
-stored one is applied; the effect, the receipts, the end of the batch and of a lease that has done all are
-one transaction under the lease's epoch.
+stored one is applied; the effect, the receipts, the end of the batch and, with the last batch, of the lease
+are one transaction under the lease's epoch.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ logger = logging.getLogger("strandline.engine")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How a turn went.
+    """The result of a turn.
 
     Attributes:
-        lane: the lane that had it; None where no work could be taken.
-        next_lanes: lanes of this process's stages that have work now: whoever drained goes on with them, or
+        lane: the lane that had the turn; None if no work could be taken.
+        next_lanes: lanes of this process's stages that have work now: the caller goes on with them, or
             rings for them.
     """
 
@@ -80,9 +80,9 @@ def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Turn:
     """Drain one lane as far as it goes, or with ``gives_way`` until another owner waits for a turn.
 
     The work of a generation that cannot be served here (``unserved``) is left to other workers.
-    Errors of the work are decided on here, per the error tree, and never raised.  A lane that is released
-    while it has work (that arrived meanwhile, or that a stopping worker leaves to others) is among the next
-    ones; one that gave way is rung for later.  So no wake-up is lost.
+    Errors of the work are handled here, by the error tree, and never raised.  A lane that is released while
+    it has work (that arrived meanwhile, or that a stopping worker leaves to others) is among the next lanes;
+    a lane that gave way is rung for later.  So no wake-up is lost.
 
     Raises:
         StrandlineError: not even the claim could be made; nothing has changed.
@@ -110,7 +110,7 @@ def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Turn:
 def drain_next(engine: Engine, hint: Lane) -> Turn:
     """Drain the lane whose turn it is in the hint's stage, until another owner waits for one.
 
-    If no lane waits, that is the lane that the hint names.  All else is as for ``drain``.
+    If no lane waits, that is the lane that the hint names.  Everything else is as for ``drain``.
 
     Raises:
         StrandlineError: not even the claim could be made; nothing has changed.
@@ -167,10 +167,10 @@ def _return_untouched(engine: Engine, lease: Lease, wait_seconds: float = 0.0) -
 
 
 def _turn(engine: Engine, lease: Lease, outcome: Outcome, next_lanes: dict[Lane, None]) -> Turn:
-    """How the turn of a lane went, which is among the next ones if it was left with work.
+    """The result of a lane's turn; the lane is among the next ones if it was left with work.
 
-    Where a namespace may have only so many lanes at work, the hints of the others came in vain: so whoever
-    makes room rings, if only with the lane that is done.
+    If a namespace may have only so many lanes at work, hints for its other lanes came in vain: so a worker
+    that frees a place rings, if only with the finished lane.
     """
     if outcome == "gave_way" or lease.has_lane_limit:
         engine.ring_later([lease.lane])
@@ -192,7 +192,7 @@ def _drain_claimed(
     *,
     gives_way: bool,
 ) -> Outcome:
-    """Batch after batch; collects in ``next_lanes`` what those of this process's stages gave work to."""
+    """Process batch after batch; collect in ``next_lanes`` the lanes that they gave work to."""
     lease = claimed.lease
     try:
         while (batch := claimed.batch()) is not None:
@@ -252,7 +252,7 @@ def _drain_claimed(
 
 
 def _left(engine: Engine) -> Outcome:
-    """How a lane was left that was given back in good order."""
+    """The outcome for a lane that was given back in good order."""
     return "stopped" if engine.stopping() else "drained"
 
 
@@ -312,7 +312,7 @@ def _apply(
 
 
 def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchEnd:
-    """Split a batch, so that each event is tried alone; one that is alone already is a dead letter."""
+    """Split a batch, so that each event is tried alone; an event that is alone becomes a dead letter."""
     with engine.database.transaction() as tx:
         hold(tx, lease)
         if len(batch.events) > 1:

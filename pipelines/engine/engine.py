@@ -1,4 +1,4 @@
-"""The engine of a worker process: what draining needs, and the words for how it went."""
+"""The engine of a worker process: everything that draining needs, and the names of its outcomes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Outcome = Literal["drained", "gave_way", "taken", "postponed", "lost", "stopped"
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What draining needs; one per worker process, shared by its threads.
+    """Everything that draining needs; one per worker process, shared by its threads.
 
     Attributes:
-        ring: told of lanes that have work for stages of other processes, once that is committed.
-        ring_later: told of lanes that gave way.
+        ring: called with lanes that have work for stages of other processes, once that is committed.
+        ring_later: called with lanes that gave way.
         active: the lanes that threads of this process drain.
         stopping: asked between batches; True means give the lane back and leave.
         reach: called at each stop point (tests kill or pause a process exactly there).
-        prices: of the models whose calls the ledger puts a cost to.
-        turns: whom this process served last.
-        troubles: why the work of a stage waits for its provider.
-        budgets: what namespaces may ask of models per day; None: as much as they need.
-        admit: asked before each model call; what it raises puts the lane off.
+        prices: the prices of models, from which the ledger computes costs.
+        turns: the owners that this process served last.
+        troubles: the reasons why the work of a stage waits for its provider.
+        budgets: how much namespaces may use models per day; None: as much as they need.
+        admit: called before each model call; an error that it raises puts the lane off.
     """
 
     database: Database

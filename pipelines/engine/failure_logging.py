@@ -1,4 +1,4 @@
-"""How a failure is logged: how loudly, since others may explain it, and where it was raised."""
+"""How a failure is logged: at which level, since others may explain it, and where it was raised."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from strandline.schemas.errors import (
 
 
 def level_of(error: StrandlineError, *, ending: bool) -> int:
-    """How loudly to log a failure.
+    """The level at which to log a failure.
 
-    That the database is away is said once, by the pool that finds it so, and not by each thread
-    that meets it (``schemas.postgres.pools.reaching``).  And a process that ends closes its connections under
-    the threads that outlast its patience: what they were at is due to others, and nothing is wrong.
+    The pool that finds the database away logs that once, rather than each thread that meets it
+    (``schemas.postgres.pools.reaching``).  And a process that ends closes its connections under threads that
+    outlast its grace time: their work is due to other workers, and nothing is wrong.
     """
     if not isinstance(error, DatabaseUnavailableError):
         return logging.WARNING

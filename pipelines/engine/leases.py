@@ -1,8 +1,8 @@
-"""Leases: who drains a lane, and for how long.
+"""Leases: which worker drains a lane, and for how long.
 
-A lease lives by its holder's heartbeat row and by a hard deadline, whichever ends first; each taking
-over raises its epoch, and every write of a worker names the epoch it holds.  So a holder that was
-paused and wakes up cannot write anything.  No connection is held: leases work behind any pooler.
+A lease ends with its holder's heartbeat or at a hard deadline, whichever comes first; each takeover raises
+its epoch, and every write of a worker names the epoch that it holds.  So a holder that was paused and wakes
+up cannot write anything.  No connection is held: leases work behind any pooler.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LeaseTerms:
 
 
 class LeaseKeys(LaneKeys):
-    """A lane, and whose it is under which fencing token, as parameters of statements."""
+    """A lane, its holder and its fencing token, as parameters of statements."""
 
     worker_id: UUID
     lease_epoch: int
@@ -43,8 +43,8 @@ class Lease:
     """A lane held by a worker under an epoch.
 
     ``postponements``, ``failures`` and ``crashes`` count since the lane last made progress: waits for any
-    reason, its own errors, and workers that died. ``namespace`` is the one whose work is done;
-    ``has_lane_limit`` says that it may have only so many lanes at work, ``has_budget`` that it has a budget.
+    reason, its own errors, and workers that died. ``namespace`` is the one that the work belongs to;
+    ``has_lane_limit`` says that its lanes at work are limited, ``has_budget`` that it has a budget.
     """
 
     lane: Lane
@@ -59,16 +59,16 @@ class Lease:
 
     @property
     def keys(self) -> LeaseKeys:
-        """What every guarded statement needs."""
+        """The parameters that every guarded statement needs."""
         return {**self.lane.keys, "worker_id": self.worker_id, "lease_epoch": self.epoch}
 
     def after_a_batch(self) -> Lease:
-        """The same, with nothing held against it: the lane got on."""
+        """The same lease with its failure counts at zero: the lane made progress."""
         return replace(self, postponements=0, failures=0, crashes=0)
 
 
 class KeptLease:
-    """A lease whose holder says, between the steps of a batch, that it gets on."""
+    """A lease whose holder reports, between the steps of a batch, that it makes progress."""
 
     def __init__(self, database: Database, lease: Lease, terms: LeaseTerms) -> None:
         self._database = database
@@ -77,7 +77,7 @@ class KeptLease:
         self._kept_at = time.monotonic()
 
     def keep(self) -> None:
-        """Have the whole deadline again, if some of it has passed.
+        """Restart the deadline, if some of it has passed.
 
         Raises:
             LeaseLostError: another worker has the lane by now, or a reset took it away.

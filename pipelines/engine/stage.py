@@ -67,7 +67,7 @@ class Stage(Protocol, Generic[W, E]):
         ...
 
     def wait_seconds(self) -> float:
-        """Seconds until its provider may be asked again; 0 where none is needed or all is well."""
+        """Seconds until its provider may be called again; 0 if it needs no provider, or all is well."""
         ...
 
     def load(self, fetcher: Fetcher, batch: Batch) -> W:
@@ -96,7 +96,7 @@ class Stage(Protocol, Generic[W, E]):
 
 @runtime_checkable
 class Sharing(Protocol):
-    """A stage that copies its effect to where other owners find it, before it is written and received."""
+    """A stage that copies its effect to where other owners find it, before it is applied."""
 
     def share(self, database: Database, batch: Batch, effect: Any) -> None:
         """Write the copies in a separate transaction; written twice, they must not change."""
@@ -119,7 +119,7 @@ class Stages(Protocol):
     """The stages that a process serves, as each generation was made."""
 
     def of(self, generation_id: int, stage: str) -> Stage[Any, Any] | None:
-        """The stage that works in a lane; None where this process cannot serve it."""
+        """The stage that works in a lane; None if this process cannot serve it."""
         ...
 
     def left_out(self) -> list[int]:

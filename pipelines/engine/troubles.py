@@ -1,4 +1,4 @@
-"""Troubles: why the work of a stage waits, as far as this process knows; what ``status`` gives as reason."""
+"""Troubles: why the work of a stage waits, as far as this process knows; ``status`` shows the reason."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Turns: which lane a worker drains next, so that no tenant's backlog blocks another's work.
+"""Turns: the order in which workers drain lanes, so that no tenant's backlog blocks another's work.
 
 A hint only wakes a thread up.  Postgres chooses the lane (``take_turn_v1``): round robin over namespaces, and
-over the owners of each; live work comes before imported work. A worker only remembers whom it served last.
+over the owners of each; live work comes before imported work. A worker only remembers whom it last served.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIVE, _IMPORTED = 0, 1
 
 
 class RoundParams(TypedDict):
-    """Where a round stands, as parameters of ``take_turn``."""
+    """The position of a round, as parameters of ``take_turn``."""
 
     after: str
     namespaces: list[str]
@@ -31,7 +31,7 @@ class RoundParams(TypedDict):
 
 
 class _Round:
-    """Where the round of one stage stands."""
+    """The position of one stage's round."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -56,10 +56,10 @@ class _Round:
 
 
 class Turns:
-    """Whom this process served last, by stage, and which generations it has met; safe to share.
+    """The owners that this process served last, by stage, and the generations it has met; safe to share.
 
-    Threads that look for a turn at the same moment look from the same place: each is given another lane, and
-    the round goes on from the last of them.
+    Threads that look for a turn at the same moment start from the same position: each gets another lane, and
+    the round continues from the last of them.
     """
 
     def __init__(self) -> None:
@@ -68,12 +68,12 @@ class Turns:
         self._met: dict[str, tuple[int, ...]] = {}
 
     def params(self, stage: str) -> RoundParams:
-        """Where the round of a stage stands, for ``take_turn``."""
+        """The position of a stage's round, for ``take_turn``."""
         with self._lock:
             return self._round(stage).params()
 
     def note(self, stage: str, served: Iterable[tuple[str, UUID]]) -> None:
-        """The round has come to these namespaces and owners, one after the other."""
+        """Note that the round has come to these namespaces and owners, one after the other."""
         with self._lock:
             at = self._round(stage)
             at.turns += 1
@@ -81,7 +81,7 @@ class Turns:
                 at.note(namespace, owner)
 
     def meet(self, stage: str, generation_id: int) -> None:
-        """This process has met work of a generation in a stage."""
+        """Note that this process has met work of a generation in a stage."""
         with self._lock:
             if generation_id not in self._met.setdefault(stage, ()):
                 self._met[stage] = (*self._met[stage], generation_id)

@@ -147,7 +147,7 @@ SENTENCES: Mapping[str, str] = {
 
 
 class Violation(BaseModel):
-    """Something that is not as it must be: its kind, one sentence, and the ids to look with."""
+    """Something that is not as it must be: its kind, one sentence, and the ids to look for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""What verify checks, each with its statement, and within which scope."""
+"""The checks of ``verify``, each with its statement, and their scope."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StageChain(TypedDict):
 
 
 class Scope(NamedTuple):
-    """What to look at: everything, the owners of a namespace, or one session and its owner's facts."""
+    """The scope of a check: everything, the owners of a namespace, or one session and its owner's facts."""
 
     owners: list[UUID] | None = None
     session_key: UUID | None = None

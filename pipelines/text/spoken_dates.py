@@ -32,7 +32,7 @@ _OFFSETS = (
 
 
 def spoken_date(text: str, said_on: date) -> date | None:
-    """The day that ``text`` speaks of, if it names one that can be told from the day it was said on.
+    """The day that ``text`` refers to, if it follows from the day on which it was said.
 
     "Last Friday" is the latest one before that day, "next Friday" the first one after it.
     """
@@ -53,7 +53,7 @@ def spoken_date(text: str, said_on: date) -> date | None:
 
 
 def as_date(text: str | None) -> date | None:
-    """The day at the beginning of an ISO text; None if there is none."""
+    """The day at the beginning of an ISO text; None if it does not begin with a day."""
     try:
         return date.fromisoformat((text or "")[:10])
     except ValueError:
