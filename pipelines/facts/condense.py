@@ -1,9 +1,9 @@
-"""Condensing: facts of one owner that say one thing together become one, when there are too many.
+"""Condensing: if an owner has too many facts, facts that belong together become one.
 
-A model proposes, on the owner's merge lane, beside the merge of the next batch.  Nothing is lost by
-accident: an answer must account for every fact it was shown, as kept or as merged into one that it names;
-a merged sentence must hold most words and all numbers of each part; and what people worded or judged is
-not touched.  What does not hold is refused, and the facts stay.  The parts stay on record, and the
+A model proposes this, on the owner's merge lane, beside the merge of the next batch.  Nothing is lost by
+accident: an answer must account for every fact that it was shown, as kept or as merged into one that it
+names; a merged sentence must contain most words and all numbers of each part; and facts that people worded or
+judged are not touched.  Anything else is refused, and the facts stay.  The parts stay on record, and the
 sentence has the provenance of all of them.
 """
 
@@ -50,7 +50,7 @@ Outcome = Literal["applied", "unchanged", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Condensing:
-    """Facts to condense, ``live`` of the owner in all; wanted are at most ``max_facts``."""
+    """Facts to condense; the owner has ``live`` in all, and should have at most ``max_facts``."""
 
     facts: tuple[CondensableFactsRow, ...]
     live: int
@@ -66,8 +66,8 @@ class Condensing:
 def plan_condensing(
     fetcher: Fetcher, scope: DerivationKeys, batch: Batch, most_facts: int
 ) -> Condensing | None:
-    """Choose the facts to condense, if it is time: above the limit, and well above what the last attempt
-    left.
+    """Choose the facts to condense, if it is time: above the limit, and well above the number that the last
+    attempt left.
 
     So facts that cannot be condensed any further cost a call once in half the limit of new ones, not with
     each merge.  If one batch covers sessions with different ``max_facts``, the smallest applies: each session
@@ -103,7 +103,7 @@ def condense_call(model: TextModel, condensing: Condensing) -> Call:
 def condense(
     fetcher: Fetcher, scope: DerivationKeys, batch_id: UUID, condensing: Condensing, answer: RawAnswer
 ) -> None:
-    """Apply what holds of an answer, and record what came of it; runs under the lane's lock."""
+    """Apply the valid parts of an answer, and record the outcome; runs under the lane's lock."""
     try:
         proposed = parse_condense(answer.body.decode(), len(condensing.facts))
     except PermanentModelError as error:
@@ -127,7 +127,7 @@ def condense(
 
 
 def holds_all_of(text: str, parts: Sequence[str]) -> bool:
-    """Whether ``text`` may stand for all ``parts``: most lexemes of each are in it, and every number."""
+    """Whether ``text`` may replace all ``parts``: it has most lexemes of each, and every number."""
     lexemes, numbers = set(query_lexemes(text)), _numbers(text)
     return all(
         _numbers(part) <= numbers and _share(set(query_lexemes(part)), lexemes) >= KEPT_SHARE
@@ -148,7 +148,7 @@ def _condensable(fetcher: Fetcher, scope: DerivationKeys) -> list[CondensableFac
 
 
 def _most_alike(facts: Sequence[CondensableFactsRow]) -> list[CondensableFactsRow]:
-    """Those that share most of their lexemes with another fact, in the order in which they were said."""
+    """The facts that share most of their lexemes with another fact, in the order in which they were said."""
     if len(facts) <= MAX_SHOWN_FACTS:
         return list(facts)
     holders: dict[str, list[int]] = {}

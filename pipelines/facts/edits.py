@@ -49,16 +49,16 @@ FactEventKind = Literal["add", "replace", "delete", "clear", "feedback"]
 
 @dataclass(frozen=True, slots=True)
 class FactEvent:
-    """One thing that a person did to an owner's facts.
+    """A person's edit of an owner's facts.
 
     Attributes:
         number: its place among the owner's events, from 1.
-        fact_id: the fact as the derivation that served knew it; None for ``clear``.
-        payload: the new wording, or the feedback; None for the others, and where a later deletion took the
-            text away.
-        traces: by what the fact is recognised in other derivations.
-        at: when it was done, by the server's clock.
-        made_in: the generation that served when it was done, where it is applied at once; else None.
+        fact_id: the fact's id in the generation that served; None for ``clear``.
+        payload: the new wording, or the feedback; None for other edits, and if a later deletion removed the
+            text.
+        traces: the marks by which other derivations recognise the fact.
+        at: the time of the edit, by the server's clock.
+        made_in: the generation that served at that time, if the edit is applied at once; else None.
     """
 
     number: int
@@ -83,9 +83,9 @@ class Derivation:
 
 
 def lock_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation | None]]:
-    """Lock an owner's facts for the rest of the transaction; gives its derivations, and the serving one.
+    """Lock an owner's facts for the rest of the transaction; returns its derivations, and the serving one.
 
-    While the locks are waited for, another derivation may be begun, or come to serve; so they are looked up
+    While this waits for the locks, another derivation may begin, or start to serve; so they are looked up
     once all locks are held.
     """
     while True:
@@ -102,17 +102,17 @@ def lock_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation 
 def open_fact_lanes(shard_key: UUID) -> Operation[None]:
     """Make the rows that ``lock_facts`` locks, in a separate transaction before the one that locks them.
 
-    Made in the same transaction, an uncommitted row would hold up others, which may hold what it waits for.
+    In the same transaction, an uncommitted row would block others, which may hold locks that it waits for.
     """
     yield from fetch(OpenFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
 
 
 def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
-    """Apply everything that people did to an owner's facts to one derivation, in order; gives how many.
+    """Apply all of people's edits of an owner's facts to one derivation, in order; returns how many.
 
-    For a new derivation, before its first merge; and once more before it serves, since feedback finds the
-    facts that were derived only then.  Run it inside a transaction.  However often it runs, what people did
-    counts once.
+    For a new derivation, run it before its first merge, and once more before it serves, since feedback may
+    concern facts that were derived in between.  Run it inside a transaction.  However often it runs, each
+    edit takes effect once.
     """
     yield from lock_facts(shard_key)
     rows = yield from fetch(FactEvents(shard_key=shard_key))
@@ -122,7 +122,7 @@ def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
 
 
 def apply_fact_event(derivation: Derivation, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
-    """Apply one event; gives the facts that are gone by it, as ``remove_facts`` does."""
+    """Apply one event; returns the facts that it removed, as ``remove_facts`` does."""
     if event.kind == "add":
         yield from _add(derivation, event)
     elif event.kind == "replace":
@@ -171,13 +171,13 @@ def fact_like(derivation: Derivation, text: str) -> Operation[UUID | None]:
 
 
 def traces_of(derivation: Derivation, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
-    """By what facts of a derivation are recognised, with what was condensed into them."""
+    """The traces of a derivation's facts, including those of facts that were condensed into them."""
     rows = yield from fetch(FactTraces(**derivation.keys, fact_ids=list(fact_ids)))
     return {row.root: read_traces(row.traces) for row in rows}
 
 
 def _own_traces(derivation: Derivation, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
-    """By what facts are recognised, each for itself."""
+    """The traces of facts, each by itself."""
     rows = yield from fetch(OwnFactTraces(**derivation.keys, fact_ids=list(fact_ids)))
     return {row.fact_id: read_traces(row.traces) for row in rows}
 
@@ -193,7 +193,7 @@ def _add(derivation: Derivation, event: FactEvent) -> Operation[None]:
 
 
 def _replace(derivation: Derivation, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
-    """Give the fact its new words; one that says them already takes its place."""
+    """Give the fact its new words; a fact that says them already replaces it."""
     meant = yield from _by_themselves(derivation, event, _meant)
     if event.payload is None:
         return (yield from _remove(derivation, event, meant))
@@ -233,7 +233,7 @@ def _by_themselves(
     event: FactEvent,
     find: Callable[[Derivation, FactEvent], Operation[list[UUID]]],
 ) -> Operation[list[UUID]]:
-    """What ``find`` gives, once facts among it that were condensed with others stand by themselves."""
+    """The facts that ``find`` returns, after condensed facts among them were taken apart."""
     facts = yield from find(derivation, event)
     rows = yield from fetch(Uncondense(**derivation.keys, fact_ids=facts))
     if not rows:
@@ -265,9 +265,9 @@ def _events_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Op
 
 
 def _meant(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
-    """The facts an event speaks of: the one of its id, and where others word it, what is recognised as it.
+    """The facts that an event concerns: the one of its id, and in other derivations, facts recognised as it.
 
-    The derivation that the event was made in has the fact itself, and what is alike there is another one.
+    The derivation that the event was made in has the fact itself; a similar fact there is another one.
     """
     named: list[UUID] = []
     if event.fact_id is not None:
@@ -279,9 +279,9 @@ def _meant(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
 
 
 def _recognised(derivation: Derivation, event: FactEvent, *, since: int) -> Operation[list[UUID]]:
-    """The facts that say what the event speaks of, by its traces.
+    """The facts that the event concerns, by its traces.
 
-    Not those that were said again after it, or that a person's event of a number above ``since`` worded.
+    Excluded are facts that were said again after it, or that a person's event above number ``since`` worded.
     """
     facts = yield from _said_before(
         derivation,
@@ -300,7 +300,7 @@ def _recognised(derivation: Derivation, event: FactEvent, *, since: int) -> Oper
 def _said_before(
     derivation: Derivation, event: FactEvent, session_keys: Sequence[UUID] = (), *, since: int | None = None
 ) -> Operation[list[FactsOfTracesRow]]:
-    """Facts that were once worded as the one an event speaks of, or come from these sessions."""
+    """Facts that were once worded like the one that an event concerns, or come from these sessions."""
     return (
         yield from fetch(
             FactsOfTraces(
@@ -315,7 +315,7 @@ def _said_before(
 
 
 def _deleted(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
-    """The facts that a deletion speaks of, with those that say the same words, also where these ended."""
+    """The facts that a deletion concerns, and facts with the same words, even if these ended."""
     meant = yield from _meant(derivation, event)
     words = {trace.fingerprint for trace in event.traces}
     facts = yield from _said_before(derivation, event)
@@ -366,7 +366,7 @@ def _repeat(derivation: Derivation, event: FactEvent, fact_id: UUID) -> Operatio
 
 
 def _is_worded_by(derivation: Derivation, event: FactEvent, fact_id: UUID) -> Operation[bool]:
-    """Whether this event, or a later one, has had its say already."""
+    """Whether this event, or a later one, has been applied already."""
     rows = yield from fetch(FindFact(**derivation.keys, fact_id=fact_id))
     return bool(rows) and (rows[0].worded_by or 0) >= event.number
 

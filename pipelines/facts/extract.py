@@ -1,7 +1,7 @@
 """Extract: the first stage of facts.  Finds candidates in the messages alone, on the session's lane.
 
-It looks at nothing that is known already, so extractions of one owner never wait for each other; the
-merge stage folds what they find into the owner's facts.
+It does not look at known facts, so extractions of one owner never wait for each other; the merge stage folds
+their candidates into the owner's facts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_FACTS_PER_EVENT = 30
 
 
 class CandidateRows(DerivationKeys):
-    """The candidates of a batch as JSON, and whose answer they are, as parameters of statements."""
+    """The candidates of a batch as JSON, and the answer's origin, as parameters of statements."""
 
     batch_id: UUID
     candidates: str
@@ -82,14 +82,14 @@ class ExtractStage:
 
 
 def _max_facts(batch: Batch) -> int:
-    """A bound per event, so that a backlog worked off in large batches loses nothing by it."""
+    """The maximum for a batch: a bound per event, so that large batches of a backlog lose nothing."""
     return MAX_FACTS_PER_EVENT * len(batch.events)
 
 
 def _candidates(
     batch: Batch, work: Transcript, answer: RawAnswer | None
 ) -> Mapping[UUID, list[ExtractedFact]]:
-    """Each fact that its messages carry, under the event that the first of them came with."""
+    """Each fact that its messages support, under the event of the first of them."""
     if answer is None:
         return {}
     facts = parse_extract(answer.body.decode(), len(work.lines), max_facts=_max_facts(batch))
@@ -142,7 +142,7 @@ def _record(event_id: UUID, ordinal: int, fact: ExtractedFact, work: Transcript)
 
 
 def _receipts(fetcher: Fetcher, batch: Batch, event_ids: Sequence[UUID]) -> None:
-    """Events without candidates are through with the merge stage as well."""
+    """Write receipts of the merge stage as well, for events without candidates."""
     if event_ids:
         fetcher.fetch(
             InsertReceipts(

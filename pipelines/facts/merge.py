@@ -1,10 +1,10 @@
-"""Merge: the second stage of facts.  Folds candidates into what is known, on the owner's lane.
+"""Merge: the second stage of facts.  Folds candidates into the known facts, on the owner's lane.
 
 The lane is serial, so two sessions of one user never race; a model sees the candidates beside the known
 facts that share words with them, and says what is new, what changes, what ends and what is known
-already.  Facts are never replaced wholesale: each change is one revision with its provenance.  What people
-did to facts comes first: candidates that a tombstone holds back are dropped, before the model sees them or,
-where the person was quicker than the model, when its answer is applied.
+already.  Facts are never replaced wholesale: each change is one revision with its provenance.  People's
+edits come first: candidates that a tombstone holds back are dropped, before the model sees them or, if the
+person was quicker than the model, when its answer is applied.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys, Lane
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The model's decisions on the candidates and, where facts are condensed, on those."""
+    """The model's decisions on the candidates and, if facts are condensed, on those."""
 
     operations: tuple[MergeOperation, ...]
     condensed: RawAnswer | None
@@ -110,8 +110,8 @@ class MergeStage:
 def _step(work: MergeWork) -> str:
     """The name of the call, which follows from what it shows.
 
-    An answer speaks of facts by their numbers.  Should facts be taken away before it is applied, by another
-    session's reset or by a person, the numbers mean others, and a new answer is asked for.
+    An answer names facts by their numbers.  If facts are removed before it is applied, by another session's
+    reset or by a person, the numbers mean other facts, and a new answer is requested.
     """
     shown = blake2b(digest_size=8)
     for text in [fact.text for fact in work.known] + [candidate.text for candidate in work.candidates]:

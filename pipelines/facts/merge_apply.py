@@ -20,7 +20,7 @@ from strandline.schemas.values.lanes import DerivationKeys
 
 
 class _Source(DerivationKeys):
-    """Where a revision comes from, as parameters of the statements that write one."""
+    """The source of a revision, as parameters of the statements that write one."""
 
     fact_id: UUID
     text: str
@@ -42,8 +42,8 @@ class Fold:
     """Applies operations one after the other.
 
     Ids of new facts follow from batch and candidate, so that the same answer always makes the same rows.
-    What became of each candidate is kept, for a later one that only repeats it; and how each known fact is
-    worded by now, since no fact is changed that says something else than was expected.
+    The outcome of each candidate is kept, for a later one that only repeats it; and the current wording of
+    each known fact, since a fact is changed only if it still says what was expected.
 
     Args:
         batch_id: the merge batch.
@@ -154,7 +154,7 @@ class Fold:
         self._fetcher.fetch(InsertRevision(**source, operation=operation))
 
     def _source(self, candidate: Candidate, fact_id: UUID, text: str, *, changes: bool = True) -> _Source:
-        """Where a revision comes from; with the candidate's own words, where it ``changes`` to others."""
+        """The source of a revision; with the candidate's own words, if it ``changes`` them."""
         own = candidate.text if changes and text != candidate.text else None
         return {
             **self._scope,

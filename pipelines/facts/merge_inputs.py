@@ -48,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class KnownFact:
-    """A live fact of the owner that has to do with the candidates.
+    """A live fact of the owner that is related to the candidates.
 
     ``worded_by`` and ``worded_at`` name the person's event that worded it last, if one did.
     """
@@ -71,7 +71,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class MergeWork:
-    """What one batch folds in; ``dropped`` is kept from the model, ``condensing`` is set when it is time."""
+    """The inputs of one batch; the model does not see ``dropped``; ``condensing`` is set when it is time."""
 
     candidates: tuple[Candidate, ...]
     known: tuple[KnownFact, ...]
@@ -135,9 +135,9 @@ def heed(
 ) -> tuple[list[MergeOperation], list[Dropped]]:
     """The operations that may be applied, and the candidates that people's events speak against.
 
-    A model decided on facts as they were when the merge began.  What people did since then wins, and so
-    does what a person worded over what was said before: such a fact is neither reworded nor ended.  The
-    candidate then stands on its own, in its own words, or gives way.
+    A model decided on facts as they were when the merge began.  People's edits since then win, and a person's
+    wording wins over earlier statements: such a fact is neither reworded nor ended.  The candidate then
+    becomes a separate fact, in its own words, or gives way.
 
     Args:
         tombstones: all that may concern the candidates, read under the lane's lock.
@@ -185,9 +185,9 @@ def _decide(
 def _in_words_that_may_be(
     work: MergeWork, op: MergeOperation, tombstones: Sequence[Tombstone]
 ) -> MergeOperation:
-    """The operation, in the candidate's own words where a person took the model's away since it was said.
+    """The operation, in the candidate's own words if a person has removed the model's since it was said.
 
-    A model may find by itself the words of a fact that was deleted.
+    A model may by itself arrive at the words of a deleted fact.
     """
     if op.text is None:
         return op
@@ -200,7 +200,7 @@ def _in_words_that_may_be(
 
 
 def _changed_by(known: KnownFact, tombstones: Sequence[Tombstone]) -> int | None:
-    """The last event by which a person took this fact, or its words, away."""
+    """The last event by which a person removed this fact, or its words."""
     return max(
         (
             stone.number
@@ -212,7 +212,7 @@ def _changed_by(known: KnownFact, tombstones: Sequence[Tombstone]) -> int | None
 
 
 def _each_added_once(operations: Iterable[MergeOperation]) -> Iterator[MergeOperation]:
-    """A candidate that stands on its own for two reasons is one fact."""
+    """The operations, with a candidate that is added for two reasons added only once."""
     added: set[int] = set()
     for op in operations:
         if op.op != "add":

@@ -1,4 +1,4 @@
-"""What makes two facts the same, or alike: their words, without case, width, order or who said them."""
+"""Compares facts, as the same or similar, by their words, without case, width, order or speaker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALIKE_ABOVE = 0.5
 
 
 def fingerprint(text: str) -> bytes:
-    """What makes two facts the same words: case, width, punctuation and spacing do not count."""
+    """A digest that is equal for the same words: case, width, punctuation and spacing do not count."""
     words = "".join(c if c.isalnum() else " " for c in folded(text)).split()
     return blake2b(" ".join(words).encode(), digest_size=16).digest()
 

@@ -32,7 +32,7 @@ class Trace:
     lexemes: frozenset[str] = frozenset()
 
     def recognises(self, other: Trace) -> bool:
-        """Whether ``other`` says the same: in the same words, or alike from one of the same messages."""
+        """Whether ``other`` says the same: in the same words, or in similar ones from a common message."""
         if self.fingerprint == other.fingerprint:
             return True
         same_messages = self.session_key == other.session_key and bool(self.seqs & other.seqs)
@@ -71,7 +71,7 @@ class Tombstone:
         return self.kind == "clear" or any(trace.recognises(utterance.trace) for trace in self.traces)
 
     def took_away(self, words: bytes) -> bool:
-        """Whether the fact that it speaks of was once worded with this fingerprint."""
+        """Whether the fact that it concerns was once worded with this fingerprint."""
         return any(trace.fingerprint == words for trace in self.traces)
 
 
@@ -87,7 +87,7 @@ def read_traces(text: str) -> tuple[Trace, ...]:
 
 
 def write_traces(traces: Sequence[Trace]) -> str:
-    """Traces as the JSON that is stored: each once, and lexemes only where there are messages to go by."""
+    """Traces as the JSON that is stored: each once, and with lexemes only if it names messages."""
     return json.dumps([_stored(trace) for trace in dict.fromkeys(traces)])
 
 

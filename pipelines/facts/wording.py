@@ -1,4 +1,4 @@
-"""Wordings: what a person's event gives a fact, as statements take it."""
+"""Wordings: the words and details that a person's event gives a fact, as parameters of statements."""
 
 from __future__ import annotations
 

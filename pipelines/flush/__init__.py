@@ -1,1 +1,1 @@
-"""Flushing: which messages leave the window, and the one step that records it."""
+"""Flushing: chooses the messages that leave the window, and records that in one step."""

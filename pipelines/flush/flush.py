@@ -1,7 +1,7 @@
 """Flushing: plan from an unlocked read, then one compare-and-set of marks, events and due work.
 
 Producers (a put that crossed the mark, a manual flush) and the sweep (idle and overdue sessions) run
-this same operation; it stands here because neither may import the other.  No lock is held between the
+this same operation; it is here because neither may import the other.  No lock is held between the
 plan and the flush, and a process that dies between them leaves everything as it was.
 """
 
@@ -131,9 +131,9 @@ def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Op
 def deliver_idle(
     shard_key: UUID, session_key: UUID, marks: Marks, entries: Sequence[Entry]
 ) -> Operation[Flushed | None]:
-    """Deliver what an idle session's window holds, and leave it in the window.
+    """Deliver the messages in an idle session's window, and leave them in the window.
 
-    Nothing to deliver makes no events; None: another flush, or a reset, was first.
+    If there is nothing to deliver, there are no events; None if another flush, or a reset, was first.
     """
     plan = plan_idle(
         entries,
@@ -206,7 +206,7 @@ def _apply(
 
 
 def _postponement(shard_key: UUID, session_key: UUID, marks: Marks) -> PostponePlanning:
-    """Plan again once half a flush more has come in; a user message or a tool result lifts it at once."""
+    """Postpone planning until half a flush more has come in; a user message or tool result ends the wait."""
     return PostponePlanning(
         shard_key=shard_key,
         session_key=session_key,

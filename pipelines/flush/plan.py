@@ -1,4 +1,4 @@
-"""Which messages a flush takes: a pure function over seq, role, tokens and tool calls.
+"""Chooses the messages of a flush: a pure function over seq, role, tokens and tool calls.
 
 The window is cut only where the conversation can be cut: never between a tool call and its result,
 never before the first message that must stay.  A cut before a user message is preferred, so that the
@@ -6,9 +6,9 @@ window begins with a whole turn; a single turn that is too large is cut inside, 
 message, as long as no call is open there.  (LlamaIndex documents the first rule; without the second a
 long agent turn grows without bound.)
 
-What one event delivers is bounded apart from that: a piece of the log that is too large for one event is
-recorded as several, cut where the conversation can be cut if that is possible, else also between a call
-and its result.  The window itself is never cut there.
+The size of one event is bounded separately: a piece of the log that is too large for one event is recorded as
+several, cut where the conversation can be cut if that is possible, otherwise also between a call and its
+result.  The window itself is never cut there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNBOUNDED = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What planning knows of one message; ``calls`` are ids it opens, ``answers`` the id it closes."""
+    """One message as planning sees it; ``calls`` are the ids that it opens, ``answers`` the id it closes."""
 
     seq: int
     role: Role
@@ -47,7 +47,7 @@ class Size:
         return other.tokens <= self.tokens and other.messages <= self.messages and other.bytes <= self.bytes
 
     def is_reached_by(self, other: Size) -> bool:
-        """Whether the other is as large in one respect at least."""
+        """Whether the other is at least as large in some respect."""
         return other.tokens >= self.tokens or other.messages >= self.messages or other.bytes >= self.bytes
 
 
@@ -101,8 +101,8 @@ def plan_threshold(
 
     ``entries`` is the whole window in order.  The marks are ``mark`` tokens, the pinned head's included, and
     ``max_messages`` and ``max_bytes`` of the window.  Each step takes at least ``flush_size`` tokens, or a
-    fourth of the messages or bytes that the window may hold, where a cut allows it; whatever follows the
-    last possible cut stays, however large it is.
+    quarter of the messages or bytes that the window may hold, if a cut allows it; messages after the last
+    possible cut stay, however large they are.
     """
     window = _Window(entries)
     limit = Size(mark - pinned_tokens, max_messages, max_bytes)
@@ -145,7 +145,7 @@ def plan_idle(
     flush_size: int,
     event_bound: Size = EVENT_BOUND,
 ) -> FlushPlan | None:
-    """Deliver what the window holds and leave it there, up to the last place where no call is open."""
+    """Deliver the window's messages and leave them there, up to the last place where no call is open."""
     window = _Window(entries)
     begin = window.delivered(flushed_through)
     stop = max((end for end in window.all_before(len(entries) + 1) if end > begin), default=0)
@@ -157,7 +157,7 @@ def plan_idle(
 
 
 def _bound(event_bound: Size, flush_size: int) -> Size:
-    """An event takes at least the flush size, so that may ask for larger ones."""
+    """The bound of an event: it takes at least the flush size, which may require a larger bound."""
     return replace(event_bound, tokens=max(event_bound.tokens, 2 * flush_size))
 
 
@@ -181,7 +181,7 @@ class _Window:
         )
 
     def delivered(self, flushed_through: int) -> int:
-        """How many of the messages, which are the first, were delivered before."""
+        """How many of the messages, counted from the first, were delivered before."""
         return bisect_right(self.entries, flushed_through, key=lambda entry: entry.seq)
 
     def allows(self, at: int) -> bool:
@@ -209,7 +209,7 @@ class _Window:
         return (at for at in range(1, min(limit, len(self.entries) + 1)) if self.allows(at))
 
     def next_cut(self, start: int, step: Size) -> int | None:
-        """The first cut that takes a whole step; the last one there is if none does."""
+        """The first cut that takes a whole step; if none does, the last cut."""
         for candidates in (self.whole_turns(start), self.inside_turn(start)):
             last: int | None = None
             for at in candidates:
@@ -231,7 +231,7 @@ class _Window:
         return ends
 
     def pieces(self, begin: int, end: int, bound: Size) -> Iterable[int]:
-        """Where a piece is cut further so that each part is within ``bound``, or a message alone."""
+        """Where a piece is cut further, so that each part is within ``bound``, or a single message."""
         while not bound.holds(self.size(begin, end)) and end - begin > 1:
             most = max(begin + 1, self._furthest(begin, bound))
             begin = next((at for at in range(most, begin, -1) if self.allows(at)), most)
@@ -246,7 +246,7 @@ class _Window:
 
 
 def _inside_calls(entries: Sequence[Entry]) -> list[bool]:
-    """For each cut, whether it would part a call from its result, or from a result still to come.
+    """For each cut, whether it would separate a call from its result, or from a result still to come.
 
     A call without a result stays open to the end of the window; a later user message closes it.
     """
@@ -268,7 +268,7 @@ def _inside_calls(entries: Sequence[Entry]) -> list[bool]:
 
 
 def _next_user(entries: Sequence[Entry]) -> list[int]:
-    """For each entry, where a call it opens is closed if no result comes: just before the next user.
+    """For each entry, where a call that it opens is closed if no result comes: just before the next user.
 
     The value is the index of the last entry that still belongs to the open call.
     """
@@ -300,7 +300,7 @@ def _ranges(
 ) -> list[Range]:
     """The ranges that end at ``ends``, in pieces within ``bound``.
 
-    Each begins where the one before it ended: popped numbers lie inside one.
+    Each begins where the one before it ended, so popped numbers are inside one.
     """
     ranges = []
     for stop in ends:

@@ -1,1 +1,1 @@
-"""Generations: which derivations run, and what each is made with."""
+"""Generations: the derivations that run, and their recipes."""

@@ -1,6 +1,6 @@
 """Recipes: everything that a derivation depends on, as it is recorded with its generation.
 
-A recipe is made from the settings once, when a generation is begun; from then on the generation's row is what
+A recipe is made from the settings once, when a generation is begun; from then on only the generation's row
 counts, in every worker, whatever the worker's own settings say.
 """
 
@@ -32,10 +32,10 @@ _PROMPTS: Mapping[str, tuple[TaskName, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that a generation depends on.
+    """Everything that a generation depends on.
 
     Attributes:
-        version: of the pipeline's code, or of the custom block.
+        version: the version of the pipeline's code, or of the custom block.
         entry_scope: the lane that its flush events go to: the session's or the owner's.
         config: models, limits, and the hash of each prompt.
         prompts: the text of each prompt; empty if no model is called.
@@ -91,7 +91,7 @@ def _vectors_recipe(settings: Settings) -> Recipe:
 
 
 def differences(made: Recipe, wanted: Recipe) -> Iterator[str]:
-    """In which points two recipes differ, each as ``what: made -> wanted``; no prompt's text."""
+    """The differences of two recipes, each as ``what: made -> wanted``; without the texts of prompts."""
     if made.version != wanted.version:
         yield f"version: {made.version} -> {wanted.version}"
     if made.entry_scope != wanted.entry_scope:

@@ -1,4 +1,4 @@
-"""Which pipelines run, as data: registered by workers and commands, read by every flush."""
+"""The pipelines that run, as data: registered by workers and commands, read by every flush."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ GenerationState = Literal["preparing", "feeding", "serving", "retired"]
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One derivation of a pipeline, and what it is made with.
+    """One derivation of a pipeline, and its recipe.
 
-    ``state`` is ``preparing`` (fed, but flushes that began earlier may pass it by), ``feeding`` (fed, and
+    ``state`` is ``preparing`` (fed, but flushes that began earlier may miss it), ``feeding`` (fed, and
     filled up from the log), ``serving``, or ``retired`` (pruned: only this row is left).
     """
 
@@ -80,9 +80,9 @@ def find_kept(database: Fetcher, generation_id: int) -> Generation:
 
 
 def register(database: Fetcher, wanted: Mapping[str, Recipe]) -> dict[str, Generation]:
-    """Make sure that each pipeline named has a generation that serves.
+    """Make sure that each named pipeline has a serving generation.
 
-    One that exists stays as it was made, unless it has derived nothing yet: then it takes the recipe on.
+    An existing one stays as it was made, unless it has derived nothing yet: then it adopts the recipe.
     """
     for pipeline, recipe in wanted.items():
         database.fetch(RegisterGeneration(**recipe_params(pipeline, recipe)))
@@ -92,7 +92,7 @@ def register(database: Fetcher, wanted: Mapping[str, Recipe]) -> dict[str, Gener
 def wanted_recipes(
     pipelines: Iterable[str], settings: Settings, before: Mapping[str, Generation]
 ) -> dict[str, Recipe]:
-    """What these settings ask for; an embedder left to itself is the one of the stored vectors.
+    """The recipes that these settings ask for; an embedder on ``auto`` is that of the stored vectors.
 
     Raises:
         ConfigurationError: as ``recipe_for`` does.
@@ -104,9 +104,9 @@ def wanted_recipes(
 
 
 def settings_differing(generations: Mapping[str, Generation], settings: Settings) -> dict[str, list[str]]:
-    """By pipeline, in what the settings differ from the generation that serves; none that agrees.
+    """The differences of the settings from the serving generations, for each pipeline that differs.
 
-    Blocks that are not loaded here are passed over: this process has no say in them.
+    Blocks that are not loaded here are skipped: this process knows nothing of them.
     """
     here = [name for name in generations if name in PIPELINE_STAGES or name in load_blocks(settings.blocks)]
     wanted = wanted_recipes(here, settings, generations)

@@ -1,7 +1,7 @@
-"""Building stages: what works in a lane is made from the generation's row, never from a worker's settings.
+"""Building stages: a stage is made from the generation's row, never from a worker's settings.
 
-So every worker derives the same in the same generation, and a change of settings takes effect in a new
-generation alone.  Of the settings only what says how to reach a model counts here.
+So every worker derives the same in the same generation, and a change of settings takes effect only in a new
+generation.  Of the settings, only those that say how to reach a model are used here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GenerationStages(Mapping[str, Stage[Any, Any]]):
         self._built: dict[int, Mapping[str, Stage[Any, Any]]] = {}
 
     def of(self, generation_id: int, stage: str) -> Stage[Any, Any] | None:
-        """The stage as the generation was made; None where this process cannot serve it, which is logged.
+        """The stage as the generation was made; None, and a line in the log, if this process cannot serve it.
 
         Raises:
             DatabaseUnavailableError: the generation's row cannot be read.
@@ -128,7 +128,7 @@ def build(generation: Generation, settings: Settings) -> dict[str, Stage[Any, An
 
 
 def recorded_settings(generation: Generation, settings: Settings) -> Settings:
-    """The settings as they were when the generation was made, where the generation recorded them."""
+    """The settings, with those that the generation recorded as they were when it was made."""
     config = generation.recipe.config
     recorded = {
         FACTS: {"text_backend": "backend", "facts_model": "model", "max_facts": "max_facts"},
