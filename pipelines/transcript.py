@@ -1,4 +1,4 @@
-"""From stored messages to what a model sees: numbered lines of plain, bounded text."""
+"""Turns stored messages into the lines that a model sees: numbered, plain, bounded text."""
 
 from __future__ import annotations
 

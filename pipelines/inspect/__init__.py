@@ -1,1 +1,1 @@
-"""Inspection: proving that everything adds up, and explaining why something was remembered."""
+"""Inspection: proves that everything adds up, and explains why something was remembered."""

@@ -1,4 +1,4 @@
-"""The directory, for commands: finds what an operator names, and says what is not there."""
+"""The directory, for commands: finds what an operator names, and says what does not exist."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def check_known(
     session_id: str | None = None,
     user_id: str | None = None,
 ) -> None:
-    """Check that what is named exists; a session or user without a namespace is meant in ``default``.
+    """Check that the named things exist; a session or user without a namespace is looked up in ``default``.
 
     Raises:
-        NotFoundError: naming what does not.
+        NotFoundError: naming the one that does not exist.
         InvalidMessageError: a name cannot name anything.
     """
     if session_id is not None:

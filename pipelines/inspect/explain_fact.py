@@ -1,4 +1,4 @@
-"""Explaining a fact: the way back to its messages, and what people did to it."""
+"""Explains a fact: the way back to its messages, and people's edits of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Where(TypedDict):
 def explain_fact(
     fetcher: Fetcher, where: Where, fact_id: UUID
 ) -> FactExplanation | RemovedFactExplanation | None:
-    """Explain a fact by its id, also one that people took away; None if no owner looked at has one."""
+    """Explain a fact by its id, even if people removed it; None if none of the owners has such a fact."""
     for fact in fetcher.fetch(ExplainFindFacts(**where, fact_id=fact_id)):
         return _explain_fact(fetcher, fact.shard_key, fact.generation_id, fact_id)
     for owner in fetcher.fetch(ExplainFindFactEvents(**where, fact_id=fact_id)):

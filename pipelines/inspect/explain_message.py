@@ -77,7 +77,7 @@ def explain(
     is meant before one from before a reset.
 
     Raises:
-        NotFoundError: there is neither a message nor a fact of this id, or nothing where it is looked for.
+        NotFoundError: no message and no fact has this id, or the namespace, session or user does not exist.
         ConfigurationError: the id names several messages.
         StrandlineError: as ``Database.fetch`` does.
     """
@@ -212,7 +212,7 @@ def _locate(
 
 
 def _behind_an_end(trace: StageTrace, stages: Sequence[StageTrace]) -> bool:
-    """Whether it waits for a stage that was dropped, void or never fed, and so waits for nothing."""
+    """Whether it waits for a stage that was dropped, void or never fed, and so waits in vain."""
     return trace.state == "waiting" and any(
         before.generation == trace.generation and before.state in ("dropped", "void", "not_fed")
         for before in stages
@@ -305,7 +305,7 @@ def _unfed(feeds: Sequence[str]) -> str:
 
 
 def _left_out(message: Message, pipelines: Sequence[str]) -> Iterable[str]:
-    """Which part of a long message is made use of."""
+    """Sentences that say which part of a long message is used."""
     size = len(full_text(message))
     if size > MAX_LINE_CHARACTERS and {FACTS, SUMMARY}.intersection(pipelines):
         yield f"Facts and summary are made from its first {MAX_LINE_CHARACTERS:,} of {size:,} characters."

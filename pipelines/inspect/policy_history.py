@@ -1,4 +1,4 @@
-"""How a session's policy was changed: when, by whom, and what of it."""
+"""The changes of a session's policy: when, by whom, and which values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What explanations read alike: messages as sources, model calls, and rows as parts."""
+"""Rows that all explanations read: messages as sources, model calls, and rows as parts."""
 
 from __future__ import annotations
 

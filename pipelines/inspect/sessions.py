@@ -227,7 +227,7 @@ def session_state(fetcher: Fetcher, identity: SessionIdentity) -> SessionState:
 
 
 def _states(fetcher: Fetcher, sessions: Sequence[SessionIdentity]) -> list[SessionState]:
-    """In the order given; an id that was claimed and not put to yet has no state."""
+    """The states in the order given; an id that was claimed and not put to yet has no state."""
     if not sessions:
         return []
     wanted = SessionRows(
@@ -303,7 +303,7 @@ def _hole(row: SessionDeadLettersRow) -> SessionHole:
 
 
 def _cursor(namespace: str, session_id: str) -> str:
-    """Names may hold anything, so the place in the list is written in letters that need no quotes."""
+    """The place in the list, in letters that need no quotes, since names may hold anything."""
     return urlsafe_b64encode(dumps([namespace, session_id]).encode()).decode().rstrip("=")
 
 

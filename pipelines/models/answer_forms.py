@@ -1,6 +1,6 @@
-"""The forms of answers: what JSON a model may hand back for each task, and how text is read as one.
+"""The forms of answers: the JSON that a model may return for each task, and how text is read as such.
 
-Form is checked strictly, since it can be repaired; ``answers`` says what is made of the content.
+Form is checked strictly, since it can be repaired; ``answers`` interprets the content.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Item = TypeVar("_Item")
 
 
 class _FirstError(FailFast):
-    """One wrong item is told of; to tell of each in a list of thousands takes seconds and much memory."""
+    """Reports only one wrong item: reporting each in a list of thousands takes seconds and much memory."""
 
     def __hash__(self) -> int:  # which a union of types asks for
         return hash(type(self))
@@ -146,7 +146,7 @@ def object_in(text: str) -> dict[str, Any]:
 
 
 def storable(text: str) -> str:
-    """``text`` without what Postgres cannot store and UTF-8 cannot encode: NUL and lone surrogates."""
+    """``text`` without NUL and lone surrogates, which Postgres cannot store and UTF-8 cannot encode."""
     return _UNSTORABLE.sub("", text)
 
 

@@ -1,8 +1,8 @@
-"""How a stored answer is read: what each task's answer comes to, within bounds.
+"""Reads a stored answer: the result of each task's answer, within bounds.
 
 The same rules serve twice: a client checks an answer before handing it over, and a stage parses the
-stored text when it applies it.  Content is bounded leniently: what is too long is cut, what points nowhere
-is dropped, and nothing is invented.  Where a mistake would lose facts, the answer is refused instead.
+stored text when it applies it.  Content is bounded leniently: texts that are too long are cut, references
+that lead nowhere are dropped, and nothing is invented.  If a mistake would lose facts, the answer is refused.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ExtractedFact:
 
 @dataclass(frozen=True, slots=True)
 class MergeOperation:
-    """What becomes of one candidate.
+    """The decision on one candidate.
 
     Attributes:
         op: as in ``contract.MergeTask``.
@@ -168,7 +168,7 @@ def parse_summary(text: str, *, max_characters: int = MAX_SUMMARY_CHARACTERS) ->
 
 
 def _check_accounted(kept: set[int], merged: Sequence[tuple[int, ...]], fact_count: int) -> None:
-    """Each fact once: kept, or in one merged fact."""
+    """Check that each fact occurs once: kept, or in one merged fact."""
     named = Counter(kept)
     for parts in merged:
         named.update(parts)

@@ -1,13 +1,13 @@
-"""The breaker of a provider: whether it may be asked, and whether a failure is its own or the input's.
+"""The breaker of a provider: whether it may be called, and whether a failure is its own or the input's.
 
-A model server that is down is down for everyone: nothing that fails meanwhile may count against the work,
-however long it lasts, and asking again for each lane would only add to the load.  One input that always
-fails must come to an end, though.  What tells the two apart is whether the provider answers others: a call
-that was answered since the failed one began, or else a probe, the least that can be asked for.
+A model server that is down is down for every call: no failure meanwhile may count against the work, however
+long it lasts, and a retry for each lane would only add to the load.  An input that always fails must come to
+an end, though.  The two differ in whether the provider answers other calls: one that was answered since the
+failed call began, or else a probe, the smallest possible request.
 
-Closed, calls pass.  A failure whose probe fails too opens it: nothing is asked until the next probe is
-due, after a growing, jittered wait; the first call by then probes, and closes it or waits again.  Why it is
-open is what a call that is turned away is told.
+While the breaker is closed, calls pass.  A failure whose probe fails too opens it: no call is made until the
+next probe is due, after a growing, jittered wait; the first call after that probes, and closes the breaker or
+waits again.  A call that is turned away gets the reason why it is open.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Breaker:
 
     Args:
         name: the provider in logs.
-        probe: asks the provider for the least there is, and raises as a call does.  Without one, the first
-            call after the wait stands for it, and no failure is ever put down to the input.
-        first_wait_seconds: from the first failure to the next probe; doubles with each that fails.
+        probe: makes the smallest request, and raises as a call does.  Without one, the first call after the
+            wait takes its place, and no failure is ever attributed to the input.
+        first_wait_seconds: from the first failure to the next probe; doubles with each failed probe.
         longest_wait_seconds: between two probes, so also how long a provider that is back goes unnoticed.
     """
 
@@ -74,8 +74,8 @@ class Breaker:
         """Around one call: turns it away while the provider is down, and learns from how it ends.
 
         Raises:
-            ProviderDownError: nothing was asked.
-            TransientModelError: of the call, with ``counts`` set where the input is to blame.
+            ProviderDownError: no call was made.
+            TransientModelError: the call's, with ``counts`` set if the input is to blame.
         """
         self._admit()
         began = self._clock()

@@ -18,7 +18,7 @@ TaskName = Literal["extract", "merge", "condense", "summary"]
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLine:
-    """One message as a model is to see it.
+    """One message as a model sees it.
 
     ``number`` counts from 1 within the task; a model names messages by it, never by id.
     ``text`` is the message's plain text, tool calls rendered as text included.
@@ -55,7 +55,7 @@ class NumberedFact:
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """Fold candidate facts into what is known of one owner.
+    """Fold candidate facts into the known facts of one owner.
 
     Answer: ``{"operations": [{"op": "add" | "update" | "invalidate" | "duplicate",
     "candidate": int, "fact": int | null, "text": str | null}]}``.  ``fact`` is the number of the
@@ -74,7 +74,7 @@ class CondenseTask:
     """Say known facts of one owner in fewer sentences, and lose nothing.
 
     Answer: ``{"facts": [{"text": str, "merged": [int], "topics": [str]}], "kept": [int]}``: each number is
-    either in one ``merged`` or in ``kept``.  ``max_facts`` is what is wanted, not what must be reached.
+    either in one ``merged`` or in ``kept``.  ``max_facts`` is a goal, not a requirement.
     """
 
     facts: tuple[NumberedFact, ...]
@@ -100,7 +100,7 @@ Task = ExtractTask | MergeTask | CondenseTask | SummaryTask
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """A raw answer with what is needed to account for it.
+    """A raw answer with the data needed to account for it.
 
     ``prompt_hash`` identifies instructions and schema (hex, 16 characters), not the input.
     Token counts are the provider's, or 0 where none were spent.

@@ -1,7 +1,7 @@
 """Chooses the model family that the settings ask for, and loads only that one.
 
-``openai`` takes half a second to import, and what the local embedder needs belongs to an extra, so neither
-may be imported by a process that does not use it.
+``openai`` takes half a second to import, and the local embedder's libraries belong to an extra, so a process
+imports only the one that it uses.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def build_text_model(
 ) -> TextModel:
     """The text model for facts (extract and merge) or summaries: a server's, or the local stand-in.
 
-    ``prompts`` holds the instructions of tasks that are not to be given those that ship.
+    ``prompts`` holds instructions that replace the shipped ones, by task.
 
     Raises:
         ConfigurationError: a server is chosen, and key or base URL are missing or unusable.

@@ -1,4 +1,4 @@
-"""Models behind a breaker: what stages and reads are given where a provider can be down."""
+"""Models behind a breaker: stages and reads use these if a provider can be down."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ProvidedEmbedder(Protocol):
 
 
 class GuardedTextModel:
-    """A text model that is not asked while its provider is down."""
+    """A text model that is not called while its provider is down."""
 
     def __init__(self, model: ProvidedTextModel, breaker: Breaker) -> None:
         self._model = model
@@ -51,7 +51,7 @@ class GuardedTextModel:
 
 
 class GuardedEmbedder:
-    """An embedder that is not asked while its provider is down."""
+    """An embedder that is not called while its provider is down."""
 
     def __init__(self, embedder: ProvidedEmbedder, breaker: Breaker) -> None:
         self._embedder = embedder

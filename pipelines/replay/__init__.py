@@ -1,1 +1,1 @@
-"""Replay: long-term memory derived again from the log, in place or beside what serves."""
+"""Replay: derives long-term memory again from the log, in place or beside the serving generation."""

@@ -1,4 +1,4 @@
-"""Comparing two generations of a pipeline, owner by owner, before one takes the other's place."""
+"""Compares two generations of a pipeline, owner by owner, before one replaces the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWNERS_PER_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class FactChange:
-    """A fact that one derivation alone has (``added``, ``gone``), or that differs (``changed``)."""
+    """A fact that only one derivation has (``added``, ``gone``), or that differs (``changed``)."""
 
     change: str
     before: str | None
@@ -69,9 +69,9 @@ def compare(
     session_id: str | None = None,
     max_owners: int = 100,
 ) -> Diff:
-    """Hold one generation against another: the one that serves, unless one is named.
+    """Compare one generation with another: the serving one, unless another is named.
 
-    ``max_owners`` bounds how many owners are told of; the totals are of all.
+    ``max_owners`` bounds how many owners are listed; the totals cover all.
 
     Raises:
         ReplayError: there is no such generation, they are of two pipelines, or nothing can be compared.

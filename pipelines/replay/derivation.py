@@ -1,9 +1,10 @@
-"""Deriving a new generation beside the one that serves, and switching owner by owner.
+"""Derives a new generation beside the serving one, and switches owner by owner.
 
-Begun, it is fed by every flush that sees its row.  When all transactions from before have ended, no flush
-passes it by, and the log is gone through: owner by owner, what it has not seen is made due.  Workers derive
-it (``workers.replay_slots``); an owner who is covered is switched, and when all are, everybody is.  Each step
-can be repeated, so a replay may be stopped anywhere and gone on with.
+Once begun, it is fed by every flush that sees its row.  When all earlier transactions have ended, no flush
+misses it any more, and the replay goes through the log: owner by owner, it makes events due that the
+generation has not seen.  Workers derive it (``workers.replay_slots``); an owner who is covered is switched,
+and when all are, it serves every owner.  Each step can be repeated, so a replay may be stopped anywhere and
+resumed.
 """
 
 from __future__ import annotations
@@ -85,16 +86,16 @@ def begin_generation(
     force: bool = False,
     calls_per_second: float | None = None,
 ) -> Replay:
-    """Begin a generation with what the settings say; from its commit on, flushes feed it.
+    """Begin a generation by the current settings; from its commit on, flushes feed it.
 
     Args:
         hold: derive it, and leave it to ``promote`` to let it serve.
-        force: also where nothing differs from the one that serves.
+        force: begin it even if nothing differs from the serving one.
         calls_per_second: model calls of workers for it, per namespace; None: as their settings say.
 
     Raises:
         ReplayError: nothing serves, nothing differs, or another replay is not finished.
-        ConfigurationError: what the settings say cannot be built here.
+        ConfigurationError: a generation with these settings cannot be built here.
     """
     wanted = recipe_for(pipeline, settings)
     with database.transaction() as tx:
@@ -185,7 +186,7 @@ class _Run:
         self._on_progress(self._progress)
 
     def _wait_for_older(self) -> None:
-        """Flushes that began before the generation's row was there may not have seen it."""
+        """Wait for flushes that began before the generation's row existed, and may not have seen it."""
         self._tell(phase="waiting")
         (target,) = self._database.fetch(TransactionsBegun())
         deadline = time.monotonic() + self._wait_seconds
@@ -204,7 +205,7 @@ class _Run:
             self._stop.wait(PAUSE_SECONDS)
 
     def _fill(self) -> bool:
-        """Go through the log from where the last turn ended; False if stopped before its end."""
+        """Go through the log from where the last run ended; False if stopped before the end of the log."""
         self._tell(phase="filling")
         after = self._replay.position or NOBODY
         while not self._stop.is_set():
@@ -220,7 +221,7 @@ class _Run:
         return False
 
     def _fill_owner(self, shard_key: UUID) -> None:
-        """All of one owner, and what people did to facts; only then may workers begin with it."""
+        """Fill in all of one owner's events, and people's edits of facts; only then may workers begin."""
         generation_id = self._generation.generation_id
         if self._generation.pipeline == FACTS:
             self._database.run(open_fact_lanes(shard_key))
@@ -244,7 +245,7 @@ class _Run:
         self._on_progress(self._progress)
 
     def _derive_held(self) -> None:
-        """Until all is derived that was flushed by now: live flushes feed it all the time."""
+        """Wait until everything flushed by now is derived; live flushes feed it all the time."""
         now: datetime | None = None
         while not self._stop.is_set():
             self._look_at_backlog()
@@ -325,7 +326,7 @@ class _Run:
         return switch_owner(self._database, self._generation, shard_key)
 
     def _pause(self, shard_key: UUID) -> None:
-        """An owner who says something all the time: only what is live yet is missing, so let it catch up."""
+        """Let an owner who talks all the time catch up: only live work is still missing."""
         pipeline = self._generation.pipeline
         self._database.fetch(PauseOwner(shard_key=shard_key, pipeline=pipeline, seconds=PAUSE_SECONDS))
 

@@ -1,4 +1,4 @@
-"""Filling: what a derivation has not seen of an owner's log is made due in it."""
+"""Filling: makes the events of an owner's log due that a derivation has not seen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_due(
     selection: Selection,
     scope_key: UUID | None = None,
 ) -> tuple[int, int]:
-    """Make due what fits, in the lane of ``scope_key`` or in all; how many events, and of how many tokens."""
+    """Make matching events due, in the lane of ``scope_key`` or in all; returns their number and tokens."""
     fill = BackfillOwner(
         **selection.params,
         shard_key=shard_key,
@@ -40,7 +40,7 @@ def make_due(
 def lanes_to_fill(
     fetcher: Fetcher, generation: Generation, shard_key: UUID, selection: Selection
 ) -> dict[UUID, bool]:
-    """The scopes in whose lanes ``make_due`` would do something, and whether any of that is derived then."""
+    """The scopes in whose lanes ``make_due`` would make events due; True if any of these is derived then."""
     lacking = LanesToFill(
         **selection.params,
         shard_key=shard_key,

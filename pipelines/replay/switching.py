@@ -1,4 +1,4 @@
-"""Which generation serves whom: switched owner by owner, promoted, gone back to, pruned."""
+"""Decides which generation serves an owner: switching owner by owner, promoting, rolling back, pruning."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def stages_of(pipeline: str) -> tuple[str, ...]:
 
 
 def switch_owner(database: Database, generation: Generation, shard_key: UUID) -> bool:
-    """Let a generation serve one owner, if it covers all that the one before does; False if it does not.
+    """Let a generation serve one owner, if it covers everything that the current one does; False if not.
 
-    What people did to facts is applied once more first, under the locks that keep others from doing more.
+    People's edits of facts are applied once more first, under the locks that keep new ones out.
     """
     if generation.pipeline == FACTS:
         database.run(open_fact_lanes(shard_key))
@@ -66,7 +66,7 @@ def switch_owner(database: Database, generation: Generation, shard_key: UUID) ->
 
 
 def serve_everybody(database: Database, generation: Generation) -> None:
-    """Let a generation serve all owners, in one transaction; the one before goes on being fed.
+    """Let a generation serve all owners, in one transaction; the previous one is still fed.
 
     Raises:
         ReplayError: it is not fed, or serves already.
@@ -78,7 +78,7 @@ def serve_everybody(database: Database, generation: Generation) -> None:
 
 
 def roll_back(database: Database, pipeline: str) -> Generation:
-    """Go back to the generation that served before, for everybody at once; gives that one.
+    """Go back to the generation that served before, for all owners at once; returns that generation.
 
     While owners are still being switched, those who were switched go back.
 
@@ -156,7 +156,7 @@ def prune(
 
 
 def prune_owner(database: Database, shard_key: UUID, generation_id: int) -> int:
-    """Take away all that one owner has of a generation; gives how many receipts there were."""
+    """Delete everything that one owner has in a generation; returns how many receipts there were."""
     with database.transaction() as tx:
         # Apart, so that the other statement sees what a worker has written until then.
         tx.fetch(PruneLanes(shard_key=shard_key, generation_id=generation_id))
@@ -180,7 +180,7 @@ def _serve(tx: Transaction, generation: Generation) -> None:
 
 
 def _await_older(database: Database, seconds: float = 30.0) -> None:
-    """Flushes and reads that began before may still use the generation; most end within milliseconds."""
+    """Wait for earlier flushes and reads, which may still use the generation; most end in milliseconds."""
     (target,) = database.fetch(TransactionsBegun())
     deadline = time.monotonic() + seconds
     while database.fetch(TransactionsUnderWay())[0].number < target.number:

@@ -1,4 +1,4 @@
-"""A log of which messages are gone: what is derived from the rest would forget what the others said."""
+"""Refuses a log that lacks messages: a derivation from the rest would forget what these said."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from strandline.schemas.queries.derived.generations import TruncatedEvent
 
 
 def refuse_truncated(fetcher: Fetcher, shard_key: UUID, way_out: str) -> None:
-    """Make sure that every message that an owner's events deliver is still there.
+    """Make sure that every message that an owner's events deliver still exists.
 
     Args:
         way_out: what to do now, as a sentence.
 
     Raises:
-        ReplayError: some are gone.
+        ReplayError: some messages are gone.
     """
     for event in fetcher.fetch(TruncatedEvent(shard_key=shard_key)):
         raise ReplayError(

@@ -1,1 +1,1 @@
-"""Vectors: what makes flushed messages searchable."""
+"""Vectors: make flushed messages searchable."""

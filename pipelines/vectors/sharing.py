@@ -1,7 +1,7 @@
 """Sharing: copies of a session's flushed messages, for the shared scope that the session has opted in to.
 
-The copies lie under the scope's own key, so a separate transaction writes them, before the one that writes
-receipts.  Their keys follow from the messages: written twice, nothing changes.
+The copies are stored under the scope's own key, so a separate transaction writes them, before the one that
+writes receipts.  Their keys follow from the messages, so writing them twice changes nothing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class ChunkRows(TypedDict):
 
 
 def share(database: Database, batch: Batch, chunk_rows: ChunkRows) -> None:
-    """Copy a batch's messages and chunks to the scope that their session shares with, if it does.
+    """Copy a batch's messages and chunks to their session's shared scope, if it has one.
 
-    A life of a session that was forgotten is not shared: the look and the copies are one transaction.
+    A forgotten life of a session is not shared: the check and the copies are one transaction.
     """
     event = batch.events[0]
     asked = SharedScopeOf(shard_key=event.shard_key, session_key=event.session_key)

@@ -1,4 +1,4 @@
-"""Vectors: a commutative pipeline that makes what was said searchable, by meaning and by words."""
+"""Vectors: a commutative pipeline that makes messages searchable, by meaning and by words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlacedChunk:
 
     @property
     def message(self) -> tuple[UUID, int]:
-        """Which message it is a piece of; its other pieces are in the same batch."""
+        """The message that it is a piece of; its other pieces are in the same batch."""
         return self.session_key, self.chunk.from_seq
 
 
@@ -60,11 +60,11 @@ class VectorsStage:
     def effect(
         self, batch: Batch, work: tuple[PlacedChunk, ...], answers: Mapping[str, RawAnswer]
     ) -> ChunkRows | None:
-        """The rows of the chunks; to find the words of a large batch takes seconds."""
+        """The rows of the chunks; finding the words of a large batch takes seconds."""
         return _rows(batch, work, answers) if work else None
 
     def share(self, database: Database, batch: Batch, effect: ChunkRows | None) -> None:
-        """Copy what is written to the scope that the session shares with, if it does."""
+        """Copy the written rows to the session's shared scope, if it has one."""
         if effect:
             share(database, batch, effect)
 

@@ -1,4 +1,4 @@
-"""Translates a model server's HTTP status into a decision: try again later, or give this input up.
+"""Translates a model server's HTTP status into a decision: try again later, or give up on this input.
 
 The decision separates faults of the setup from faults of one input.  A wrong key, a
 model that does not exist or a wrong address fails every call alike: that is an outage, and no event
@@ -76,7 +76,7 @@ def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
 
 @contextmanager
 def after_answers(*, some: bool) -> Iterator[None]:
-    """Around a request of a call of several: where others were answered before it, the call is paid for."""
+    """Around one of several requests of a call: if others were answered before it, the call is paid for."""
     try:
         yield
     except TransientModelError as error:
@@ -101,7 +101,7 @@ def _setup_problem(rejection: Rejection, model_setting: str) -> str | None:
 
 
 def _target(headers: Mapping[str, str]) -> str:
-    """The host that a redirect names, without what else its address may hold."""
+    """The host that a redirect names, without the rest of the address."""
     try:
         parts = urlsplit(headers.get("location") or "")
         host = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
@@ -111,13 +111,13 @@ def _target(headers: Mapping[str, str]) -> str:
 
 
 def refuses_answer_format(rejection: Rejection) -> bool:
-    """True where the server seems to know too little of structured output for this request."""
+    """True if the server does not seem to support the structured output of this request."""
     named = f"{rejection.param or ''} {rejection.code or ''} {rejection.message}"
     return rejection.status in _REFUSING and _FORMAT.search(named) is not None
 
 
 def refuses_temperature(rejection: Rejection) -> bool:
-    """True where the model takes no temperature, as reasoning models do."""
+    """True if the model does not take a temperature, as with reasoning models."""
     named = f"{rejection.param or ''} {rejection.message}".lower()
     return rejection.status in _REFUSING and "temperature" in named
 

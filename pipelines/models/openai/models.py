@@ -1,8 +1,8 @@
 """Text models and embedders behind any server that speaks OpenAI's protocol (OpenAI, vLLM, Ollama, …).
 
-One call is tried once: retrying, backing off and giving up belong to the engine.  The only second
-requests made here are the one repair of an unusable answer, and falling back from strict structured
-output on servers that do not have it.
+Each call is made once: retrying, backing off and giving up belong to the engine.  A second request is made
+only to repair an unusable answer (once), and to fall back from strict structured output on servers that do
+not have it.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How an answer is asked for: from what every server should have, down to what every server has."""
+    """The form in which an answer is requested: from what servers should support down to what all support."""
 
     answer: Literal["json_schema", "json_object", "text"] = "json_schema"
     temperature: bool = True
 
     def weaker(self, rejection: Rejection) -> _Form | None:
-        """What to ask for instead, or None where ``rejection`` is about something else."""
+        """The form to ask for instead, or None if ``rejection`` is about something else."""
         if self.temperature and refuses_temperature(rejection):
             return replace(self, temperature=False)
         if self.answer == "text" or not refuses_answer_format(rejection):
@@ -122,7 +122,7 @@ class OpenAITextModel:
         raise PermanentModelError(f"The model's answer stayed unusable after one repair. {problem}")
 
     def probe(self) -> None:
-        """Ask for the least there is, to learn whether the server answers at all; raises as ``answer``."""
+        """Make the smallest request, to learn whether the server answers at all; raises as ``answer``."""
         request: dict[str, Any] = {
             "model": self._model,
             "messages": [{"role": "user", "content": "Answer with the word OK."}],
