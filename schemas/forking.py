@@ -22,7 +22,7 @@ undivided = threading.RLock()
 
 
 def this_process() -> ProcessKey:
-    """What tells this process from the one that it was forked from, also when a process id comes again."""
+    """A key that differs from that of the parent of a fork, even if a process id is reused."""
     return os.getpid(), len(_ancestors)
 
 

@@ -1,4 +1,4 @@
-"""Variables of the environment that look like settings and are none: most are misspelt."""
+"""Environment variables that look like settings but are not: most are misspelt."""
 
 from __future__ import annotations
 

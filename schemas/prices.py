@@ -1,4 +1,4 @@
-"""What model calls cost: prices per model, as settings give them, and the cost of one call."""
+"""The cost of model calls: prices per model, as the settings give them, and the cost of one call."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Hints on the wire: calls of a task in Celery's protocol, with a lane and the time of ringing as arguments.
 
-A worker trusts nothing about what comes from the broker.  It reads the body, a small JSON array, which is
+A worker does not trust messages from the broker.  It reads the body, a small JSON array, which is
 bounded and checked value by value, and nothing else of a message: no header, no property, no encoding.  The
 headers (protocol version 2) are for workers with Celery's own consumer (``Settings.public_apis_only``).
 """
@@ -26,7 +26,7 @@ _UUID_CHARACTERS = 36
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A lane that has work; ``rung_at`` is the Unix time, in whole seconds, of who rang."""
+    """A lane that has work; ``rung_at`` is the ringer's Unix time, in whole seconds."""
 
     lane: Lane
     rung_at: int
@@ -37,7 +37,7 @@ class Hint:
 
 
 class UnreadableHintError(ValueError):
-    """What came from the broker is not a hint; the sentence names what is wrong and quotes nothing."""
+    """A message from the broker is not a hint; the sentence says what is wrong and quotes nothing."""
 
 
 def write_hint(hint: Hint) -> bytes:

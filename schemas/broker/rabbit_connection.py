@@ -1,7 +1,7 @@
-"""A worker's connection to RabbitMQ, which reads bodies, and those only where they are small.
+"""A worker's connection to RabbitMQ, which reads only bodies, and only small ones.
 
-Properties and headers are taken off each message before anything decodes them: they would choose how its body
-is decoded, decompressed and answered, and one date that Python does not know would end the worker.
+Properties and headers are removed from each message before anything decodes them: they would choose how its
+body is decoded, decompressed and answered, and one date that Python cannot represent would end the worker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_PROPERTIES = pack(">H", 0)
 
 
 class WorkerConnection(pyamqp.Connection):
-    """Kombu's connection to RabbitMQ with bare messages; one that is too large has an empty body."""
+    """Kombu's connection to RabbitMQ with bare messages; a message that is too large gets an empty body."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options, frame_handler=partial(bare_frames, frame_handler))
@@ -34,7 +34,7 @@ class WorkerConnection(pyamqp.Connection):
 def bare_frames(
     make: Callable[..., Callable[[Frame], bool]], connection: Any, callback: Callable[..., Any]
 ) -> Callable[[Frame], bool]:
-    """A reader of frames that passes them on to the one that ``make`` makes, without what is not read."""
+    """A reader of frames that passes them to the one that ``make`` makes, without the parts to ignore."""
     read = make(connection, callback)
     # By channel: bytes of a body that is too large and still to come.
     dropping: dict[int, int] = {}

@@ -1,9 +1,9 @@
 """A worker's channel to Redis, which does less than Kombu's own, and reads less.
 
-When a connection is lost, Kombu would publish the hints in hand again; that fails while Redis is away, and
-then it writes them to a file.  And it would believe what it reads: an envelope that is not JSON would end the
-worker, one that is would choose how its body is decoded, decompressed and answered.  So of each envelope that
-Redis gives the body alone is passed on.
+When a connection is lost, Kombu would publish unacknowledged hints again; that fails while Redis is away, and
+then Kombu writes them to a file.  And it would trust an envelope: one that is not JSON would end the worker,
+one that is would choose how its body is decoded, decompressed and answered.  So of each envelope from Redis,
+only the body is passed on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class WorkerChannel(KeptClient, redis.Channel):
 
 
 def bare_envelope(answer: Any, **_options: Any) -> tuple[bytes, bytes] | None:
-    """What Redis answers to BRPOP, the queue and one envelope, with nothing but the body in the latter."""
+    """Redis's answer to BRPOP, the queue and one envelope, with only the body in the envelope."""
     if not answer:
         return None
     queue, envelope = answer

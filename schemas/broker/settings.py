@@ -35,7 +35,7 @@ HEARTBEAT_SECONDS = 30
 
 
 def broker_kind(broker_url: str) -> BrokerKind:
-    """What kind of broker a URL names; of several, parted by ``;``, the first one counts."""
+    """The kind of broker that a URL names; of several URLs, separated by ``;``, the first one counts."""
     scheme = broker_url.partition("://")[0].partition("+")[0]
     return _KINDS.get(scheme.lower(), "other")
 

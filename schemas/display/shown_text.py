@@ -1,4 +1,4 @@
-"""Text from outside as it may be shown to a person: on a terminal, in a log, in the sentence of an error.
+"""Makes text from outside safe to show to a person: on a terminal, in a log, in an error's sentence.
 
 Stored names and messages may hold characters that move a cursor, colour a screen, write to a clipboard,
 turn the direction of what follows, or begin a line that looks like one of the program's own.  Here these
@@ -42,7 +42,7 @@ class _Brief(Repr):
 
 
 def is_hidden(character: str) -> bool:
-    """Whether a character does something, or nothing at all, where it should be seen."""
+    """Whether a character has an effect, or is invisible, where it should be seen."""
     return (
         category(character) in _HIDDEN_CATEGORIES
         or character in _UNDRAWN
@@ -90,7 +90,7 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
 
 
 def json_seen(document: str) -> str:
-    """A JSON document of one line for a prompt, in which what ``seen`` makes visible is ``\\uXXXX``."""
+    """A JSON document of one line for a prompt; characters that ``seen`` makes visible become ``\\uXXXX``."""
     joined = _JOINERS.sub(lambda match: "".join(map(_json_escaped, match[0])), document)
     hidden = {character for character in set(document) - _KEPT_IN_PROMPTS if is_hidden(character)}
     return joined.translate({ord(character): _json_escaped(character) for character in hidden})

@@ -1,4 +1,4 @@
-"""What of a server's URL may be shown: never a password or a key, also where the URL does not parse."""
+"""The parts of a server's URL that may be shown: never a password or key, even if the URL does not parse."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _SECRET = frozenset(
 
 
 def shown_url(url: str) -> str:
-    """A URL, or several parted by ``;``, for people to read.
+    """A URL, or several separated by ``;``, for people to read.
 
-    Of user information only the name is left, and of a query the values of options known to be harmless.
+    Of user information only the name is left, and of a query only the values of harmless options.
     What follows the last ``@`` is the host: a password that was not percent-encoded may hold a ``/``, ``#``,
     ``?`` or ``@``, so nothing before that is shown but the name before the first ``:``.
     """
@@ -45,17 +45,17 @@ def shown_url(url: str) -> str:
 
 
 def secrets_of(url: str) -> list[str]:
-    """What of a URL must not be shown, in each of its spellings; the longest first."""
+    """The parts of a URL that must not be shown, in each of their spellings; the longest first."""
     secrets = {secret for one in _several(url) for secret in _secrets(one) if secret}
     plain = {unquote(secret) for secret in secrets}
     return sorted(secrets | plain | {quote(secret, safe="") for secret in plain}, key=len, reverse=True)
 
 
 def without_secrets(text: str, url: str) -> str:
-    """A sentence of a driver's, without what is secret in the URL that it was given.
+    """A driver's sentence without the secrets of the URL that it was given.
 
-    A driver that read the URL in its own way may quote a piece of a password: where the URL can be read in
-    more than one way, nothing of the sentence is left.
+    A driver that read the URL in its own way may quote a piece of a password: if the URL can be read in more
+    than one way, nothing of the sentence is left.
     """
     if not is_plain(url):
         return "the URL is ambiguous; percent-encode / ? # @ : % in its user and password"
@@ -65,12 +65,12 @@ def without_secrets(text: str, url: str) -> str:
 
 
 def is_plain(url: str) -> bool:
-    """Whether a URL can be read in one way only: what is special in a user or password is encoded."""
+    """Whether a URL can be read in only one way: special characters in user and password are encoded."""
     return all(map(_is_plain, _several(url)))
 
 
 def is_readable(url: str, *, leniently: bool = False) -> bool:
-    """Whether the user information and the host of one URL can be told apart from the rest.
+    """Whether the user information and the host of one URL can be distinguished from the rest.
 
     ``leniently=True``: as Celery reads URLs, to which an ``@`` or a ``%`` of a password is one as it stands.
     """
@@ -95,7 +95,7 @@ def _is_plain(url: str) -> bool:
 
 
 def _several(url: str) -> list[str]:
-    """The servers of one URL, as Celery takes them: parted by ``;``, each with the same scheme."""
+    """The servers of one URL, as Celery takes them: separated by ``;``, each with the same scheme."""
     scheme, _rest = _split(url)
     return re.split(rf";(?={re.escape(scheme)})", url) if scheme else [url]
 
@@ -163,7 +163,7 @@ def _secrets(url: str) -> Iterator[str]:
 
 
 def server_place(url: str) -> str:
-    """Where a Postgres URL leads, as a phrase: ``db.example port 5432``, or the socket's folder."""
+    """The place that a Postgres URL names, as a phrase: ``db.example port 5432``, or the socket's folder."""
     if not is_plain(url):
         return "the server of the database URL"
     parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""Which URLs name a database or a broker that can be used; checked where settings are read."""
+"""Checks that a URL names a database or a broker that can be used, when settings are read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_database_url(url: str) -> str:
 
 
 def check_broker_url(url: str) -> str:
-    """Return ``url`` if Celery knows what it names; of several, parted by ``;``, each.
+    """Return ``url`` if Celery knows the kind of broker; several may be separated by ``;``.
 
     Raises:
         ValueError: it does not; the sentence shows nothing of it but its scheme.

@@ -42,13 +42,13 @@ R = TypeVar("R")
 
 
 class AsyncFetcher(Protocol):
-    """What runs a named statement: an ``AsyncDatabase`` (alone, committed) or an ``AsyncTransaction``."""
+    """Runs a named statement: an ``AsyncDatabase`` (alone, committed) or an ``AsyncTransaction``."""
 
     async def fetch(self, query: Query[R]) -> list[R]: ...
 
 
 class AsyncRunner(AsyncFetcher, Protocol):
-    """What carries operations out: a ``AsyncFetcher`` that can have some of it in one transaction."""
+    """Carries out operations: an ``AsyncFetcher`` that can run parts of them in one transaction."""
 
     async def run_atomically(self, make: Callable[[], Operation[T]]) -> T: ...
 

@@ -1,4 +1,4 @@
-"""What both drivers share: the URL in psycopg's form, connection options, and the error boundary."""
+"""Shared by both drivers: the URL in psycopg's form, connection options, and the error boundary."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ class ConnectionOptions:
 
     @property
     def conninfo(self) -> str | Callable[[], str]:
-        """Where to connect to, as the pool of threads takes it."""
+        """The connection string, as the pool for threads takes it."""
         return self.find_url or self.url
 
     @property
     def async_conninfo(self) -> str | Callable[[], Awaitable[str]]:
-        """The same as the pool of an event loop takes it."""
+        """The connection string, as the pool of an event loop takes it."""
         if self.find_url is None:
             return self.url
         return partial(asyncio.to_thread, self.find_url)
@@ -121,8 +121,8 @@ class ConnectionOptions:
     def connect_arguments(self) -> dict[str, Any]:
         """Keyword arguments for psycopg: autocommit, since every statement stands alone.
 
-        psycopg prepares nothing: ``schemas.postgres.prepared`` does, except behind a pooler, and where it
-        may not be used.
+        psycopg prepares nothing: ``schemas.postgres.prepared`` does, except behind a pooler or if it must not
+        be used.
         """
         arguments: dict[str, Any] = {
             "autocommit": True,
@@ -137,7 +137,7 @@ class ConnectionOptions:
         return arguments | {"options": " ".join(f"-c {name}={value}" for name, value in self._session())}
 
     def _session(self) -> Iterator[tuple[str, int | str]]:
-        """What each connection is set to."""
+        """The settings of each connection."""
         yield "statement_timeout", int(self.statement_timeout * 1000)
         yield "idle_in_transaction_session_timeout", int(self.idle_in_transaction_timeout * 1000)
         # Every statement but verify's goes by an index.  A plan made while a table was small would read it
@@ -219,11 +219,11 @@ _BUSY: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
 
 
 class Unreachable(psycopg.OperationalError):
-    """No connection comes about, and its sentence says where and why."""
+    """No connection can be made; the sentence says where, and why."""
 
 
 class _Translated:
-    """``with translated():`` in the form that costs least where nothing is raised."""
+    """``with translated():`` in the form that costs least if nothing is raised."""
 
     def __enter__(self) -> None:
         return None
@@ -277,12 +277,12 @@ def is_lost(error: psycopg.Error, connection: psycopg.Connection[Any] | psycopg.
 
 
 def may_pass(error: psycopg.Error) -> bool:
-    """Whether nothing was done, and it may be done if it is asked for again at once."""
+    """Whether nothing was done, and an immediate retry may succeed."""
     return isinstance(error, _ROLLED_BACK) or is_refused_by_standby(error)
 
 
 def is_rolled_back(error: DatabaseBusyError) -> bool:
-    """Whether a transaction was rolled back for another one, so that all of it may be done again at once."""
+    """Whether a transaction was rolled back in favour of another, so that it may be repeated at once."""
     return isinstance(error.__cause__, _ROLLED_BACK)
 
 
@@ -298,7 +298,7 @@ def pauses() -> Iterator[float]:
 
 
 def ended_by_limit(error: Exception) -> bool:
-    """Whether Postgres, which is there, ended a session for what it did: no other one is worse for that."""
+    """Whether a running Postgres ended a session because of its limits, which affects no other session."""
     return isinstance(error, (ServerLimitError, *_ENDED_BY_LIMIT))
 
 
@@ -308,7 +308,7 @@ def is_ended_by_server(error: DatabaseUnavailableError) -> bool:
 
 
 def outcome_unknown(error: psycopg.Error) -> OutcomeUnknownError:
-    """What to raise when a statement was sent, and its answer did not come."""
+    """The error to raise if a statement was sent, and its answer did not come."""
     return OutcomeUnknownError(
         "The connection to Postgres ended before the answer came, so whether the statement took effect is"
         " unknown. A read, or a put with the same message id, may be repeated; before you repeat another"

@@ -45,13 +45,13 @@ R = TypeVar("R")
 
 
 class Fetcher(Protocol):
-    """What runs a named statement: a ``Database`` (alone, committed) or a ``Transaction``."""
+    """Runs a named statement: a ``Database`` (alone, committed) or a ``Transaction``."""
 
     def fetch(self, query: Query[R]) -> list[R]: ...
 
 
 class Runner(Fetcher, Protocol):
-    """What carries operations out: a ``Fetcher`` that can have some of it in one transaction."""
+    """Carries out operations: a ``Fetcher`` that can run parts of them in one transaction."""
 
     def run_atomically(self, make: Callable[[], Operation[T]]) -> T: ...
 
@@ -79,7 +79,7 @@ class Transaction:
         return drive(operation, self)
 
     def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
-        """The same: what is made belongs to this transaction, and is not tried again."""
+        """As ``run``: the operation belongs to this transaction, and is not repeated."""
         return drive(make(), self)
 
 
@@ -172,9 +172,9 @@ class Database:
         *,
         with_the_wait: bool = False,
     ) -> list[R]:
-        """What an attempt after the one that ``failed`` gives: one more, and more of what may pass.
+        """The rows of a further attempt after one that ``failed``; errors that may pass get more attempts.
 
-        ``with_the_wait``: the wait for a connection is part of each.
+        ``with_the_wait``: the wait for a connection is part of each attempt.
         """
         is_unknown = not may_pass(failed)
         for pause in pauses():
@@ -198,7 +198,7 @@ class Database:
         raise failed
 
     def _look_at(self, error: psycopg.Error, connection: psycopg.Connection[Any], *, final: bool) -> None:
-        """Return if the connection is lost and there is another attempt; else raise what it comes to."""
+        """Return if the connection is lost and there is another attempt; else raise the resulting error."""
         if may_pass(error):
             if is_refused_by_standby(error):
                 self._pool.renew(connection)
@@ -243,7 +243,7 @@ class Database:
         return drive(operation, self)
 
     def run_atomically(self, make: Callable[[], Operation[T]]) -> T:
-        """Carry an operation out in one transaction; again if it was rolled back for another one."""
+        """Carry out an operation in one transaction; repeat it if it was rolled back in favour of another."""
         again = pauses()
         while True:
             try:

@@ -1,9 +1,9 @@
-"""A deadline of the client's own for whatever is asked of Postgres on one of our connections.
+"""A client-side deadline for every statement on one of our connections.
 
 Postgres ends a statement that takes too long, but cannot tell a client that it no longer reaches: behind a
-firewall or proxy that drops packets without a word, an answer would be waited for until TCP gives up, which
-is never where something between acknowledges what it then loses.  So a connection waits a little longer than
-Postgres works on a statement, and then ends itself: what it would still say could be of any statement.
+firewall or proxy that drops packets without a word, the client would wait for an answer until TCP gives up,
+which is never if a proxy acknowledges data that it then loses.  So a connection waits a little longer than
+Postgres works on a statement, and then closes itself: a later answer could belong to any statement.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Attempts:
 def within(
     seconds: float, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 ) -> Iterator[None]:
-    """Have statements of a block answered within ``seconds``; a connection that is not ours is left alone."""
+    """Have statements of a block answered within ``seconds``; has no effect on others' connections."""
     if not isinstance(connection, (OwnConnection, AsyncOwnConnection)):
         yield
         return

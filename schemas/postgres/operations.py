@@ -1,8 +1,8 @@
-"""Operations: each is written once, as a generator that yields what it wants done.
+"""Operations: each is written once, as a generator that yields the steps to carry out.
 
 A driver (``schemas.postgres.database`` for threads, ``schemas.postgres.async_database`` for asyncio) carries
-the steps out and sends back what came of them.  The operation itself does no I/O and knows no event loop, so
-the sync and the async half of the public surface are the same code.  (psycopg's own core is built so.)
+out the steps and sends back their results.  The operation itself does no I/O and knows no event loop, so the
+sync and the async half of the public surface are the same code.  (psycopg's own core is built in this way.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Run:
 
 @dataclass(slots=True)
 class Await:
-    """Await what belongs to the event loop; for operations that only an asyncio driver carries out."""
+    """Await an object of the event loop; for operations that only an asyncio driver carries out."""
 
     make: Callable[[], Awaitable[Any]]
 
@@ -54,6 +54,6 @@ Operation = Generator[Step, Any, T]
 
 
 def fetch(query: Query[R]) -> Operation[list[R]]:
-    """Run one statement, alone in its transaction unless the operation is in one; its rows."""
+    """Run one statement, alone in its transaction unless the operation is in one; returns its rows."""
     rows: list[R] = yield query
     return rows

@@ -1,6 +1,6 @@
 """Connections of Strandline's own pools, and how a statement runs on any connection: by psycopg's cursors.
 
-``deadlines`` and ``prepared`` derive from these what waits within bounds, and what runs faster.
+``deadlines`` derives from these connections that wait for a bounded time, ``prepared`` faster ones.
 """
 
 from __future__ import annotations

@@ -12,15 +12,15 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Query(Generic[R_co]):
-    """One statement as it is to be run; ``R_co`` is its row, a named tuple, or ``Never`` where it gives none.
+    """One statement as it is to be run; ``R_co`` is its row, a named tuple, or ``Never`` if it returns none.
 
     The classes are written by ``make queries``.
 
     Attributes:
         name: the statement's.
         repeatable: running it again after a lost connection does no harm (reads, and puts by id).
-        row: what its rows are made into.
-        values: of the parameters, in the order in which the statement numbers them.
+        row: the type that its rows are made into.
+        values: the values of the parameters, in the order in which the statement numbers them.
     """
 
     __slots__ = ("values",)

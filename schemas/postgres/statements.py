@@ -1,10 +1,9 @@
 """The statements: SQL read from the ``.sql`` files, addressed by name, bound to one schema.
 
-In the files the tables stand as ``strandline.…``; another schema name is put in its place when a
-process starts.  That name is checked by the settings, and never comes from a request.
+In the files the tables are written as ``strandline.…``; another schema name is substituted when a process
+starts.  That name is checked by the settings, and never comes from a request.
 
-What several of them say alike stands once, in ``sql/fragments``, and is put in the place of
-``@name(arguments)``.
+Text that several statements share is in ``sql/fragments``, and replaces ``@name(arguments)``.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ def _filled(name: str, arguments: list[str]) -> str:
 
 
 def _arguments(sql: str, start: int) -> tuple[list[str], int]:
-    """The arguments behind the parenthesis that ends at ``start``, and where the closing one ends."""
+    """The arguments after the parenthesis that ends at ``start``, and where the closing one ends."""
     arguments, depth, begin, quoted = [], 0, start, False
     for place in range(start, len(sql)):
         letter = sql[place]

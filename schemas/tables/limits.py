@@ -1,4 +1,4 @@
-"""The tables of a namespace's limits, and of what workers have used."""
+"""The tables of namespaces' limits, and of the budget that workers have used."""
 
 from __future__ import annotations
 

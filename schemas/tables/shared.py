@@ -1,4 +1,4 @@
-"""What sessions share: under a key of the shared scope's own, beside its rows in ``chunk``."""
+"""The rows that sessions share, under the shared scope's own key, beside its rows in ``chunk``."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pools of connections: our own, the caller's, an engine's, and what is said when none can be had."""
+"""Pools of connections: our own, the caller's, an engine's, and the report if no connection is available."""

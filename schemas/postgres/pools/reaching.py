@@ -1,8 +1,8 @@
-"""Whether Postgres can be reached, as the connections of one pool find it, said once when that changes.
+"""Whether Postgres can be reached, as the connections of one pool find it; changes are logged once.
 
-A pool goes on trying to connect, and lets its callers wait.  That is right while a server starts again, and
-wrong where none is: whoever has the wrong port should be told so at once.  So each attempt to connect is
-noted here, and a caller waits only where there is something to wait for.
+A pool goes on trying to connect, and lets its callers wait.  That is right while a server restarts, and wrong
+if there is no server: a caller with the wrong port should learn that at once.  So each attempt to connect is
+noted here, and a caller waits only if there is something to wait for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Reach:
     """The reachability of one server; safe to share between threads.
 
     Args:
-        url: of the server, for sentences, in which no secret of it appears.
+        url: the server's, for sentences, which show none of its secrets.
         patience_seconds: how long callers wait for a server that was there before.
     """
 
@@ -73,7 +73,7 @@ class Reach:
 
     @property
     def problem(self) -> str | None:
-        """Why no connection comes about, as a sentence; None while some do."""
+        """Why no connection can be made, as a sentence; None while connections succeed."""
         return self._problem
 
     def came(self) -> Caller:
@@ -88,7 +88,7 @@ class Reach:
             self.callers -= 1
 
     def connected(self) -> None:
-        """A connection was made."""
+        """Note that a connection was made."""
         with self._lock:
             away_since, self._away_since = self._away_since, None
             self._reached, self._problem, self.refusal = True, None, None
@@ -98,7 +98,7 @@ class Reach:
             logger.warning("database is back", extra={"action": "database_back", "after_seconds": seconds})
 
     def failed(self, error: Exception) -> None:
-        """A connection could not be made."""
+        """Note that a connection could not be made."""
         problem = connect_problem(error, self._url)
         with self._lock:
             self._problem = problem
@@ -114,7 +114,7 @@ class Reach:
             self._say_away(problem)
 
     def noting(self, find_url: Callable[[], str] | None) -> Callable[[], str] | None:
-        """The same function, whose failures are noted: without a URL no connection comes about."""
+        """The same function with its failures noted: without a URL no connection can be made."""
         if find_url is None:
             return None
 
@@ -128,7 +128,7 @@ class Reach:
         return noted
 
     def lost(self, connection: OwnConnection | AsyncOwnConnection) -> None:
-        """A connection broke; one older than the last loss was lost in that one."""
+        """Note that a connection broke; one older than the last loss was lost in that loss."""
         with self._lock:
             is_news = self._away_since is None and connection.opened_at > self._lost_at
             if is_news:
@@ -141,7 +141,7 @@ class Reach:
 
         Raises:
             Unreachable: there is nothing to wait for.
-            ConfigurationError: what connects cannot be used.
+            ConfigurationError: the connections that succeed cannot be used.
         """
         now = time.monotonic()
         with self._lock:

@@ -70,10 +70,10 @@ class AsyncLent:
 
 
 class ThinPool:
-    """What ``Database`` needs of a pool, over a ``ConnectionPool`` whose connections are autocommit.
+    """The pool that ``Database`` needs, over a ``ConnectionPool`` whose connections are autocommit.
 
     Args:
-        reach: told of each attempt of the pool to connect.
+        reach: notes each attempt of the pool to connect.
     """
 
     def __init__(self, pool: ConnectionPool[Any], reach: Reach) -> None:
@@ -108,7 +108,7 @@ class ThinPool:
         return lent
 
     def _await_server(self, timeout: float | None) -> float | None:
-        """Wait until it is worth asking the pool; what is left of the time-out."""
+        """Wait until it is worth asking the pool; returns the rest of the time-out."""
         if not self._pool.closed and not has_idle(self._pool):
             self._pool.check()  # which lets an empty pool grow
         caller, pause = self._reach.came(), FIRST_STEP_SECONDS
@@ -193,12 +193,12 @@ def is_news(lost: OwnConnection | AsyncOwnConnection, renewed_at: float) -> bool
 
 
 def has_idle(pool: ConnectionPool[Any] | AsyncConnectionPool[Any]) -> bool:
-    """Whether a connection lies there to be taken, so that it does not matter whether others can be made."""
+    """Whether an idle connection is available, so that it does not matter whether others can be made."""
     return pool.get_stats().get("pool_available", 0) > 0
 
 
 def raise_problem(reach: Reach) -> None:
-    """Raise why no connection comes about, where that is known.
+    """Raise the reason why no connection can be made, if it is known.
 
     Raises:
         Unreachable: with the reason of the latest attempt.
