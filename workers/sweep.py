@@ -1,6 +1,6 @@
 """The sweep: finds work that no worker picked up, so that no lost hint, dead worker or dead producer matters.
 
-Every worker sweeps; there is no single beat process whose death would stop it.  Due work is claimed with
+Every worker sweeps, so there is no central process whose death would stop it.  Due work is claimed with
 SKIP LOCKED and put off with a growing wait; sessions are found through the watch table and flushed by
 compare-and-set, so that two sweeps that find the same one do no harm.
 """

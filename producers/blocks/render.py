@@ -27,7 +27,7 @@ Renderer = Callable[[Sequence[Section]], str]
 
 
 def render_memory(sections: Sequence[Section]) -> str:
-    """The sections in order, inside ``<memory>``; an empty text if there are no sections."""
+    """The sections in order, inside ``<memory>``; an empty text without sections."""
     if not sections:
         return ""
     body = "\n".join(f"<{section.name}>\n{section.text}\n</{section.name}>" for section in sections)

@@ -91,7 +91,7 @@ def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
 
 
 def _last_turn(window: Sequence[Message]) -> int:
-    """The place at which the last turn begins: the last user message, or 0 if there is no user message."""
+    """The place at which the last turn begins: the last user message, or 0 without one."""
     places = (place for place in range(len(window) - 1, -1, -1) if window[place].role == "user")
     return next(places, 0)
 

@@ -84,7 +84,7 @@ def attributed(line: TranscriptLine, sentence: str) -> str:
 
 
 def speaker(line: TranscriptLine) -> str:
-    """The name, or the role if there is no name: ``Maria``, ``User``."""
+    """The speaker's name, or the role of a speaker without a name: ``Maria``, ``User``."""
     return line.name or line.role.capitalize()
 
 
