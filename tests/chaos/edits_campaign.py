@@ -370,7 +370,7 @@ class Campaign:
         Until then their owners wait for their turn, and so does these owners' due work.
         """
         over = threading.Event()
-        with self._deriving(database, over):
+        with self._deriving(database, over, live=True):
             for replay in replays(database, unfinished=True):
                 taken = take(database, replay.replay_id)
                 if taken.kind == "in_place":
@@ -381,9 +381,9 @@ class Campaign:
             over.set()
 
     @contextlib.contextmanager
-    def _deriving(self, database: Database, over: threading.Event) -> Iterator[None]:
+    def _deriving(self, database: Database, over: threading.Event, *, live: bool = False) -> Iterator[None]:
         """Until ``over``, what does not serve yet is derived beside the caller, so that replays get on."""
-        working = threading.Thread(target=self._derive_on, args=(database, over))
+        working = threading.Thread(target=self._derive_on, args=(database, over, live))
         working.start()
         try:
             yield
@@ -392,16 +392,18 @@ class Campaign:
                 over.set()
             working.join()
 
-    def _derive_on(self, database: Database, over: threading.Event) -> None:
+    def _derive_on(self, database: Database, over: threading.Event, live: bool) -> None:
+        """``live``: the actors are gone, so their due work is done here as well: replays wait for it."""
         worker = HandWorker(database, ScriptedStages(), TERMS, budget=400)
         while not over.is_set():
-            rows = database.fetch(lanes_from(UUID(int=0), limit=64))
-            for row in rows:
+            lanes = [Lane(*row) for row in database.fetch(lanes_from(UUID(int=0), limit=64))]
+            lanes += due_lanes(self._url, list(worker.stages)) if live else []
+            for lane in lanes:
                 try:
-                    worker.drain(Lane(*row))
+                    worker.drain(lane)
                 except StrandlineError as error:
                     self._wrong(f"derive: {type(error).__name__}: {error}")
-            if not rows:
+            if not lanes:
                 over.wait(IDLE_SECONDS)
 
     def _end_if_dead(self, actors: Sequence[BaseProcess]) -> None:
@@ -437,7 +439,7 @@ class Campaign:
             try:
                 return derive_generation(database, replay, stop=stop)
             except ReplayError as error:
-                # Utterance where owners lack what is neither due nor done: it goes on, as the sentence says.
+                # Said where owners lack what is neither due nor done: it goes on, as the sentence says.
                 self._replays["resumed"] += 1
                 if "--resume" not in str(error):
                     raise
