@@ -7,7 +7,6 @@ from contextlib import ExitStack
 
 import psycopg
 import pytest
-from celery.worker.consumer import Consumer as CeleryConsumer
 from kombu import Connection
 
 from strandline import Memory
@@ -123,4 +122,4 @@ def test_celery_and_kombu_are_as_they_come(settings: Settings, stack: EmbeddedSt
     plain = settings.model_copy(update={"public_apis_only": True})
     app = make_app(plain, stack.broker_url, [SUMMARY_STAGE])
     assert app.amqp.Connection is Connection
-    assert app.Worker(app=app).consumer_cls in (CeleryConsumer, "celery.worker.consumer:Consumer")
+    assert app.conf.worker_consumer == "celery.worker.consumer:Consumer"

@@ -340,12 +340,13 @@ def test_dead_letters_of_an_owner_who_talks_all_the_time_are_told(
     def refuse(request: RecordedRequest) -> Raw | None:
         if request.body.get("dimensions") != 384:
             return None
-        if "pier 99" in str(request.body):
-            return Raw(503, b"{}")
-        poisoned = "pier 4" in str(request.body)
-        return Raw(400, b'{"error": {"message": "refused", "code": "content_filter"}}') if poisoned else None
+        if "pier 4" in str(request.body):
+            return Raw(400, b'{"error": {"message": "refused", "code": "content_filter"}}')
+        return Raw(503, b"{}") if "pier 99" in str(request.body) else None
 
     model_server.behave(responder=refuse)
+    # However often what is always due was tried meanwhile, it is no dead letter.
+    after = after.model_copy(update={"max_failures": 10_000})
     with working(database, after):
         replay = begin_generation(database, VECTORS, after)
         say(memories[4], "no, I moor it at pier 99")
