@@ -157,8 +157,8 @@ class OwnerFacts:
     ) -> Fact:
         """Add a fact by hand and return it; if a live fact has the same words, return that one.
 
-        ``input`` is its source, up to 8,000 characters; ``text`` has at most 1,000.  The fact is not derived
-        from any session, and stays when one is reset.
+        ``input`` is its source, up to 8,000 characters; ``text`` has at most 1,000.  If ``about_date`` is a
+        datetime, its day counts.  The fact is not derived from any session, and stays when one is reset.
         """
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id

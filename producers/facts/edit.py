@@ -265,6 +265,9 @@ def _checked_text(field: str, value: object, limit: int) -> str:
 
 
 def _checked_date(value: object) -> date | None:
-    if value is not None and not isinstance(value, date):
+    if value is None:
+        return None
+    if not isinstance(value, date):
         raise InvalidMessageError("about_date", f"must be a date, not {type(value).__name__}")
-    return value
+    # A datetime is a date as well, and its day counts; a subclass may have methods that do anything.
+    return date.fromordinal(date.toordinal(value))

@@ -61,6 +61,12 @@ def texts(facts: Any) -> list[str]:
     return [fact.text for fact in facts]
 
 
+def test_of_a_date_with_a_time_the_day_counts(facts_of: MakeFacts) -> None:
+    facts = facts_of()
+    moment = datetime(2026, 3, 3, 23, 59, tzinfo=UTC)
+    assert facts.add("Maren rows on Tuesdays.", about_date=moment).about_date == date(2026, 3, 3)
+
+
 def test_a_fact_is_added_seen_and_kept(facts_of: MakeFacts, make_memory: MakeMemory) -> None:
     facts = facts_of()
     given = facts.add(
