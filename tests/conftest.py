@@ -44,10 +44,10 @@ needs_internals = pytest.mark.skipif(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes long, so that ``make test-fast`` can leave it out: every test on real servers."""
+    """Mark the tests that share the run's servers, so that ``-m "not servers"`` leaves them out."""
     for item in items:
         if "stack" in getattr(item, "fixturenames", ()):
-            item.add_marker("slow")
+            item.add_marker("servers")
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,8 @@ CONNECT_SECONDS = 3
 # The longest wait for an answer of RabbitMQ to who publishes.
 ANSWER_SECONDS = 3.0
 
+_RABBITMQ_TRANSPORT: dict[str, Any] = {"max_retries": 0}
+
 # A connection that was silent for twice as long counts as dead, to RabbitMQ and to workers.  The doorbell's
 # sends no heartbeats, since it does not live as long unused; but RabbitMQ does, and so notices connections
 # that were given up while an alarm kept it from reading them.
@@ -80,7 +82,7 @@ def confirming_settings(broker_url: str) -> dict[str, Any]:
     if broker_kind(broker_url) != "rabbitmq":
         return {}
     options = {"confirm_publish": True, "read_timeout": ANSWER_SECONDS, "write_timeout": ANSWER_SECONDS}
-    return {"broker_transport_options": {"max_retries": 0, **options}}
+    return {"broker_transport_options": _RABBITMQ_TRANSPORT | options}
 
 
 def queue_arguments(broker_url: str) -> dict[str, Any]:
@@ -135,7 +137,7 @@ def _rabbitmq_settings(broker_url: str) -> dict[str, Any]:
     return {
         "broker_use_ssl": tls_options(broker_url),
         "broker_heartbeat": HEARTBEAT_SECONDS,
-        "broker_transport_options": {"max_retries": 0},
+        "broker_transport_options": _RABBITMQ_TRANSPORT,
         # Quorum queues refuse a limit shared by all consumers of a channel; with this each has its own.
         "worker_detect_quorum_queues": True,
     }

@@ -86,11 +86,6 @@ class Lane:
         """The lane as a doorbell message carries it: keys only, JSON-ready."""
         return str(self.shard_key), str(self.scope_key), self.generation_id, self.stage
 
-    @classmethod
-    def from_args(cls, shard_key: str, scope_key: str, generation_id: int, stage: str) -> Lane:
-        """The lane that ``to_args`` named."""
-        return cls(UUID(shard_key), UUID(scope_key), generation_id, stage)
-
 
 # Tells whoever serves these lanes that they have work; returns at once and never fails.
 Ring = Callable[[Iterable[Lane]], None]

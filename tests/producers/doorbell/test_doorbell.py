@@ -13,7 +13,8 @@ import pytest
 from strandline import Memory
 from strandline.producers.doorbell import doorbell
 from strandline.producers.doorbell.doorbell import MAX_WAITING_LANES, Doorbell
-from strandline.schemas.values.lanes import Lane
+from strandline.schemas.broker.hints import check_hint
+from strandline.schemas.values.lanes import STAGES, Lane
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.servers.broker_queues import BrokerQueues
@@ -47,7 +48,7 @@ def test_a_hint_holds_ids_only(make_memory: MakeMemory, broker: BrokerQueues, br
         taken = broker.take(stage)
         assert taken is not None
         arguments, message = taken
-        assert Lane.from_args(*arguments[:4]).stage == stage
+        assert check_hint(arguments, STAGES).lane.stage == stage
         assert arguments[0].encode() in message
         assert b"herring" not in message
     assert broker.waiting("merge") == 0
