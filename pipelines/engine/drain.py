@@ -95,13 +95,13 @@ def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Turn:
         return Turn(lane, "postponed")
     with engine.active.enter(lane) as entered:
         if not entered:
-            return Turn(lane, "taken")
+            return Turn(lane, "in_hand")
         with engine.active.claiming() as admitted:
             if not admitted:
                 return Turn(lane, "stopped")
             claimed = claim(engine.database, lane, engine.worker_id, engine.terms, engine.batch_token_budget)
         if claimed is None:
-            return Turn(lane, "taken")
+            return Turn(lane, "nothing_to_claim")
         next_lanes: dict[Lane, None] = {}
         outcome = _drain_claimed(engine, claimed, stage, next_lanes, gives_way=gives_way)
     return _turn(engine, claimed.lease, outcome, next_lanes)
@@ -135,7 +135,7 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
                 engine.batch_token_budget,
             )
             if claimed is None:
-                return Turn(None, "taken")
+                return Turn(None, "nothing_to_claim")
             lane = claimed.lease.lane
             at_work.enter_context(engine.active.enter(lane, anyway=True))
         engine.turns.meet(lane.stage, lane.generation_id)

@@ -97,7 +97,7 @@ def test_a_heartbeat_that_lies_ahead_is_none(
         *lane.to_args(),
         gone.worker_id,
     )
-    assert heir.drain(lane) == "taken"
+    assert heir.drain(lane) == "nothing_to_claim"
     step_back(database_url)
     heir.beat()
     orphaned = OrphanedLanes(stages=list(STAGES), dead_after_seconds=TERMS.dead_after_seconds, limit=10)
@@ -114,7 +114,7 @@ def test_a_wait_that_begins_in_the_future_is_over(
     opened = "INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage, next_attempt_at)"
     later = f"clock_timestamp() + {STEP}"
     rows_of(database_url, f"{opened} VALUES (%s, %s, %s, %s, {later}) RETURNING 1", *lane.to_args())
-    assert worker.drain(lane) == "taken", "an hour is a wait like any other"
+    assert worker.drain(lane) == "nothing_to_claim", "an hour is a wait like any other"
     rows_of(database_url, f"UPDATE strandline.lane SET postponed_at = {later} RETURNING 1")
     assert worker.drain(lane) == "drained"
 
@@ -176,7 +176,7 @@ def test_an_owner_is_held_for_a_switch_no_longer_than_a_minute(
     lane = one_lane(make_memory, database_url)
     worker = hand_worker(database)
     rows_of(database_url, f"{HOLD} RETURNING 1")
-    assert worker.drain(lane) == "taken"
+    assert worker.drain(lane) == "nothing_to_claim"
     step_back(database_url)
     worker.beat()
     assert worker.drain(lane) == "drained"

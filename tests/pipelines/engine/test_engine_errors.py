@@ -109,7 +109,7 @@ def test_an_outage_postpones_and_counts_nothing(
             )
             assert SECRET not in row["last_error"]
             wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
-            assert worker.drain(lane) == "taken", "not before its time"
+            assert worker.drain(lane) == "nothing_to_claim", "not before its time"
             try_again_now(database_url)
         assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
     with ModelServer() as back:
@@ -461,7 +461,7 @@ def test_draining_what_is_done_changes_nothing(
     assert worker.drain(lane) == "drained"
     before, calls = contents(database_url), len(model_server.requests)
     for _time in range(3):
-        assert worker.drain(lane) == "taken"
-        assert HandWorker(database, worker.stages, terms=TERMS).drain(lane) == "taken"
+        assert worker.drain(lane) == "nothing_to_claim"
+        assert HandWorker(database, worker.stages, terms=TERMS).drain(lane) == "nothing_to_claim"
     assert (contents(database_url), len(model_server.requests)) == (before, calls)
     assert due_lanes(database_url) == []

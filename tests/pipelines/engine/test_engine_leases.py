@@ -71,7 +71,7 @@ def test_a_lane_has_one_holder(database: Database, lane: Lane) -> None:
     assert held is not None
     assert held.lease.epoch == 1
     assert claim(database, lane, second.worker_id, TERMS, 8_000) is None
-    assert second.drain(lane) == "taken"
+    assert second.drain(lane) == "nothing_to_claim"
     release(database, held.lease)
     assert second.drain(lane) == "drained"
 
@@ -116,7 +116,7 @@ def test_a_lane_in_an_open_transaction_is_passed_over(
     with database.transaction() as tx:
         hold(tx, held.lease)
         # Had it waited, the server would have ended the holder's transaction for its idleness.
-        assert other.drain(lane) == "taken"
+        assert other.drain(lane) == "nothing_to_claim"
         hold(tx, held.lease)
     assert other.drain(lane) == "drained"
 
@@ -150,7 +150,7 @@ def test_a_dead_holders_lane_is_taken_over(database: Database, database_url: str
     dead, heir = HandWorker(database, counting()), HandWorker(database, counting())
     held = claim(database, lane, dead.worker_id, TERMS, 8_000)
     assert held is not None
-    assert heir.drain(lane) == "taken"
+    assert heir.drain(lane) == "nothing_to_claim"
     dead.die(database_url)
     taken = claim(database, lane, heir.worker_id, TERMS, 8_000)
     assert taken is not None
@@ -198,7 +198,7 @@ def test_a_holder_that_was_paused_writes_nothing_more(
     heir_did, before = seen
     if point == "applying":
         # Inside its transaction it cannot be overtaken, only passed over; after it, it has the lane still.
-        assert (heir_did, outcome) == ("taken", "drained")
+        assert (heir_did, outcome) == ("nothing_to_claim", "drained")
     else:
         assert (heir_did, outcome) == ("drained", "lost")
         assert contents(database_url) == before
@@ -292,6 +292,7 @@ def test_a_lane_whose_release_got_lost_is_handed_back(
     rows_of(database_url, aged)
     with worker.engine.active.enter(lane):
         assert hand_back(database, worker) == [], "it is being drained"
+        assert worker.drain(lane) == "in_hand"
     assert hand_back(database, HandWorker(database, counting())) == [], "not another worker's"
     with psycopg.connect(database_url) as writer:
         writer.execute("SELECT 1 FROM strandline.lane FOR UPDATE")
@@ -321,7 +322,7 @@ def test_what_arrives_while_a_lane_is_released_is_rung_for(
 
     worker = HandWorker(database, counting(), reach=in_the_gap)
     assert worker.drain(lane) == "drained"
-    assert (refused, worker.rung) == (["taken"], [lane])
+    assert (refused, worker.rung) == (["nothing_to_claim"], [lane])
     assert folded(database_url) == [1, 2, 3]
     assert other.drain(worker.rung[0]) == "drained"
     assert folded(database_url) == [1, 2, 3, 4]
