@@ -15,6 +15,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from strandline.schemas.errors import DatabaseBusyError, StrandlineError
 from strandline.schemas.postgres.connections import (
+    NOTHING_TO_LEND,
     ConnectionOptions,
     ended_by_limit,
     is_lost,
@@ -132,16 +133,19 @@ class AsyncDatabase:
         is_unknown = not may_pass(failed)
         for pause in pauses():
             await asyncio.sleep(pause)
-            async with self._pool.connection() as connection:
-                attempts.begin()
-                if attempts.is_too_late:
-                    break
-                try:
-                    with within(attempts.seconds_left, connection):
-                        return await execute(connection, self._statements[query.name], query)
-                except psycopg.Error as error:
-                    await self._look_at(error, connection, final=True)
-                    failed = error
+            try:
+                async with self._pool.connection() as connection:
+                    attempts.begin()
+                    if attempts.is_too_late:
+                        break
+                    try:
+                        with within(attempts.seconds_left, connection):
+                            return await execute(connection, self._statements[query.name], query)
+                    except psycopg.Error as error:
+                        await self._look_at(error, connection, final=True)
+                        failed = error
+            except NOTHING_TO_LEND:
+                break
         if is_unknown:
             raise outcome_unknown(failed) from failed
         raise failed

@@ -185,6 +185,9 @@ _GONE = (
 )
 
 
+# A pool has no connection to lend: nothing was sent on it.
+NOTHING_TO_LEND = (PoolTimeout, TooManyRequests)
+
 # What passes by itself, mostly at once: the transaction was rolled back for another that was in its way.
 _ROLLED_BACK = (pg.SerializationFailure, pg.DeadlockDetected)
 
@@ -229,7 +232,7 @@ class _Translated:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (psycopg.Error, PoolClosed, PoolTimeout, TooManyRequests)):
+        if isinstance(error, (psycopg.Error, PoolClosed, *NOTHING_TO_LEND)):
             raise _meaning(error) from error
 
 
@@ -257,7 +260,7 @@ def _meaning(error: Exception) -> StrandlineError:
             "Postgres ended a statement or a transaction that took longer than its limit;"
             f" nothing was half-done. Try again. ({line})"
         )
-    if isinstance(error, (PoolTimeout, TooManyRequests, pg.LockNotAvailable)):
+    if isinstance(error, (*NOTHING_TO_LEND, pg.LockNotAvailable)):
         return DatabaseTimeoutError(
             f"Postgres did not answer in time; nothing was half-done. Try again. ({line})"
         )

@@ -18,6 +18,7 @@ from strandline.schemas.errors import (
     StrandlineError,
 )
 from strandline.schemas.postgres.connections import (
+    NOTHING_TO_LEND,
     ConnectionOptions,
     ended_by_limit,
     is_lost,
@@ -182,17 +183,21 @@ class Database:
             attempts.begin()
             if attempts.is_too_late:
                 break
-            with self._pool.connection(attempts.seconds_left if with_the_wait else None) as connection:
-                if not with_the_wait:
-                    attempts.begin()
-                if attempts.is_too_late:
-                    break
-                try:
-                    with within(attempts.seconds_left, connection):
-                        return execute(connection, self._statements[query.name], query)
-                except psycopg.Error as error:
-                    self._look_at(error, connection, final=True)
-                    failed = error
+            try:
+                with self._pool.connection(attempts.seconds_left if with_the_wait else None) as connection:
+                    if not with_the_wait:
+                        attempts.begin()
+                    if attempts.is_too_late:
+                        break
+                    try:
+                        with within(attempts.seconds_left, connection):
+                            return execute(connection, self._statements[query.name], query)
+                    except psycopg.Error as error:
+                        self._look_at(error, connection, final=True)
+                        failed = error
+            except NOTHING_TO_LEND:
+                # What became of the attempt before is what counts.
+                break
         if is_unknown:
             raise outcome_unknown(failed) from failed
         raise failed

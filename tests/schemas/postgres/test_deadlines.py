@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
+from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -384,3 +386,61 @@ def test_all_attempts_at_a_statement_share_one_deadline(
         asked[ask](beat_of())
     # Of two times the seconds: without the first wait at 0, 0.7 and 1.4; with it at 0.7 and 1.4.
     assert rows_of(database_url, "SELECT last_value FROM tries") == [(sent,)]
+
+
+@pytest.fixture
+def single(proxy: StallingProxy, settings: Settings) -> ConnectionOptions:
+    """Of a pool with one connection, for which nobody waits long."""
+    one = {"statement_timeout_seconds": 0.5, "pool_max_size": 1, "pool_timeout_seconds": 0.2}
+    return ConnectionOptions.from_settings(proxy.url, settings.model_copy(update=one))
+
+
+def test_a_repetition_without_a_free_connection_does_not_say_that_nothing_was_done(
+    proxy: StallingProxy, single: ConnectionOptions, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt took effect; then another thread has the only connection."""
+    through = Database.connect(single)
+    lend, lent = through._pool.connection, count()
+    with ExitStack() as elsewhere:
+
+        def lend_elsewhere_first(*timeout: float | None) -> Any:
+            if next(lent) == 1:
+                elsewhere.enter_context(lend(30.0))
+            return lend(*timeout)
+
+        through.fetch(LOOK)
+        proxy.stall("answered")
+        monkeypatch.setattr(through._pool, "connection", lend_elsewhere_first)
+        with pytest.raises(OutcomeUnknownError) as told:
+            through.fetch(beat_of())
+    through.close()
+    assert "nothing was" not in str(told.value)
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
+
+
+def test_nor_does_one_of_an_event_loop(
+    proxy: StallingProxy, single: ConnectionOptions, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        through = AsyncDatabase.connect(single)
+        pool, lent = through._pool, count()
+        async with AsyncExitStack() as elsewhere:
+
+            @asynccontextmanager
+            async def lend_elsewhere_first() -> AsyncIterator[Any]:
+                if next(lent) == 1:
+                    await elsewhere.enter_async_context(lend())
+                async with lend() as connection:
+                    yield connection
+
+            await through.fetch(LOOK)
+            proxy.stall("answered")
+            lend = pool.connection
+            monkeypatch.setattr(pool, "connection", lend_elsewhere_first)
+            with pytest.raises(OutcomeUnknownError) as told:
+                await through.fetch(beat_of())
+        await through.close()
+        assert "nothing was" not in str(told.value)
+
+    asyncio.run(main())
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
