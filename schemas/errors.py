@@ -169,11 +169,12 @@ class ReplayBudgetError(TransientModelError):
 
 
 class BudgetError(TransientModelError):
-    """A namespace has used up its model budget for now; no call was made."""
+    """A namespace has used up its model budget, or other workers hold the rest; no call was made."""
 
     def __init__(self, waits_for: str, wait_seconds: float) -> None:
         super().__init__(
-            f"The namespace has used up its budget of {waits_for} for now.", retry_after_seconds=wait_seconds
+            f"The namespace has used up its budget of {waits_for}, or other workers hold the rest for now.",
+            retry_after_seconds=wait_seconds,
         )
 
 

@@ -244,6 +244,7 @@ def _stage(row: ExplainStagesRow, calls: Sequence[ModelCall]) -> StageTrace:
         next_attempt_at=row.next_attempt_at,
         waits_until=row.waits_until,
         waits_for=row.waits_for,
+        is_used_up=row.is_used_up,
         reason=row.reason or row.error,
         # Merge has nothing to do for an event without candidates: the batch was extract's, and so the call.
         calls=tuple(call for call in calls if call.batch_id == row.batch_id and row.batch_stage == row.stage),
@@ -338,10 +339,12 @@ def _halted(trace: StageTrace) -> str:
             after = f", after an error ({trace.reason})" if trace.reason else ""
             return f"{waits}: a worker is working on its lane now{after}."
         if trace.waits_until is not None:
-            return (
-                f"{waits}: its namespace has used up its budget of {trace.waits_for},"
-                f" and waits until {trace.waits_until:%Y-%m-%d %H:%M:%S %Z}."
+            why = (
+                f"its namespace has used up its budget of {trace.waits_for}"
+                if trace.is_used_up
+                else f"workers hold the rest of its namespace's budget of {trace.waits_for}"
             )
+            return f"{waits}: {why}, so it waits until {trace.waits_until:%Y-%m-%d %H:%M:%S %Z}."
         if trace.reason:
             return f"{waits}: its lane waits after an error ({trace.reason})."
         return f"{waits}: no worker has taken it up."

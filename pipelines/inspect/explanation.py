@@ -41,7 +41,8 @@ class StageTrace(_Part):
     ``state``: ``applied``, ``due``, ``dead`` (a dead letter), ``dropped`` (one that was given up), ``void``
     (its session was reset first), ``waiting`` (for the stage before it), ``not_fed`` (the generation is
     younger than the event).  ``reason`` is the dead letter's, or the lane's last error.
-    ``waits_until`` says until when its namespace waits for a budget that is used up, ``waits_for`` which.
+    ``waits_until`` says until when its namespace waits for a budget, ``waits_for`` which, and ``is_used_up``
+    whether the budget is used up; if not, workers hold the rest of it.
     """
 
     pipeline: str
@@ -57,6 +58,7 @@ class StageTrace(_Part):
     next_attempt_at: datetime | None
     waits_until: datetime | None
     waits_for: str | None
+    is_used_up: bool
     reason: str | None
     calls: tuple[ModelCall, ...]
 

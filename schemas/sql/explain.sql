@@ -67,18 +67,24 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 -- name: explain_stages
 -- The outcome of an event, stage by stage, in each generation of the session's pipelines.
 -- A lane that was not tried because its provider refuses everything has no error: the workers report it.
+-- A budget that a namespace waits for is used up; or it is not, and other workers hold slices of the rest.
 -- params: pipelines text[], stages text[], stages_before text[], shard_key uuid, event_id uuid
 -- row: pipeline text, generation_id integer, generation_state text, stage text, outcome text?, applied_at
 --     timestamptz!, batch_id uuid?, batch_stage text?, batch_events integer!, due_since timestamptz?, reason text?,
 --     dropped_at timestamptz?, error text?, failures integer?, postponements integer!, held boolean, next_attempt_at
---     timestamptz!, waits_until timestamptz?, waits_for text?
+--     timestamptz!, waits_until timestamptz?, waits_for text?, is_used_up boolean
 SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r.outcome, r.applied_at,
     r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, d.created_at AS due_since,
     dl.reason, dl.dropped_at, coalesce(l.last_error, (
         SELECT w.condition -> 'reasons' ->> (g.generation_id || '/' || stages.stage)
         FROM strandline.worker w WHERE w.heartbeat_at > statement_timestamp() - interval '1 minute'
         ORDER BY 1 LIMIT 1)) AS error, l.failures, l.postponements,
-    l.holder IS NOT NULL AS held, l.next_attempt_at, n.waits_until, n.waits_for
+    l.holder IS NOT NULL AS held, l.next_attempt_at, n.waits_until, n.waits_for, coalesce((
+        SELECT (n.waits_for ~ 'calls' AND coalesce(sum(b.calls_used), 0) >= n.calls_per_day)
+            OR (n.waits_for ~ 'tokens' AND coalesce(sum(b.tokens_used), 0) >= n.tokens_per_day)
+            OR (n.waits_for ~ 'usd' AND coalesce(sum(b.usd_used), 0) >= n.usd_per_day)
+        FROM strandline.budget_slice b WHERE b.namespace = n.namespace
+            AND b.day = (statement_timestamp() AT TIME ZONE 'UTC')::date), false) AS is_used_up
 FROM strandline.flush_event e
 JOIN strandline.generation g ON g.pipeline = ANY (%(pipelines)s::text[])
 CROSS JOIN LATERAL (

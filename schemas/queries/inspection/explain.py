@@ -133,11 +133,13 @@ class ExplainStagesRow(NamedTuple):
     next_attempt_at: datetime
     waits_until: datetime | None
     waits_for: str | None
+    is_used_up: bool
 
 
 class ExplainStages(Query[ExplainStagesRow]):
     """The outcome of an event, stage by stage, in each generation of the session's pipelines. A lane that was
-    not tried because its provider refuses everything has no error: the workers report it.
+    not tried because its provider refuses everything has no error: the workers report it. A budget that a
+    namespace waits for is used up; or it is not, and other workers hold slices of the rest.
     """
 
     __slots__ = ()

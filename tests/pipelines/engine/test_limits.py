@@ -455,7 +455,7 @@ def test_limits_status_and_explain_say_what_waits_and_until_when(
     assert (limits["namespace"], limits["waits_for"], limits["due"]) == ("default", "calls", 2)
     explained = explain(database, "m1")
     assert isinstance(explained, MessageExplanation)
-    assert f"used up its budget of calls, and waits until {until} UTC" in " ".join(explained.why)
+    assert f"used up its budget of calls, so it waits until {until} UTC" in " ".join(explained.why)
 
 
 def test_limits_want_a_namespace_that_has_some_and_a_limit(database_url: str) -> None:
@@ -635,6 +635,26 @@ def test_a_budget_whose_rest_other_workers_hold_is_not_called_used_up(
     said = command(database_url, "limits", "list").stdout
     assert "4 of 4 model calls today" in said
     assert "namespace tenant has used up its budget of calls: 0 events" in said
+
+
+def test_nor_does_explain_call_it_so(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory("s", memory_blocks=["facts"])
+    memory.put({"role": "user", "content": "the harbour is fine", "id": "m1"})
+    memory.flush(all=True)
+    limit(database_url, "default", calls_per_day=4)
+    first, second = Budgets(database, uuid4()), Budgets(database, uuid4())
+    assert [is_admitted(first, "default") for _call in range(3)] == [True] * 3
+    assert is_admitted(second, "default")
+    for budgets, why in (
+        (first, "workers hold the rest of its namespace's budget of calls, so it waits until"),
+        (second, "its namespace has used up its budget of calls, so it waits until"),
+    ):
+        assert not is_admitted(budgets, "default")
+        explained = explain(database, "m1")
+        assert isinstance(explained, MessageExplanation)
+        assert why in " ".join(explained.why)
 
 
 def test_what_waits_for_a_budget_is_due_and_no_lag(database_url: str, backlog: Backlog) -> None:
