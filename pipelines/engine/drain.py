@@ -46,6 +46,7 @@ from strandline.schemas.errors import (
     ServerLimitError,
     StrandlineError,
     TransientModelError,
+    UndecodableEventError,
 )
 from strandline.schemas.queries.work.lanes import BuryEvent, LaneHasWork
 from strandline.schemas.values.lanes import Lane
@@ -331,17 +332,15 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     """Give the lane back for a while.
 
     An outage of the provider is not the lane's fault, however long it lasts: only a call that fails while
-    others succeed, or for another reason, counts towards the limit. The database never keeps content with the
-    error.
+    others succeed, or for another reason, counts towards the limit.
     """
-    is_ours = isinstance(error, (TransientModelError, ServerLimitError))
     counts = error.counts if isinstance(error, TransientModelError) else True
     postponements = lease.postponements + (0 if isinstance(error, ProviderDownError) else 1)
     wait = engine.retry.wait_seconds(
         max(1, postponements),
         retry_after_seconds=error.retry_after_seconds if isinstance(error, TransientModelError) else None,
     )
-    reason = f"{type(error).__name__}: {error}"[:500] if is_ours else type(error).__name__
+    reason = _reason(error)
     if isinstance(error, TransientModelError) and not counts:
         engine.troubles.note(lease.lane, str(error), wait)
     logger.warning(
@@ -361,6 +360,13 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     except DatabaseUnavailableError:
         return "lost"
     return "postponed"
+
+
+def _reason(error: Exception) -> str:
+    """A sentence for people. Only errors that never quote users' text are kept in their own words."""
+    if isinstance(error, (TransientModelError, ServerLimitError, UndecodableEventError)):
+        return str(error)[:500]
+    return f"Unexpected {type(error).__name__}: the worker's log says where."
 
 
 def _where(lane: Lane) -> dict[str, str]:

@@ -333,10 +333,11 @@ def _facts_reason(
 
 
 def _halted(trace: StageTrace) -> str:
+    reason = (trace.reason or "").rstrip(".")
     if trace.state == "due":
         waits = f"stage {trace.stage} has not processed it yet"
         if trace.held:
-            after = f", after an error ({trace.reason})" if trace.reason else ""
+            after = f", after an error ({reason})" if reason else ""
             return f"{waits}: a worker is working on its lane now{after}."
         if trace.waits_until is not None:
             why = (
@@ -345,13 +346,12 @@ def _halted(trace: StageTrace) -> str:
                 else f"workers hold the rest of its namespace's budget of {trace.waits_for}"
             )
             return f"{waits}: {why}, so it waits until {trace.waits_until:%Y-%m-%d %H:%M:%S %Z}."
-        if trace.reason:
-            return f"{waits}: its lane waits after an error ({trace.reason})."
+        if reason:
+            return f"{waits}: its lane waits after an error ({reason})."
         return f"{waits}: no worker has taken it up."
     return {
-        "dead": f"stage {trace.stage} gave up on it ({trace.reason});"
-        " `strandline dead-letters retry` tries again.",
-        "dropped": f"stage {trace.stage} gave up on it ({trace.reason}), and the dead letter was dropped.",
+        "dead": f"stage {trace.stage} gave up on it ({reason}); `strandline dead-letters retry` tries again.",
+        "dropped": f"stage {trace.stage} gave up on it ({reason}), and the dead letter was dropped.",
         "void": f"stage {trace.stage} skipped it, because the session was reset first.",
     }.get(trace.state, f"stage {trace.stage} did not receive it: this derivation is newer than the flush.")
 

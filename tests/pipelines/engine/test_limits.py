@@ -637,9 +637,7 @@ def test_a_budget_whose_rest_other_workers_hold_is_not_called_used_up(
     assert "namespace tenant has used up its budget of calls: 0 events" in said
 
 
-def test_nor_does_explain_call_it_so(
-    make_memory: MakeMemory, database: Database, database_url: str
-) -> None:
+def test_nor_does_explain_call_it_so(make_memory: MakeMemory, database: Database, database_url: str) -> None:
     memory = make_memory("s", memory_blocks=["facts"])
     memory.put({"role": "user", "content": "the harbour is fine", "id": "m1"})
     memory.flush(all=True)

@@ -81,7 +81,7 @@ def test_what_the_server_ends_at_its_limit_becomes_a_dead_letter(
         assert worker.drain(lane) == "postponed"
         ((failures, error),) = rows_of(database_url, "SELECT failures, last_error FROM strandline.lane")
         assert failures == failure
-        assert error.startswith("ServerLimitError: Postgres ended")
+        assert error.startswith("Postgres ended a statement")
         rows_of(database_url, "UPDATE strandline.lane SET next_attempt_at = clock_timestamp() RETURNING 1")
     assert worker.drain(lane) == "drained"
     assert nothing_due(database_url)
