@@ -167,16 +167,34 @@ def load_settings(spelt: Mapping[str, str] = _AS_VARIABLES, /, **overrides: obje
     Raises:
         ConfigurationError: naming each variable or argument that cannot be used, and why.
     """
+    settings, refused = load_usable_settings(spelt, **overrides)
+    if refused:
+        raise ConfigurationError("Settings cannot be used. " + "; ".join(refused.values()))
+    return settings
+
+
+def load_usable_settings(
+    spelt: Mapping[str, str] = _AS_VARIABLES, /, **overrides: object
+) -> tuple[Settings, dict[str, str]]:
+    """As ``load_settings``, with the default of each setting that cannot be used, and why it cannot.
+
+    The sentences are by the name of the field, and begin with the variable or argument.
+    """
     try:
-        return Settings(**overrides)  # type: ignore[arg-type]
+        return Settings(**overrides), {}  # type: ignore[arg-type]
     except ValidationError as error:
-        raise ConfigurationError(_describe(error, {name: spelt.get(name) for name in overrides})) from None
+        refused = _describe(error, {name: spelt.get(name) for name in overrides})
+    fields = Settings.model_fields
+    defaults = {name: fields[name].get_default(call_default_factory=True) for name in refused}
+    return Settings(**overrides | defaults), refused  # type: ignore[arg-type]
 
 
-def _describe(error: ValidationError, given: Mapping[str, str | None]) -> str:
-    lines = []
+def _describe(error: ValidationError, given: Mapping[str, str | None]) -> dict[str, str]:
+    """Why settings cannot be used, by field."""
+    sentences: dict[str, list[str]] = {}
     for item in error.errors(include_input=False, include_url=False):
         name = str(item["loc"][0])
         variable = given.get(name) or (name if name.isupper() else f"STRANDLINE_{name.upper()}")
-        lines.append(f"{variable}: {item['msg'].removeprefix('Value error, ')}")
-    return "Settings cannot be used. " + "; ".join(lines)
+        sentence = f"{variable}: {item['msg'].removeprefix('Value error, ')}"
+        sentences.setdefault(name.lower(), []).append(sentence)
+    return {name: "; ".join(said) for name, said in sentences.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 import click
@@ -13,8 +13,8 @@ from rich.text import Text
 
 from strandline.cli.doctor.checks import check_host, check_models
 from strandline.cli.doctor.servers import check_broker, check_database
-from strandline.cli.doctor.settings import check_settings
-from strandline.cli.options import as_json, settings_from, target_options
+from strandline.cli.doctor.settings import check_settings, not_checked
+from strandline.cli.options import as_json, target_options, usable_settings_from
 from strandline.cli.reports import CheckReport, DoctorReport
 from strandline.cli.targets import running_servers
 from strandline.cli.terminal import console, is_rich, print_json, say, styled
@@ -35,12 +35,12 @@ def command(
     """Check versions, servers, rights, tables, workers and models; exits with 1 if there is a problem."""
     # The report contains what model clients would log.
     logging.getLogger("strandline").addHandler(logging.NullHandler())
-    settings = settings_from(database_url, broker_url, schema)
+    settings, refused = usable_settings_from(database_url, broker_url, schema)
     reports = [
         *check_host(settings),
-        *check_settings(settings, os.environ),
-        *_servers(settings),
-        *check_models(settings, call=not no_model_call),
+        *check_settings(settings, refused, os.environ),
+        *_servers(settings, refused),
+        *_models(settings, refused, call=not no_model_call),
     ]
     report = DoctorReport(healthy=all(check.result != "problem" for check in reports), checks=reports)
     if as_json:
@@ -50,7 +50,9 @@ def command(
     return 0 if report.healthy else 1
 
 
-def _servers(settings: Settings) -> list[CheckReport]:
+def _servers(settings: Settings, refused: Mapping[str, str]) -> list[CheckReport]:
+    if (unknown := not_checked("database", refused)) is not None:
+        return [unknown]
     with ExitStack() as looking:
         try:
             servers = looking.enter_context(running_servers(settings, only_looking=True))
@@ -62,7 +64,16 @@ def _servers(settings: Settings) -> list[CheckReport]:
                     name="database", result="problem", found=str(error), advice="start it, then look again"
                 )
             ]
-        return [*check_database(servers, settings), check_broker(servers)]
+        return [
+            *check_database(servers, settings),
+            not_checked("broker", refused) or check_broker(servers),
+        ]
+
+
+def _models(settings: Settings, refused: Mapping[str, str], *, call: bool) -> Iterable[CheckReport]:
+    if (unknown := not_checked("models", refused)) is not None:
+        return [unknown]
+    return check_models(settings, call=call)
 
 
 def _without_database(settings: Settings, sentence: str) -> CheckReport:

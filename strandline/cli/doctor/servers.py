@@ -69,7 +69,7 @@ def check_broker(servers: Servers) -> CheckReport:
     started = time.perf_counter()
     try:
         version = _rabbitmq_version(servers.broker_url)
-    except (KombuError, OSError, ValueError, KeyError) as error:
+    except (KombuError, OSError, ValueError, KeyError, ImportError, NameError) as error:
         return _no_broker(where, error)
     answered = f"{where}, answered in {(time.perf_counter() - started) * 1000:.0f} ms"
     if version is None:
@@ -89,6 +89,7 @@ def _rabbitmq_version(broker_url: str) -> str | None:
     Raises:
         KombuError, OSError: it cannot be reached, does not answer in time, or refuses.
         ValueError, KeyError: the URL cannot be used.
+        ImportError, NameError: the client of that kind of broker is not installed.
     """
     options = {"socket_timeout": BROKER_SECONDS, "socket_connect_timeout": BROKER_SECONDS}
     others = broker_url.count(";")

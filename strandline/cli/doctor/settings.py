@@ -12,13 +12,36 @@ from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import PIPELINE_STAGES
 
+# What a check goes by.  With a default in place of one of these it would look at something else.
+PLACES = {
+    "database": {"database_url", "database_schema", "database_pooler", "embedded", "home"},
+    "broker": {"broker_url", "embedded", "home"},
+    "models": {"text_backend", "embedding_backend", "embedding_dimensions"},
+}
 
-def check_settings(settings: Settings, environ: Mapping[str, str]) -> Iterator[CheckReport]:
-    """Unknown names are warnings, since they may be meant for another release; what stops a worker is not."""
+
+def check_settings(
+    settings: Settings, refused: Mapping[str, str], environ: Mapping[str, str]
+) -> Iterator[CheckReport]:
+    """Unknown names are warnings, since they may be meant for another release; what stops a worker is not.
+
+    Args:
+        settings: as they can be used.
+        refused: why others cannot, by field.
+    """
+    for sentence in refused.values():
+        yield CheckReport(name="settings", result="problem", found=sentence)
     for sentence in unknown_settings(environ):
         yield CheckReport(name="settings", result="warning", found=sentence)
     for sentence in dict.fromkeys(_unusable(settings)):
         yield CheckReport(name="settings", result="problem", found=sentence)
+
+
+def not_checked(name: str, refused: Mapping[str, str]) -> CheckReport | None:
+    """The report on what cannot be looked for, because a setting that says where cannot be used."""
+    if not PLACES[name] & refused.keys():
+        return None
+    return CheckReport(name=name, result="warning", found="not checked, since its settings cannot be used")
 
 
 def _unusable(settings: Settings) -> Iterator[str]:

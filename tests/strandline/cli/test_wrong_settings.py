@@ -60,6 +60,31 @@ def test_doctor_names_a_setting_that_cannot_be_used_and_looks_at_the_rest(
         assert any(line.startswith(f"ok       {name}:") for line in lines), lines
 
 
+def test_doctor_names_settings_of_a_wrong_type_and_looks_at_the_rest(doctor: Any, database_url: str) -> None:
+    code, lines, complaints = doctor(
+        "--no-model-call",
+        STRANDLINE_DATABASE_URL=database_url,
+        STRANDLINE_POOL_MAX_SIZE="many",
+        STRANDLINE_MODEL_PRICES="cheap",
+        STRANDLINE_BROKER_URL="ftp://h",
+    )
+    problems = [line for line in lines if line.startswith("problem  settings:")]
+    assert len(problems) == 3
+    for name in ("POOL_MAX_SIZE", "MODEL_PRICES", "BROKER_URL"):
+        assert any(f"STRANDLINE_{name}: " in line for line in problems), problems
+    assert any(line.startswith("ok       database:") for line in lines), lines
+    assert "warning  broker: not checked, since its settings cannot be used" in lines
+    assert (code, complaints) == (1, "")
+
+
+def test_doctor_looks_for_no_server_whose_url_cannot_be_used(doctor: Any) -> None:
+    code, lines, complaints = doctor("--no-model-call", "--database-url", "mysql://h/d")
+    (problem,) = [line for line in lines if line.startswith("problem")]
+    assert "settings: --database-url: the database URL begins with 'mysql'" in problem
+    assert "warning  database: not checked, since its settings cannot be used" in lines
+    assert (code, complaints) == (1, "")
+
+
 def test_doctor_lists_misspelt_settings_with_the_nearest_name(doctor: Any) -> None:
     _, lines, _ = doctor("--no-model-call", STRANDLINE_DATABSE_URL="postgresql://u:opensesame@h/d")
     (warning,) = [line for line in lines if " settings:" in line]
@@ -118,6 +143,7 @@ def test_doctor_tells_a_model_server_that_refuses_from_one_that_does_not_answer(
         ("redis://127.0.0.1:1/0", "refuses connections: nothing listens there"),
         ("amqp://127.0.0.1:1//", "refuses connections: nothing listens there"),
         ("redis://no-such-host.invalid/0", "cannot be found: its host has no address"),
+        ("kafka://127.0.0.1:1", "cannot be used as a broker"),
     ],
 )
 def test_doctor_says_in_words_why_the_broker_cannot_be_used(url: str, says: str) -> None:
