@@ -10,10 +10,10 @@ from uuid import UUID
 
 import click
 
-from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.reports import Report
-from strandline.cli.targets import opened, servers_for_once
-from strandline.cli.terminal import print_json, print_schema, say
+from strandline.cli.reports.report import Report
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
     drop_dead_letter,
@@ -104,7 +104,7 @@ def choice_options(command: Command) -> Command:
     return ids(everything(filter_options(command)))
 
 
-@click.group("dead-letters", short_help="List dead letters, retry or drop them.")
+@click.group("dead-letters")
 def command() -> None:
     """List, retry and drop dead letters: events that a pipeline gave up on, each with its reason.
 

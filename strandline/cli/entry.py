@@ -10,34 +10,12 @@ from typing import Any
 
 import click
 
-from strandline.cli.interrupts import INTERRUPTED_EXIT, Terminated
-from strandline.cli.streams import complain, drop_output, is_of_output, open_closed_streams
+from strandline.cli.commands import COMMANDS
+from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT, Terminated
+from strandline.cli.terminal.streams import complain, drop_output, is_of_output, open_closed_streams
 from strandline.schemas.display.shown_text import shown, shown_lines
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.version import VERSION
-
-# Each command is the object ``command`` of its module; the words here are what --help lists, so that
-# help imports none of them.
-COMMANDS = {
-    "up": "Run Postgres, a broker and workers in this terminal.",
-    "demo": "Play a conversation through the real pipeline and look at its memory.",
-    "worker": "Consume flush events until stopped.",
-    "status": "Show due, held and finished work.",
-    "sessions": "List sessions, show the state of one, set its policy.",
-    "get": "Show what a read of a session returns now.",
-    "search": "Search messages and facts.",
-    "flush": "Deliver a session's messages to the pipelines now.",
-    "import": "Import existing chats from JSONL, in bulk.",
-    "verify": "Prove from the tables that nothing was lost or doubled.",
-    "explain": "Explain why something was remembered, or not.",
-    "facts": "List facts, show the history of one, or clear a namespace.",
-    "limits": "Set, list and clear the limits of namespaces.",
-    "replay": "Derive memory again from the log.",
-    "generations": "List generations; compare, promote, roll back, prune.",
-    "dead-letters": "List dead letters, retry or drop them.",
-    "migrate": "Bring the tables of a database to this release.",
-    "doctor": "Check this installation, its servers and its models.",
-}
 
 
 class LazyGroup(click.Group):
@@ -47,9 +25,8 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        return _command(cmd_name)
+        listed = COMMANDS.get(cmd_name)
+        return listed.load() if listed else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -62,86 +39,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-
-def _command(name: str) -> click.Command | None:
-    """The command of this name; only its own module is imported."""
-    match name:
-        case "up":
-            from strandline.cli import up
-
-            return up.command
-        case "demo":
-            from strandline.cli import demo
-
-            return demo.command
-        case "worker":
-            from strandline.cli import worker
-
-            return worker.command
-        case "status":
-            from strandline.cli import status
-
-            return status.command
-        case "sessions":
-            from strandline.cli import sessions
-
-            return sessions.command
-        case "get":
-            from strandline.cli import get
-
-            return get.command
-        case "search":
-            from strandline.cli import search
-
-            return search.command
-        case "flush":
-            from strandline.cli import flush
-
-            return flush.command
-        case "import":
-            from strandline.cli import import_chat
-
-            return import_chat.command
-        case "verify":
-            from strandline.cli import verify
-
-            return verify.command
-        case "explain":
-            from strandline.cli import explain
-
-            return explain.command
-        case "facts":
-            from strandline.cli import facts
-
-            return facts.command
-        case "limits":
-            from strandline.cli import limits
-
-            return limits.command
-        case "replay":
-            from strandline.cli import replay
-
-            return replay.command
-        case "generations":
-            from strandline.cli import generations
-
-            return generations.command
-        case "dead-letters":
-            from strandline.cli import dead_letters
-
-            return dead_letters.command
-        case "migrate":
-            from strandline.cli import migrate
-
-            return migrate.command
-        case "doctor":
-            from strandline.cli import doctor
-
-            return doctor.command
-        case _:
-            return None
+            formatter.write_dl([(name, listed.summary) for name, listed in COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -7,9 +7,9 @@ from datetime import datetime
 
 import click
 
-from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.targets import opened, servers_for_once
-from strandline.cli.terminal import print_json, print_schema, say
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.explanation import (
     FactEventTrace,
@@ -35,7 +35,7 @@ _PLACES = {
 _KINDS = (MessageExplanation, FactExplanation, RemovedFactExplanation)
 
 
-@click.command("explain", short_help="Explain why something was remembered, or not.")
+@click.command("explain")
 @click.argument("subject", metavar="MESSAGE_ID|FACT_ID")
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
 @click.option("--session", metavar="ID", help="Its session; needed if several sessions use the same id.")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.reports import FlushReport
-from strandline.cli.targets import NOTHING_DERIVES, opened, servers_for_once
-from strandline.cli.terminal import print_json, say
+from strandline.cli.reports.work import FlushReport
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import NOTHING_DERIVES, opened, servers_for_once
+from strandline.cli.terminal.output import print_json, say
 from strandline.memory import Memory
 from strandline.pipelines.inspect.directory import find_session
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 
-@click.command("flush", short_help="Deliver a session's messages to the pipelines now.")
+@click.command("flush")
 @click.argument("session")
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
 @click.option("--user", metavar="ID", help="The user that must own it; default: any.")

@@ -8,23 +8,23 @@ from typing import Any
 
 import click
 
-from strandline.cli.memories import opened_session
-from strandline.cli.memory_reports import LeftOut, ReadMessage, ReadReport
-from strandline.cli.options import (
+from strandline.cli.reports.memory import LeftOut, ReadMessage, ReadReport
+from strandline.cli.servers.memories import opened_session
+from strandline.cli.servers.options import (
     as_json,
     json_schema_option,
     namespace_option,
     settings_from,
     target_options,
 )
-from strandline.cli.terminal import print_json, print_schema, say
+from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.transcript import full_text, speaker
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.display.shown_text import counted, shown_lines
 from strandline.schemas.values.message import Message
 
 
-@click.command("get", short_help="Show what a read of a session returns now.")
+@click.command("get")
 @click.argument("session")
 @namespace_option
 @click.option("--user", metavar="ID", help="The user that must own it; default: any.")

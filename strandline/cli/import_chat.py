@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from strandline.chat_import.chat_import import ChatImport, Progress, Whose
-from strandline.cli.interrupts import ends_as_interrupts
-from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.reports import ImportReport
-from strandline.cli.targets import NOTHING_DERIVES, servers_for_once
-from strandline.cli.terminal import console, is_rich, print_json, say
+from strandline.cli.reports.work import ImportReport
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import NOTHING_DERIVES, servers_for_once
+from strandline.cli.terminal.interrupts import ends_as_interrupts
+from strandline.cli.terminal.output import console, is_rich, print_json, say
 from strandline.schemas.display.shown_text import counted
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT
@@ -21,7 +21,7 @@ from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_L
 LINE_EVERY_BYTES = 50_000_000
 
 
-@click.command("import", short_help="Import existing chats from JSONL, in bulk.")
+@click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--session", metavar="ID", help="Put all lines into this session.")
 @click.option(

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import click
 
-from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.reports import LimitsReport, NamespaceLimitsReport
-from strandline.cli.targets import opened, servers_for_once
-from strandline.cli.terminal import print_json, say
+from strandline.cli.reports.work import LimitsReport, NamespaceLimitsReport
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.terminal.output import print_json, say
 from strandline.schemas.display.shown_text import counted, quote
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
@@ -64,7 +64,7 @@ def _cleared_options(command: Command) -> Command:
     return command
 
 
-@click.group("limits", short_help="Set, list and clear the limits of namespaces.")
+@click.group("limits")
 def command() -> None:
     """Limit what namespaces may use at once, and their model use per day (UTC)."""
 

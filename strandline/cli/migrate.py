@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.reports import MigrateReport
-from strandline.cli.targets import running_servers
-from strandline.cli.terminal import masked, print_json, say
+from strandline.cli.reports.work import MigrateReport
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import running_servers
+from strandline.cli.terminal.output import masked, print_json, say
 from strandline.schemas.postgres.migrate import current_revision, head_revision, migrate
 
 
-@click.command("migrate", short_help="Bring the tables of a database to this release.")
+@click.command("migrate")
 @as_json
 @target_options
 def command(as_json: bool, database_url: str | None, broker_url: str | None, schema: str | None) -> int:

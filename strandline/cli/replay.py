@@ -14,12 +14,12 @@ from typing import Any
 
 import click
 
-from strandline.cli.interrupts import INTERRUPTED_EXIT
-from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.replay_reports import EstimateReport, EstimatesReport, ReplaysReport
-from strandline.cli.reports import ReplayReport
-from strandline.cli.targets import Servers, opened, servers_for_once
-from strandline.cli.terminal import print_json, say
+from strandline.cli.reports.replay import EstimateReport, EstimatesReport, ReplaysReport
+from strandline.cli.reports.work import ReplayReport
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import Servers, opened, servers_for_once
+from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT
+from strandline.cli.terminal.output import print_json, say
 from strandline.pipelines.generations.registry import serving, settings_differing
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
@@ -36,7 +36,7 @@ from strandline.wiring.assembly import background_runner
 SAY_SECONDS = 5.0
 
 
-@click.command("replay", short_help="Derive memory again from the log.")
+@click.command("replay")
 @click.option(
     "--pipeline", "pipelines", multiple=True, metavar="NAME", help="Only this pipeline; repeatable."
 )

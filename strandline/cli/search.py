@@ -7,16 +7,16 @@ from typing import Any, Literal
 
 import click
 
-from strandline.cli.memories import opened_session, opened_user
-from strandline.cli.memory_reports import HitReport, SearchReport
-from strandline.cli.options import (
+from strandline.cli.reports.memory import HitReport, SearchReport
+from strandline.cli.servers.memories import opened_session, opened_user
+from strandline.cli.servers.options import (
     as_json,
     json_schema_option,
     namespace_option,
     settings_from,
     target_options,
 )
-from strandline.cli.terminal import print_json, print_schema, print_table, say
+from strandline.cli.terminal.output import print_json, print_schema, print_table, say
 from strandline.pipelines.inspect.rows import excerpt
 from strandline.pipelines.transcript import speaker
 from strandline.producers.memory_search import Found
@@ -27,7 +27,7 @@ from strandline.schemas.settings import Settings
 Scope = Literal["session", "owner"]
 
 
-@click.command("search", short_help="Search messages and facts.")
+@click.command("search")
 @click.argument("query")
 @namespace_option
 @click.option("--session", metavar="ID", help="Search in this session.")

@@ -12,11 +12,9 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from strandline.cli.interrupts import ends_as_interrupts
 from strandline.cli.limits import read_limits, waiting_line
-from strandline.cli.options import as_json, settings_from, target_options
 from strandline.cli.replay import report_of
-from strandline.cli.reports import (
+from strandline.cli.reports.work import (
     CallsReport,
     ModelCallsReport,
     PipelineReport,
@@ -24,8 +22,10 @@ from strandline.cli.reports import (
     StatusReport,
     WorkerReport,
 )
-from strandline.cli.targets import opened, servers_for_once
-from strandline.cli.terminal import console, is_rich, print_json, print_schema, say, styled
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.terminal.interrupts import ends_as_interrupts
+from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say, styled
 from strandline.pipelines.generations.registry import serving, settings_differing
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.display.shown_text import counted
@@ -44,7 +44,7 @@ from strandline.schemas.values.lanes import PIPELINE_STAGES
 WATCH_SECONDS = 1.0
 
 
-@click.command("status", short_help="Show due, held and finished work.")
+@click.command("status")
 @as_json
 @click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
 @click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")

@@ -9,13 +9,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from strandline.cli.interrupts import ends_as_interrupts
-from strandline.cli.logs import log_to_stderr
-from strandline.cli.models_used import models_used
-from strandline.cli.options import settings_from, target_options
-from strandline.cli.targets import Servers, opened, started_servers
-from strandline.cli.terminal import console, masked, program, styled
-from strandline.cli.worker_process import await_worker, worker_command
+from strandline.cli.servers.models_used import models_used
+from strandline.cli.servers.options import settings_from, target_options
+from strandline.cli.servers.targets import Servers, opened, started_servers
+from strandline.cli.servers.worker_command import await_worker, worker_command
+from strandline.cli.terminal.interrupts import ends_as_interrupts
+from strandline.cli.terminal.logs import log_to_stderr
+from strandline.cli.terminal.output import console, masked, program, styled
 from strandline.deploy.embedded.mending import Mending
 from strandline.deploy.embedded.stack import runs_in
 from strandline.deploy.supervisor import Supervisor
@@ -29,7 +29,7 @@ WORKER_START_SECONDS = 120.0
 STOP_MARGIN_SECONDS = 10.0
 
 
-@click.command("up", short_help="Run Postgres, a broker and workers in this terminal.")
+@click.command("up")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N")
 @target_options
 def command(workers: int, database_url: str | None, broker_url: str | None, schema: str | None) -> int:

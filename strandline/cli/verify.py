@@ -8,16 +8,16 @@ from contextlib import contextmanager
 
 import click
 
-from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.targets import opened, servers_for_once
-from strandline.cli.terminal import console, is_rich, print_json, print_schema, say
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say
 from strandline.pipelines.inspect.verify import Progress, Report, verify
 from strandline.schemas.display.shown_text import counted
 
 SHOWN_PER_KIND = 20
 
 
-@click.command("verify", short_help="Prove from the tables that nothing was lost or doubled.")
+@click.command("verify")
 @click.option("--namespace", metavar="NAME", help="Only the owners of this namespace.")
 @click.option("--session", metavar="ID", help="Only this session, and the facts of its owner.")
 @click.option("--deep", is_flag=True, help="Also recompute the fingerprint of each fact.")

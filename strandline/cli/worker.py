@@ -10,11 +10,11 @@ from contextlib import suppress
 import click
 from celery.signals import worker_ready
 
-from strandline.cli.interrupts import ends_as_interrupts
-from strandline.cli.logs import log_to_stderr
-from strandline.cli.options import settings_from, target_options
-from strandline.cli.targets import running_servers
-from strandline.cli.terminal import say
+from strandline.cli.servers.options import settings_from, target_options
+from strandline.cli.servers.targets import running_servers
+from strandline.cli.terminal.interrupts import ends_as_interrupts
+from strandline.cli.terminal.logs import log_to_stderr
+from strandline.cli.terminal.output import say
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings
@@ -25,7 +25,7 @@ from strandline.wiring.worker_process import run_worker
 logger = logging.getLogger("strandline.workers")
 
 
-@click.command("worker", short_help="Consume flush events until stopped.")
+@click.command("worker")
 @click.option(
     "--queues",
     metavar="LIST",

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import Memory
-from strandline.cli.entry import COMMANDS, cli, run
+from strandline.cli.commands import COMMANDS
+from strandline.cli.entry import cli, run
 from tests.fuzz.running import fuzzed
 from tests.fuzz.values import texts
 

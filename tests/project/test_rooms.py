@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.test_contracts import ALL, ROOT, name_of, tree_of
+from tests.project.test_contracts import ALL, ROOT, imports_in, is_own, name_of, tree_of
 
 # Folders that hold modules; what is new belongs to one of them, or is a decision (docs/decisions).
 ROOMS = {
@@ -19,10 +19,12 @@ ROOMS = {
     "workers": "celery_app",
     "deploy": "embedded",
     "strandline": "adapters adapters/agents adapters/langchain adapters/llamaindex chat_import cli cli/demo"
-    " cli/doctor wiring",
+    " cli/doctor cli/facts cli/generations cli/reports cli/servers cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13
-# One module a command.
+# One module a command, or a folder if the command has parts; these are what the commands share.
+COMMAND_LINE = ROOT / "strandline" / "cli"
+SHARED_BY_COMMANDS = {"reports", "servers", "terminal"}
 WITHOUT_BOUND = {"strandline/cli"}
 # What an application names in its settings is the application's own.
 IMPORTS_BY_NAME = {"pipelines/custom/loading.py"}
@@ -45,6 +47,25 @@ def test_no_room_has_more_modules_than_can_be_looked_over() -> None:
             beside.setdefault(name_of(path.parent), []).append(path.name)
     crowded = {folder: len(names) for folder, names in beside.items() if len(names) > SIDE_BY_SIDE}
     assert {folder for folder in crowded if folder not in WITHOUT_BOUND} == set(), crowded
+
+
+def test_the_command_line_has_one_module_a_command() -> None:
+    inside = [path.relative_to(COMMAND_LINE) for path in COMMAND_LINE.rglob("*.py")]
+    modules = {path.parts[0].removesuffix(".py") for path in inside} - {"__init__"}
+    imported = [name for _, name in imports_in(tree_of(COMMAND_LINE / "commands.py")) if is_own(name)]
+    commands = {name.split(".")[2] for name in imported}
+    assert modules == {*commands, *SHARED_BY_COMMANDS, "entry", "commands"}
+
+
+def test_what_the_commands_share_knows_none_of_them() -> None:
+    known = {
+        name.split(".")[2]
+        for folder in SHARED_BY_COMMANDS
+        for path in (COMMAND_LINE / folder).rglob("*.py")
+        for _, name in imports_in(tree_of(path))
+        if name.startswith("strandline.cli.")
+    }
+    assert known <= SHARED_BY_COMMANDS
 
 
 @pytest.mark.parametrize("path", [path for path in ALL if name_of(path) not in IMPORTS_BY_NAME], ids=name_of)

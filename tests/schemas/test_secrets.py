@@ -15,7 +15,7 @@ from hypothesis import settings as running
 
 from strandline import Memory
 from strandline.cli.doctor.servers import check_broker, check_database
-from strandline.cli.targets import Servers
+from strandline.cli.servers.targets import Servers
 from strandline.pipelines.models.factory import build_embedder
 from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.display.shown_url import secrets_of, shown_url, without_secrets

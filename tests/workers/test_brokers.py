@@ -8,7 +8,7 @@ import pytest
 
 from strandline import Memory
 from strandline.cli.doctor.servers import check_broker
-from strandline.cli.targets import Servers
+from strandline.cli.servers.targets import Servers
 from strandline.producers.doorbell import doorbell
 from strandline.producers.doorbell import publisher as hint_publisher
 from strandline.producers.doorbell.doorbell import Doorbell

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from strandline.cli.demo.observer import Look
 from strandline.cli.demo.play import Played, percentile
-from strandline.cli.models_used import ModelsUsed
-from strandline.cli.reports import DemoCheck, DemoFigures
+from strandline.cli.demo.reports import DemoCheck, DemoFigures
+from strandline.cli.servers.models_used import ModelsUsed
 from strandline.producers.facts.listing import Fact
 from strandline.schemas.display.shown_text import counted
 from strandline.schemas.values.message import Message

@@ -10,18 +10,18 @@ import click
 from rich.console import Console
 
 from strandline.cli.demo.checks import Outcome, checks, figures
+from strandline.cli.demo.environment import DemoEnvironment, demo_environment
 from strandline.cli.demo.file import Conversation, read_conversation, spread
 from strandline.cli.demo.observer import Look, Observer, look_at
 from strandline.cli.demo.play import Played, await_consumed, play
 from strandline.cli.demo.questions import ask
-from strandline.cli.demo.stage import Stage, stage
+from strandline.cli.demo.reports import AnswerReport, DemoReport
 from strandline.cli.demo.story import Story
 from strandline.cli.demo.view import LiveView, PlainView, View
-from strandline.cli.interrupts import ends_as_interrupts
-from strandline.cli.logs import log_to_stderr
-from strandline.cli.models_used import ModelsUsed, models_used
-from strandline.cli.reports import AnswerReport, DemoReport
-from strandline.cli.terminal import console, is_rich, print_json
+from strandline.cli.servers.models_used import ModelsUsed, models_used
+from strandline.cli.terminal.interrupts import ends_as_interrupts
+from strandline.cli.terminal.logs import log_to_stderr
+from strandline.cli.terminal.output import console, is_rich, print_json
 from strandline.memory import Memory
 from strandline.pipelines.generations.registry import serving
 from strandline.producers.facts.listing import Fact
@@ -46,7 +46,7 @@ LOCAL_PATIENCE_SECONDS, SERVED_PATIENCE_SECONDS, ALONE_PATIENCE_SECONDS = 30.0, 
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DemoOptions:
     """The options of the command line."""
 
     token_limit: int
@@ -60,7 +60,7 @@ class Wanted:
     as_json: bool
 
 
-@click.command("demo", short_help="Play a conversation through the real pipeline.")
+@click.command("demo")
 @click.option(
     "--file",
     "file",
@@ -105,7 +105,7 @@ def command(
     """
     log_to_stderr("WARNING")
     conversation = read_conversation(file, questions, load_settings())
-    wanted = Wanted(
+    options = DemoOptions(
         token_limit=token_limit,
         flush_size=flush_size,
         session_id=session_id or conversation.path.stem,
@@ -117,7 +117,7 @@ def command(
         as_json=as_json,
     )
     with ends_as_interrupts():
-        report = _Demo(conversation, wanted).run()
+        report = _Demo(conversation, options).run()
     if as_json:
         print_json(report)
     return 0 if report.ok else 1
@@ -126,94 +126,96 @@ def command(
 class _Demo:
     """One run from start to end."""
 
-    def __init__(self, conversation: Conversation, wanted: Wanted) -> None:
+    def __init__(self, conversation: Conversation, options: DemoOptions) -> None:
         self._conversation = conversation
-        self._wanted = wanted
-        self._console: Console = console(stderr=wanted.as_json)
+        self._options = options
+        self._console: Console = console(stderr=options.as_json)
         self._story = Story(self._console)
         self._view: View | None = None
 
     def run(self) -> DemoReport:
         status = self._console.status("starting PostgreSQL, the broker and a worker")
-        live = is_rich(stderr=self._wanted.as_json)
+        live = is_rich(stderr=self._options.as_json)
         if live:
             status.start()
         else:
             self._console.print("starting PostgreSQL, the broker and a worker")
         try:
-            with stage(restart=self._wanted.restart, keep=self._wanted.keep, say=self._note) as ready:
-                models = models_used(ready.settings)
-                memory = self._memory(ready)
-                _warm_up(ready)
+            with demo_environment(
+                restart=self._options.restart, keep=self._options.keep, say=self._note
+            ) as environment:
+                models = models_used(environment.settings)
+                memory = self._memory(environment)
+                _warm_up(environment)
                 status.stop()
                 try:
-                    return self._perform(ready, memory, models)
+                    return self._perform(environment, memory, models)
                 finally:
                     memory.close()
         finally:
             status.stop()
-            if self._wanted.keep:
+            if self._options.keep:
                 self._story.line("the home directory was kept", "dim")
 
-    def _perform(self, ready: Stage, memory: Memory, models: ModelsUsed) -> DemoReport:
+    def _perform(self, environment: DemoEnvironment, memory: Memory, models: ModelsUsed) -> DemoReport:
         story = self._story
-        story.open(self._conversation, models, ready.home)
-        story.worker(ready.worker_pid, ready.attach)
-        outcome = self._play(ready, memory, models)
+        story.open(self._conversation, models, environment.home)
+        story.worker(environment.worker_pid, environment.attach)
+        outcome = self._play(environment, memory, models)
         self._tell(memory, outcome)
         answers = self._ask(memory, outcome)
         results = checks(outcome)
         measured = figures(outcome)
         story.checks(results)
         story.figures(measured)
-        pids = sorted(ready.worker.pids())
-        story.close(pids, ready.attach, stays=self._wanted.stay)
-        if self._wanted.stay:
+        pids = sorted(environment.worker.pids())
+        story.close(pids, environment.attach, stays=self._options.stay)
+        if self._options.stay:
             _stay()
         return DemoReport(
             ok=all(check.ok for check in results),
             session_id=memory.session_id,
             user_id=USER_ID,
             file=str(self._conversation.path),
-            home=str(ready.home),
+            home=str(environment.home),
             worker_pid=pids[0] if pids else None,
             checks=results,
             figures=measured,
             questions=answers,
         )
 
-    def _play(self, ready: Stage, memory: Memory, models: ModelsUsed) -> Outcome:
+    def _play(self, environment: DemoEnvironment, memory: Memory, models: ModelsUsed) -> Outcome:
         pipelines = [block.pipeline for block in memory.memory_blocks if block.pipeline is not None]
         identity = identify_session(DEFAULT_NAMESPACE, memory.session_id, USER_ID)
         served = not (models.text_is_local and models.embedding_is_local)
         messages = self._conversation.messages
-        kind = LiveView if is_rich(stderr=self._wanted.as_json) else PlainView
+        kind = LiveView if is_rich(stderr=self._options.as_json) else PlainView
         view = self._view = kind(self._console, total=len(messages), pipelines=pipelines)
         view.start()
         try:
-            with Observer(ready.database, identity, view.look):
+            with Observer(environment.database, identity, view.look):
                 played = play(
                     memory,
                     messages,
                     reads=SERVED_READS if served else LOCAL_READS,
-                    pace_seconds=self._wanted.pace_seconds,
+                    pace_seconds=self._options.pace_seconds,
                     on_put=view.put,
                 )
                 seen, waited = await_consumed(
-                    lambda: look_at(ready.database, identity),
+                    lambda: look_at(environment.database, identity),
                     pipelines,
                     since=played.ended_at,
-                    patience_seconds=lambda: _patience(ready, served=served),
+                    patience_seconds=lambda: _patience(environment, served=served),
                 )
             view.look(seen)
         finally:
             self._view = None
             view.stop()
-        return self._outcome(ready, memory, models, played, seen, waited, pipelines)
+        return self._outcome(environment, memory, models, played, seen, waited, pipelines)
 
     def _outcome(
         self,
-        ready: Stage,
+        environment: DemoEnvironment,
         memory: Memory,
         models: ModelsUsed,
         played: Played,
@@ -223,8 +225,8 @@ class _Demo:
     ) -> Outcome:
         served = not (models.text_is_local and models.embedding_is_local)
         allowed = SERVED_SECONDS if served else LOCAL_SECONDS
-        if ready.worker.ends:
-            allowed = max(allowed, AFTER_A_DEATH_SECONDS if self._wanted.restart else ALONE_PATIENCE_SECONDS)
+        if environment.worker.ends:
+            allowed = max(allowed, AFTER_A_DEATH_SECONDS if self._options.restart else ALONE_PATIENCE_SECONDS)
         return Outcome(
             sent=self._conversation.messages,
             stored=memory.get_all(),
@@ -235,7 +237,7 @@ class _Demo:
             token_limit=memory.token_limit,
             consumed_after=waited,
             allowed_seconds=allowed,
-            worker_ends=ready.worker.ends,
+            worker_ends=environment.worker.ends,
             models=models,
         )
 
@@ -246,7 +248,7 @@ class _Demo:
 
     def _ask(self, memory: Memory, outcome: Outcome) -> list[AnswerReport]:
         known = self._conversation.questions
-        asked = known if self._wanted.all_questions else spread(known, QUESTIONS_ASKED)
+        asked = known if self._options.all_questions else spread(known, QUESTIONS_ASKED)
         history: list[Message] = list(outcome.stored)
         facts: list[Fact] = list(outcome.facts)
         answers = [
@@ -256,15 +258,15 @@ class _Demo:
         self._story.answers(answers, of=len(known), stand_ins=outcome.models.text_is_local)
         return answers
 
-    def _memory(self, ready: Stage) -> Memory:
+    def _memory(self, environment: DemoEnvironment) -> Memory:
         return Memory.from_defaults(
-            self._wanted.session_id,
+            self._options.session_id,
             user_id=USER_ID,
-            token_limit=self._wanted.token_limit,
+            token_limit=self._options.token_limit,
             chat_history_token_ratio=HISTORY_RATIO,
-            token_flush_size=self._wanted.flush_size,
-            database_url=ready.servers.database_url,
-            broker_url=ready.servers.broker_url,
+            token_flush_size=self._options.flush_size,
+            database_url=environment.servers.database_url,
+            broker_url=environment.servers.broker_url,
         )
 
     def _note(self, line: str) -> None:
@@ -275,20 +277,22 @@ class _Demo:
             self._story.line(line, "yellow")
 
 
-def _patience(ready: Stage, *, served: bool) -> float:
+def _patience(environment: DemoEnvironment, *, served: bool) -> float:
     """How long to wait for consumption; longer where a person is to start another worker first."""
-    if ready.worker.ends and not ready.worker.pids() and not ready.someone_consumes():
+    if environment.worker.ends and not environment.worker.pids() and not environment.someone_consumes():
         return ALONE_PATIENCE_SECONDS
     patience = SERVED_PATIENCE_SECONDS if served else LOCAL_PATIENCE_SECONDS
-    return ALONE_PATIENCE_SECONDS if ready.worker.ends and not ready.worker.pids() else patience
+    return ALONE_PATIENCE_SECONDS if environment.worker.ends and not environment.worker.pids() else patience
 
 
-def _warm_up(ready: Stage) -> None:
+def _warm_up(environment: DemoEnvironment) -> None:
     """Load vocabulary and embedding model before anything is measured: a backend does so at its start."""
     count_default("warm-up")
-    vectors = serving(ready.database).get(VECTORS)
+    vectors = serving(environment.database).get(VECTORS)
     if vectors is not None and load_settings().embedder_kind == "local":
-        settings = load_settings(database_url=ready.servers.database_url, broker_url=ready.servers.broker_url)
+        settings = load_settings(
+            database_url=environment.servers.database_url, broker_url=environment.servers.broker_url
+        )
         runtime_for(settings).embed_query("warm-up", vectors.recipe.config)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from strandline.cli.demo.file import Question
 from strandline.cli.demo.play import Samples, timed_get
-from strandline.cli.reports import AnswerReport, GivenFact, GivenMessage
+from strandline.cli.demo.reports import AnswerReport, GivenFact, GivenMessage
 from strandline.memory import Memory
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.blocks.render import fact_line, message_line
@@ -55,7 +55,7 @@ def _memory_text(context: MemoryContext) -> str:
 
 def _closest(question: str, facts: Sequence[Fact]) -> list[Fact]:
     """The facts that share words with the question, those with most of them first."""
-    wanted = set(query_lexemes(question))
-    shared = [(len(wanted & set(query_lexemes(fact.text))), fact) for fact in facts]
+    words = set(query_lexemes(question))
+    shared = [(len(words & set(query_lexemes(fact.text))), fact) for fact in facts]
     ranked = sorted((pair for pair in shared if pair[0]), key=lambda pair: -pair[0])
     return [fact for _, fact in ranked[:FACTS_PER_ANSWER]]

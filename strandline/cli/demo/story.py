@@ -13,9 +13,9 @@ from rich.table import Table
 
 from strandline.cli.demo.file import Conversation
 from strandline.cli.demo.observer import Look
-from strandline.cli.models_used import ModelsUsed
-from strandline.cli.reports import AnswerReport, DemoCheck, DemoFigures
-from strandline.cli.terminal import styled
+from strandline.cli.demo.reports import AnswerReport, DemoCheck, DemoFigures
+from strandline.cli.servers.models_used import ModelsUsed
+from strandline.cli.terminal.output import styled
 from strandline.producers.facts.listing import Fact
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.display.shown_text import counted

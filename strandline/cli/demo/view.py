@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.demo.observer import Look, SeenEvent
-from strandline.cli.terminal import styled
+from strandline.cli.terminal.output import styled
 from strandline.schemas.display.shown_text import counted
 
 FRAMES_PER_SECOND = 12

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from strandline.cli.models_used import models_used
-from strandline.cli.reports import CheckReport
-from strandline.cli.terminal import masked
+from strandline.cli.doctor.reports import CheckReport
+from strandline.cli.servers.models_used import models_used
+from strandline.cli.terminal.output import masked
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.models.factory import (
     TextPurpose,

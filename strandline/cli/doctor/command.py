@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.doctor.checks import check_host, check_models
+from strandline.cli.doctor.reports import CheckReport, DoctorReport
 from strandline.cli.doctor.servers import check_broker, check_database
 from strandline.cli.doctor.settings import check_settings, not_checked
-from strandline.cli.options import as_json, target_options, usable_settings_from
-from strandline.cli.reports import CheckReport, DoctorReport
-from strandline.cli.targets import running_servers
-from strandline.cli.terminal import console, is_rich, print_json, say, styled
+from strandline.cli.servers.options import as_json, target_options, usable_settings_from
+from strandline.cli.servers.targets import running_servers
+from strandline.cli.terminal.output import console, is_rich, print_json, say, styled
 from strandline.schemas.display.shown_text import counted
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.settings import Settings
@@ -25,7 +25,7 @@ from strandline.schemas.settings import Settings
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
-@click.command("doctor", short_help="Check this installation, its servers and its models.")
+@click.command("doctor")
 @as_json
 @click.option("--no-model-call", is_flag=True, help="Do not call the model server.")
 @target_options

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from kombu import Connection
 from kombu.exceptions import KombuError
 
-from strandline.cli.reports import CheckReport
-from strandline.cli.targets import Servers, opened
-from strandline.cli.terminal import masked
+from strandline.cli.doctor.reports import CheckReport
+from strandline.cli.servers.targets import Servers, opened
+from strandline.cli.terminal.output import masked
 from strandline.pipelines.generations.registry import serving, settings_differing
 from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from strandline.cli.reports import CheckReport
+from strandline.cli.doctor.reports import CheckReport
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.generations.recipe import recipe_for
 from strandline.schemas.errors import ConfigurationError

@@ -11,8 +11,8 @@ import pytest
 from strandline import Memory
 from strandline.cli.doctor.checks import check_models
 from strandline.cli.doctor.servers import check_database
+from strandline.cli.servers.targets import Servers
 from strandline.cli.status import read_status
-from strandline.cli.targets import Servers
 from strandline.pipelines.engine.troubles import KEPT_SECONDS, Troubles
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.explanation import MessageExplanation

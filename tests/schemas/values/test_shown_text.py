@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.cli.entry import run
-from strandline.cli.logs import FieldFormatter
-from strandline.cli.terminal import say, styled
+from strandline.cli.terminal.logs import FieldFormatter
+from strandline.cli.terminal.output import say, styled
 from strandline.schemas.display.shown_text import (
     counted,
     json_seen,

@@ -14,8 +14,9 @@ from pathlib import Path
 import click
 import pytest
 
+from strandline.cli.commands import COMMANDS
 from strandline.cli.entry import cli
-from strandline.cli.terminal import masked
+from strandline.cli.terminal.output import masked
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 
 ESCAPE = "\x1b"
@@ -58,8 +59,15 @@ def is_sentence(ended: Ended) -> bool:
 def test_help_names_every_command(run: Run) -> None:
     helped = run("--help")
     assert helped.code == 0
-    for name in ("up", "demo", "worker", "status", "flush", "migrate", "doctor"):
+    for name in COMMANDS:
         assert f"  {name} " in helped.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_under_its_own_name(name: str) -> None:
+    command = COMMANDS[name].load()
+    assert command.name == name
+    assert command.short_help is None, "--help shows what the list of commands says, and nothing else"
 
 
 def test_help_loads_nothing_heavy() -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from strandline import Memory
 from strandline.cli.entry import run
-from strandline.cli.memory_reports import FactHistoryReport, FactsReport, ReadReport, SearchReport
+from strandline.cli.reports.memory import FactHistoryReport, FactsReport, ReadReport, SearchReport
 from strandline.pipelines.inspect.sessions import SessionPage, SessionPicture, list_sessions
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database

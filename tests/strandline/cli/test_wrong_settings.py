@@ -13,7 +13,7 @@ from strandline import ConfigurationError, Memory
 from strandline.cli import entry
 from strandline.cli.doctor.checks import check_models
 from strandline.cli.doctor.servers import check_broker
-from strandline.cli.targets import Servers
+from strandline.cli.servers.targets import Servers
 from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.models.factory import build_query_embedder
 from strandline.producers.search.query import prepare_query

@@ -1,17 +1,11 @@
-"""The output of commands under ``--json``: typed, each with a JSON Schema."""
+"""What ``status``, ``limits`` and the commands that do work at once print under ``--json``."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
-
-class Report(BaseModel):
-    """Base of all reports: fixed fields, no others; new ones may be added in later releases."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from strandline.cli.reports.report import Report
 
 
 class StageReport(Report):
@@ -184,99 +178,3 @@ class MigrateReport(Report):
     database_schema: str
     before: str | None
     after: str
-
-
-class CheckReport(Report):
-    """One thing that doctor looked at; ``advice`` says what to do unless it is ok."""
-
-    name: str
-    result: Literal["ok", "warning", "problem"]
-    found: str
-    advice: str | None = None
-
-
-class DoctorReport(Report):
-    """``strandline doctor``; ``healthy`` without any problem."""
-
-    healthy: bool
-    checks: list[CheckReport]
-
-
-class DemoCheck(Report):
-    """Something the demo holds itself to."""
-
-    name: str
-    ok: bool
-    found: str
-
-
-class DemoFigures(Report):
-    """Measured during the play; times in the unit that the name ends in."""
-
-    messages: int
-    play_seconds: float
-    put_p50_ms: float
-    put_p99_ms: float
-    put_max_ms: float
-    gets: int
-    get_p50_ms: float
-    get_p99_ms: float
-    get_tokens_max: int
-    token_limit: int
-    gets_over_budget: int
-    events: int
-    events_by_cause: dict[str, int]
-    pipelines: list[str]
-    applications: int
-    consume_lag_median_seconds: float
-    consume_lag_max_seconds: float
-    consumed_after_seconds: float | None
-    facts: int
-    worker_ends: int
-    text_model: str
-    embedding_model: str
-
-
-class GivenFact(Report):
-    """A fact in the prompt, with the messages that it comes from."""
-
-    text: str
-    message_ids: list[str]
-
-
-class GivenMessage(Report):
-    """A message in the prompt that the search found."""
-
-    id: str
-    text: str
-
-
-class AnswerReport(Report):
-    """The memory returned for a question.
-
-    ``facts`` are those closest to the question, ``facts_given`` counts all; ``evidence_given`` are the ids of
-    the question's evidence that the prompt contains: in a fact, found by the search, or in the window.
-    """
-
-    question: str
-    answer: str | None
-    facts_given: int
-    facts: list[GivenFact]
-    retrieved: list[GivenMessage]
-    window_message_ids: list[str]
-    evidence: list[str]
-    evidence_given: list[str]
-
-
-class DemoReport(Report):
-    """``strandline demo --json``."""
-
-    ok: bool
-    session_id: str
-    user_id: str
-    file: str
-    home: str
-    worker_pid: int | None
-    checks: list[DemoCheck]
-    figures: DemoFigures
-    questions: list[AnswerReport]

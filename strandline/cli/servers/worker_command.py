@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from strandline.cli.targets import Servers
+from strandline.cli.servers.targets import Servers
 from strandline.deploy.supervisor import ChildCommand
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import StatusWorkers

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.cli.reports import ReplayReport, Report
+from strandline.cli.reports.report import Report
+from strandline.cli.reports.work import ReplayReport
 
 
 class EstimateReport(Report):

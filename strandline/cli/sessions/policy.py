@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from strandline.cli.memories import blocks_of, opened_session
-from strandline.cli.options import (
+from strandline.cli.servers.memories import blocks_of, opened_session
+from strandline.cli.servers.options import (
     as_json,
     json_schema_option,
     namespace_option,
     settings_from,
     target_options,
 )
-from strandline.cli.terminal import print_json, print_schema, say
+from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.inspect.sessions import SessionPolicy
 from strandline.schemas.display.shown_text import counted
 from strandline.schemas.values.policy import Policy, Unchanged

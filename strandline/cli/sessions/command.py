@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from strandline.cli.options import as_json, json_schema_option, settings_from, target_options
-from strandline.cli.policy import policy_lines, set_policy_command
-from strandline.cli.targets import opened_database
-from strandline.cli.terminal import print_json, print_schema, print_table, say
+from strandline.cli.servers.options import as_json, json_schema_option, settings_from, target_options
+from strandline.cli.servers.targets import opened_database
+from strandline.cli.sessions.policy import policy_lines, set_policy_command
+from strandline.cli.terminal.output import print_json, print_schema, print_table, say
 from strandline.pipelines.inspect.policy_history import change_line
 from strandline.pipelines.inspect.sessions import (
     PipelineCoverage,
@@ -29,7 +29,7 @@ _HEADERS = (
 )  # fmt: skip
 
 
-@click.group("sessions", short_help="List sessions, show the state of one, set its policy.")
+@click.group("sessions")
 def command() -> None:
     """List and show the sessions of a database, and set the policy of one."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from strandline.cli.targets import opened, servers_for_once
+from strandline.cli.servers.targets import opened, servers_for_once
 from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.inspect.directory import check_known, find_session

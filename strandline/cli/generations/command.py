@@ -12,17 +12,17 @@ from uuid import UUID
 
 import click
 
-from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.question_recall import read_questions, recall
+from strandline.cli.generations.question_recall import read_questions, recall
 from strandline.cli.replay import report_of
-from strandline.cli.replay_reports import (
+from strandline.cli.reports.replay import (
     DiffReport,
     GenerationReport,
     GenerationsReport,
     SwitchReport,
 )
-from strandline.cli.targets import opened, servers_for_once
-from strandline.cli.terminal import print_json, print_schema, say
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.generations.registry import Generation, find, find_kept, serving, settings_differing
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare
@@ -37,7 +37,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
 
 
-@click.group("generations", short_help="List generations; compare, promote, roll back, prune.")
+@click.group("generations")
 def command() -> None:
     """Manage the generations of each pipeline: their recipes, and which one serves."""
 

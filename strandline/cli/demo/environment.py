@@ -1,4 +1,4 @@
-"""The demo's stage: a home directory, Postgres, a broker and a worker process, all gone in the end."""
+"""The demo's environment: a home directory, Postgres, a broker and a worker process, all gone in the end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.cli.demo.worker import RestartingWorker, SingleWorker, WorkerKeeper
-from strandline.cli.targets import Servers, opened
-from strandline.cli.terminal import program
-from strandline.cli.worker_process import await_worker, worker_command
+from strandline.cli.servers.targets import Servers, opened
+from strandline.cli.servers.worker_command import await_worker, worker_command
+from strandline.cli.terminal.output import program
 from strandline.deploy.embedded.processes import wait_gone
 from strandline.deploy.embedded.stack import start_stack
 from strandline.schemas.errors import ConfigurationError
@@ -30,7 +30,7 @@ _ATTACHED_END_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoEnvironment:
     """The servers and processes that the demo runs on.
 
     Attributes:
@@ -52,8 +52,8 @@ class Stage:
 
 
 @contextmanager
-def stage(*, restart: bool, keep: bool, say: Callable[[str], None]) -> Iterator[Stage]:
-    """Set the stage and take it down again; ``keep`` leaves the home directory.
+def demo_environment(*, restart: bool, keep: bool, say: Callable[[str], None]) -> Iterator[DemoEnvironment]:
+    """Start the environment, and stop it again; ``keep`` leaves the home directory.
 
     Raises:
         EmbeddedUnavailableError: the embedded servers are forbidden or not installed.
@@ -69,8 +69,8 @@ def stage(*, restart: bool, keep: bool, say: Callable[[str], None]) -> Iterator[
             servers = Servers(stack.database_url, stack.broker_url, "embedded", "embedded")
             with opened(stack.database_url, settings) as database:
                 ensure_tables(stack.database_url, database, settings)
-                with _worker(home, settings, servers, database, restart=restart, say=say) as ready:
-                    yield ready
+                with _worker(home, settings, servers, database, restart=restart, say=say) as environment:
+                    yield environment
                 _end_attached(database, settings, say)
     finally:
         if not keep:
@@ -86,7 +86,7 @@ def _worker(
     *,
     restart: bool,
     say: Callable[[str], None],
-) -> Iterator[Stage]:
+) -> Iterator[DemoEnvironment]:
     log_path, attach = home / "worker.log", _attach_command(home)
     command = worker_command("worker", servers, settings, log_path=log_path)
     worker: WorkerKeeper = (
@@ -103,7 +103,7 @@ def _worker(
         )
         if pid is None:
             raise ConfigurationError(f"The worker did not start. It said: {_last_line(log_path)}")
-        yield Stage(home, settings, servers, database, worker, pid, attach)
+        yield DemoEnvironment(home, settings, servers, database, worker, pid, attach)
     finally:
         worker.stop()
 

@@ -7,18 +7,18 @@ from contextlib import contextmanager
 
 import click
 
-from strandline.cli.facts_listing import history_command, list_command
-from strandline.cli.options import as_json, settings_from, target_options
-from strandline.cli.reports import ClearFactsReport
-from strandline.cli.targets import opened, servers_for_once
-from strandline.cli.terminal import console, is_rich, print_json, say
+from strandline.cli.facts.listing import history_command, list_command
+from strandline.cli.reports.work import ClearFactsReport
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.terminal.output import console, is_rich, print_json, say
 from strandline.facts import Facts
 from strandline.pipelines.inspect.directory import check_known
 from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.schemas.display.shown_text import counted
 
 
-@click.group("facts", short_help="List facts, show the history of one, or clear a namespace.")
+@click.group("facts")
 def command() -> None:
     """List facts, show the history of one, clear a namespace. To correct a fact, use `Facts.for_owner`."""
 

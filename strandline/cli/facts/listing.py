@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
-from strandline.cli.memories import opened_facts
-from strandline.cli.memory_reports import FactDeed, FactHistoryReport, FactReport, FactsReport, FactStep
-from strandline.cli.options import (
+from strandline.cli.reports.memory import FactDeed, FactHistoryReport, FactReport, FactsReport, FactStep
+from strandline.cli.servers.memories import opened_facts
+from strandline.cli.servers.options import (
     as_json,
     json_schema_option,
     namespace_option,
     settings_from,
     target_options,
 )
-from strandline.cli.targets import opened_database
-from strandline.cli.terminal import print_json, print_schema, print_table, say
+from strandline.cli.servers.targets import opened_database
+from strandline.cli.terminal.output import print_json, print_schema, print_table, say
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.pipelines.inspect.explanation import FactExplanation, RemovedFactExplanation, RevisionTrace
 from strandline.producers.facts.listing import Fact, FactPage, Sort

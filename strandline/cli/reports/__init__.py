@@ -1,0 +1,1 @@
+"""The output of commands under ``--json``: typed, each with a JSON Schema."""
