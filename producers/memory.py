@@ -135,7 +135,7 @@ class SessionMemory(Searching):
             return []
         joined = connection is not None
         accept = put_whole if joined else put_quickly
-        result = self._runner.run(self._putting(messages, accept, joined=joined), connection)
+        result = self._runner.run(self._put_operation(messages, accept, joined=joined), connection)
         return self._announce(result, joined=joined)
 
     async def aput_messages(
@@ -147,7 +147,7 @@ class SessionMemory(Searching):
             return []
         joined = connection is not None
         accept = put_whole if joined else (await self._resources.group_commit()).accept
-        result = await self._runner.arun(self._putting(messages, accept, joined=joined), connection)
+        result = await self._runner.arun(self._put_operation(messages, accept, joined=joined), connection)
         return self._announce(result, joined=joined)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
@@ -160,7 +160,7 @@ class SessionMemory(Searching):
         messages = listed_messages(messages)
         if not messages:
             return Imported(0, 0)
-        request = self._checked(messages, max_messages=MAX_MESSAGES_PER_IMPORT)
+        request = self._check_put(messages, max_messages=MAX_MESSAGES_PER_IMPORT)
         imported = import_messages(self._resources.database(), request)
         self._announce_flush(imported.flushed, joined=False)
         return imported
@@ -195,7 +195,7 @@ class SessionMemory(Searching):
         """
         return self._runner.run(
             read(
-                self._reading(
+                self._read_request(
                     input, messages, initial_token_count, wait_for, timeout, joined=connection is not None
                 )
             ),
@@ -215,7 +215,7 @@ class SessionMemory(Searching):
         """Async twin of ``get``."""
         return await self._runner.arun(
             read(
-                self._reading(
+                self._read_request(
                     input, messages, initial_token_count, wait_for, timeout, joined=connection is not None
                 )
             ),
@@ -262,12 +262,12 @@ class SessionMemory(Searching):
 
     def set(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Replace the history by ``messages``, atomically; memory derived earlier stays."""
-        result = self._runner.run(self._replacing(messages), connection)
+        result = self._runner.run(self._replace_operation(messages), connection)
         return self._announce(result, joined=connection is not None)
 
     async def aset(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Async twin of ``set``."""
-        result = await self._runner.arun(self._replacing(messages), connection)
+        result = await self._runner.arun(self._replace_operation(messages), connection)
         return self._announce(result, joined=connection is not None)
 
     def reset(self, *, derived: bool = False, connection: object | None = None) -> None:
@@ -284,12 +284,14 @@ class SessionMemory(Searching):
 
     def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
-        flushed = self._runner.run(self._flushing(everything=check_flag("all", all)), connection)
+        flushed = self._runner.run(self._flush_operation(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, joined=connection is not None)
 
     async def aflush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Async twin of ``flush``."""
-        flushed = await self._runner.arun(self._flushing(everything=check_flag("all", all)), connection)
+        flushed = await self._runner.arun(
+            self._flush_operation(everything=check_flag("all", all)), connection
+        )
         return self._announce_flush(flushed, joined=connection is not None)
 
     def _changing_policy(
@@ -318,11 +320,13 @@ class SessionMemory(Searching):
         """Async twin of ``close``; to be called on the event loop that used the memory."""
         await self._resources.aclose()
 
-    def _putting(self, messages: Sequence[object], accept: Accept, *, joined: bool) -> Operation[PutResult]:
-        request = self._checked(messages, max_messages=self._resources.settings.max_messages_per_put)
+    def _put_operation(
+        self, messages: Sequence[object], accept: Accept, *, joined: bool
+    ) -> Operation[PutResult]:
+        request = self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
         return put_messages(request, accept, in_callers_transaction=joined)
 
-    def _checked(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
+    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
         return PutRequest.check(
             messages,
             identity=self._identity,
@@ -333,17 +337,17 @@ class SessionMemory(Searching):
             max_messages=max_messages,
         )
 
-    def _replacing(self, messages: Sequence[object]) -> Operation[PutResult]:
-        result: PutResult = yield Atomic(partial(self._replaced, messages))
+    def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
+        result: PutResult = yield Atomic(partial(self._replace_messages, messages))
         return result
 
-    def _replaced(self, messages: Sequence[object]) -> Operation[PutResult]:
+    def _replace_messages(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)
-        putting = self._putting(messages, put_whole, joined=True) if messages else None
+        putting = self._put_operation(messages, put_whole, joined=True) if messages else None
         yield from reset(self._identity, derived=False)
         return (yield from putting) if putting is not None else PutResult([], None)
 
-    def _flushing(self, *, everything: bool) -> Operation[Flushed | None]:
+    def _flush_operation(self, *, everything: bool) -> Operation[Flushed | None]:
         flushed = yield from flush_by_hand(
             self._identity.shard_key, self._identity.session_key, everything=everything
         )
@@ -351,7 +355,7 @@ class SessionMemory(Searching):
             yield from history_page(self._identity, 0, 1)
         return flushed
 
-    def _reading(
+    def _read_request(
         self,
         input: object | None,
         messages: Sequence[object] | None,

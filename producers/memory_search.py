@@ -81,7 +81,7 @@ class Searching:
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
         return self._runner.run(
-            self._searching(query, limit, scope, exclude_current, include_window, kinds), None
+            self._search_operation(query, limit, scope, exclude_current, include_window, kinds), None
         )
 
     @overload
@@ -119,10 +119,10 @@ class Searching:
     ) -> Sequence[Found]:
         """Async twin of ``search``."""
         return await self._runner.arun(
-            self._searching(query, limit, scope, exclude_current, include_window, kinds), None
+            self._search_operation(query, limit, scope, exclude_current, include_window, kinds), None
         )
 
-    def _searching(
+    def _search_operation(
         self,
         query: str,
         limit: int,

@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from strandline.producers.execution import OperationRunner
-from strandline.producers.facts.edit import (
+from strandline.producers.facts.edit_operations import (
     Wording,
     add_fact,
     checked_feedback,
@@ -96,7 +96,7 @@ class OwnerFacts:
             with_invalidated: include facts that ended, or were condensed into another.
         """
         return self._runner.run(
-            self._listing(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
+            self._list_operation(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
         )
 
     async def alist(
@@ -113,7 +113,7 @@ class OwnerFacts:
     ) -> FactPage:
         """Async twin of ``list``."""
         return await self._runner.arun(
-            self._listing(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
+            self._list_operation(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
         )
 
     def search(
@@ -130,7 +130,7 @@ class OwnerFacts:
         If vectors are available and the query can be embedded, the meaning of the conversation that a fact
         came from counts as much as its words; otherwise only the words count.
         """
-        return self._runner.run(self._searching(query, limit, topics, agent_id, team_id))
+        return self._runner.run(self._search_operation(query, limit, topics, agent_id, team_id))
 
     async def asearch(
         self,
@@ -142,7 +142,7 @@ class OwnerFacts:
         team_id: str | None = None,
     ) -> Sequence[FoundFact]:
         """Async twin of ``search``."""
-        return await self._runner.arun(self._searching(query, limit, topics, agent_id, team_id))
+        return await self._runner.arun(self._search_operation(query, limit, topics, agent_id, team_id))
 
     def add(
         self,
@@ -163,7 +163,7 @@ class OwnerFacts:
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return self._runner.run(self._edit(partial(self._adding, wording, actor)))
+        return self._runner.run(self._edit(partial(self._add_operation, wording, actor)))
 
     async def aadd(
         self,
@@ -180,7 +180,7 @@ class OwnerFacts:
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return await self._runner.arun(self._edit(partial(self._adding, wording, actor)))
+        return await self._runner.arun(self._edit(partial(self._add_operation, wording, actor)))
 
     def replace(
         self,
@@ -198,7 +198,7 @@ class OwnerFacts:
         earlier messages.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return self._runner.run(self._edit(partial(self._replacing, fact_id, wording, actor)))
+        return self._runner.run(self._edit(partial(self._replace_operation, fact_id, wording, actor)))
 
     async def areplace(
         self,
@@ -211,18 +211,18 @@ class OwnerFacts:
     ) -> Fact | None:
         """Async twin of ``replace``."""
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return await self._runner.arun(self._edit(partial(self._replacing, fact_id, wording, actor)))
+        return await self._runner.arun(self._edit(partial(self._replace_operation, fact_id, wording, actor)))
 
     def delete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
         """Delete a fact and its history for good; False if this owner has no such fact.
 
         The messages it came from stay in their log.
         """
-        return self._runner.run(self._edit(partial(self._deleting, fact_id, actor)))
+        return self._runner.run(self._edit(partial(self._delete_operation, fact_id, actor)))
 
     async def adelete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
         """Async twin of ``delete``."""
-        return await self._runner.arun(self._edit(partial(self._deleting, fact_id, actor)))
+        return await self._runner.arun(self._edit(partial(self._delete_operation, fact_id, actor)))
 
     def clear(self, *, actor: str | None = None) -> int:
         """Delete all facts of this owner for good; return how many were live.
@@ -238,16 +238,16 @@ class OwnerFacts:
     def feedback(self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None) -> Fact | None:
         """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
-        return self._runner.run(self._edit(partial(self._judging, fact_id, judged, actor)))
+        return self._runner.run(self._edit(partial(self._judge_operation, fact_id, judged, actor)))
 
     async def afeedback(
         self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None
     ) -> Fact | None:
         """Async twin of ``feedback``."""
         judged = checked_feedback(feedback)
-        return await self._runner.arun(self._edit(partial(self._judging, fact_id, judged, actor)))
+        return await self._runner.arun(self._edit(partial(self._judge_operation, fact_id, judged, actor)))
 
-    def _listing(
+    def _list_operation(
         self,
         limit: int,
         offset: int,
@@ -261,39 +261,41 @@ class OwnerFacts:
         page = PageRequest.check(limit, offset, sort, contains)
         return list_facts(self._owner, page, FactFilter.check(topics, agent_id, team_id, with_invalidated))
 
-    def _searching(
+    def _search_operation(
         self, query: str, limit: int, topics: Sequence[str] | None, agent_id: str | None, team_id: str | None
     ) -> Operation[Sequence[FoundFact]]:
-        wanted = FactFilter.check(topics, agent_id, team_id)
-        return search_facts(self._owner, query, checked_limit(limit), wanted, self._resources.embed_query)
+        filters = FactFilter.check(topics, agent_id, team_id)
+        return search_facts(self._owner, query, checked_limit(limit), filters, self._resources.embed_query)
 
     def _edit(self, change: Callable[[], Operation[T]]) -> Operation[T]:
         return edit_facts(self._owner.shard_key, change)
 
-    def _adding(self, wording: Wording, actor: str | None) -> Operation[Fact]:
+    def _add_operation(self, wording: Wording, actor: str | None) -> Operation[Fact]:
         fact_id = yield from add_fact(self._owner, wording, actor)
         fact = yield from get_fact(self._owner, fact_id)
         assert fact is not None, "it was written in this transaction"  # noqa: S101
         return fact
 
-    def _replacing(self, fact_id: UUID | str, wording: Wording, actor: str | None) -> Operation[Fact | None]:
-        wanted = as_fact_id(fact_id)
-        if wanted is None:
+    def _replace_operation(
+        self, fact_id: UUID | str, wording: Wording, actor: str | None
+    ) -> Operation[Fact | None]:
+        id_ = as_fact_id(fact_id)
+        if id_ is None:
             return None
-        replaced = yield from replace_fact(self._owner.shard_key, wanted, wording, actor)
-        return None if replaced is None else (yield from get_fact(self._owner, replaced))
+        replacement_id = yield from replace_fact(self._owner.shard_key, id_, wording, actor)
+        return None if replacement_id is None else (yield from get_fact(self._owner, replacement_id))
 
-    def _deleting(self, fact_id: UUID | str, actor: str | None) -> Operation[bool]:
-        wanted = as_fact_id(fact_id)
-        if wanted is None:
+    def _delete_operation(self, fact_id: UUID | str, actor: str | None) -> Operation[bool]:
+        id_ = as_fact_id(fact_id)
+        if id_ is None:
             return False
-        return (yield from delete_fact(self._owner.shard_key, wanted, actor))
+        return (yield from delete_fact(self._owner.shard_key, id_, actor))
 
-    def _judging(
+    def _judge_operation(
         self, fact_id: UUID | str, feedback: str | None, actor: str | None
     ) -> Operation[Fact | None]:
-        wanted = as_fact_id(fact_id)
-        if wanted is None:
+        id_ = as_fact_id(fact_id)
+        if id_ is None:
             return None
-        judged = yield from judge_fact(self._owner.shard_key, wanted, feedback, actor)
-        return None if judged is None else (yield from get_fact(self._owner, judged))
+        judged_id = yield from judge_fact(self._owner.shard_key, id_, feedback, actor)
+        return None if judged_id is None else (yield from get_fact(self._owner, judged_id))

@@ -92,18 +92,18 @@ def _count(message: Message, count_text: Callable[[str], int], part_tokens: Mapp
     return texts + estimates + values
 
 
-def part_estimates(given: Mapping[str, int] | None) -> Mapping[str, int]:
-    """Estimates by part type, from those ``given`` by kind (``image``, ``audio``, …), else the defaults.
+def part_estimates(estimates: Mapping[str, int] | None) -> Mapping[str, int]:
+    """Estimates by part type, from ``estimates`` by kind (``image``, ``audio``, …), else the defaults.
 
     Raises:
         ConfigurationError: a kind is unknown, or an estimate is not a whole number, 0 or above.
     """
-    if is_empty(given):
+    if is_empty(estimates):
         return PART_TOKENS
-    if not isinstance(given, Mapping):
-        raise ConfigurationError(f"part_tokens is {quote(given)}; it must map kinds of parts to numbers.")
+    if not isinstance(estimates, Mapping):
+        raise ConfigurationError(f"part_tokens is {quote(estimates)}; it must map kinds of parts to numbers.")
     try:
-        pairs = [(plain_scalar(kind), plain_scalar(tokens)) for kind, tokens in given.items()]
+        pairs = [(plain_scalar(kind), plain_scalar(tokens)) for kind, tokens in estimates.items()]
     except Exception as error:  # the edge to foreign code: the caller's classes
         raise ConfigurationError("part_tokens cannot be read as a mapping.") from error
     for kind, tokens in pairs:
@@ -135,11 +135,11 @@ def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
             " their number. A name is not accepted; give a function, such as"
             " tiktoken.get_encoding('cl100k_base').encode."
         )
-    given = tokenizer
+    call = tokenizer
 
     def count(text: str) -> int:
         try:
-            result = given(text)
+            result = call(text)
         except Exception as error:  # the edge to foreign code: the caller's function
             kind = shown(type(error).__name__, most=MAX_QUOTED_CHARACTERS)
             raise ConfigurationError(f"tokenizer_fn raised {kind}; it must count any text.") from error

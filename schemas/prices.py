@@ -26,19 +26,19 @@ class ModelPrice(BaseModel):
     output: Price = Decimal(0)
 
 
-def read_prices(given: object) -> object:
+def read_prices(value: object) -> object:
     """The JSON object of ``STRANDLINE_MODEL_PRICES`` (model → {input, output}) as a list of prices.
 
     Raises:
         ValueError: it is text that is not JSON object of objects.
     """
-    if isinstance(given, str):
+    if isinstance(value, str):
         # As they are written: 0.1 dollars are not the binary fraction next to it.
-        given = json.loads(given, parse_float=Decimal)
-    if isinstance(given, Mapping):
-        return [_named(model, price) for model, price in given.items()]
-    if isinstance(given, tuple):
-        return given
+        value = json.loads(value, parse_float=Decimal)
+    if isinstance(value, Mapping):
+        return [_named_price(model, price) for model, price in value.items()]
+    if isinstance(value, tuple):
+        return value
     raise ValueError('it must be a JSON object, such as {"gpt-4.1-mini": {"input": 0.4, "output": 1.6}}')
 
 
@@ -52,7 +52,7 @@ def cost_usd(
     return None
 
 
-def _named(model: object, price: object) -> dict[str, Any]:
+def _named_price(model: object, price: object) -> dict[str, Any]:
     if not isinstance(price, Mapping):
         raise ValueError(f"the price of {quote(model)} must be an object with 'input' and 'output'")
     return {**price, "model": model}

@@ -189,12 +189,12 @@ def load_usable_settings(
     return Settings(**overrides | defaults), refused  # type: ignore[arg-type]
 
 
-def _describe(error: ValidationError, given: Mapping[str, str | None]) -> dict[str, str]:
+def _describe(error: ValidationError, names: Mapping[str, str | None]) -> dict[str, str]:
     """Why settings cannot be used, by field."""
     sentences: dict[str, list[str]] = {}
     for item in error.errors(include_input=False, include_url=False):
         name = str(item["loc"][0])
-        variable = given.get(name) or (name if name.isupper() else f"STRANDLINE_{name.upper()}")
+        variable = names.get(name) or (name if name.isupper() else f"STRANDLINE_{name.upper()}")
         sentence = f"{variable}: {item['msg'].removeprefix('Value error, ')}"
         sentences.setdefault(name.lower(), []).append(sentence)
-    return {name: "; ".join(said) for name, said in sentences.items()}
+    return {name: "; ".join(parts) for name, parts in sentences.items()}

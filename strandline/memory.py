@@ -184,7 +184,7 @@ class Memory(SessionMemory):
             OwnerError: the session belongs to another owner.
             ConflictError: other callers kept changing the policy; nothing was changed.
         """
-        blocks = self._declared(memory_blocks, fixed)
+        blocks = self._declared_blocks(memory_blocks, fixed)
         change = replace(
             _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
             max_window_messages=max_window_messages,
@@ -210,7 +210,7 @@ class Memory(SessionMemory):
         **fixed: Any,
     ) -> Policy:
         """Async twin of ``set_policy``."""
-        blocks = self._declared(memory_blocks, fixed)
+        blocks = self._declared_blocks(memory_blocks, fixed)
         change = replace(
             _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
             max_window_messages=max_window_messages,
@@ -221,7 +221,7 @@ class Memory(SessionMemory):
         self._announce_flush(done.flushed, joined=joined)
         return self._take_on(done, blocks, token_limit)
 
-    def _declared(
+    def _declared_blocks(
         self, memory_blocks: Sequence[BlockSource] | None, fixed: Mapping[str, Any]
     ) -> tuple[BaseMemoryBlock, ...] | None:
         for name in fixed:

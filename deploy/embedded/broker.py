@@ -110,7 +110,7 @@ class EmbeddedBroker:
                 return None
             return self._running.url
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """True if the broker that this object uses has ended, although its use goes on."""
         return self._running is not None and not is_running(self._running.server_pid)
 
@@ -214,7 +214,7 @@ class EmbeddedBroker:
     def _wait_for_end(self, running: RunningBroker) -> bool:
         deadline = time.monotonic() + _GONE_TIMEOUT_SECONDS
         while is_running(running.server_pid):
-            if self._use.holding() == "shared" or time.monotonic() > deadline:
+            if self._use.current_holding() == "shared" or time.monotonic() > deadline:
                 return False
             time.sleep(_PAUSE_SECONDS)
         return True

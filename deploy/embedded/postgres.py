@@ -89,7 +89,7 @@ class EmbeddedPostgres:
         """
         with self._use.exclusive():
             self._use.leave()  # of an earlier start, so that it does not count among the others
-            others = self._use.holding() != "free"
+            others = self._use.current_holding() != "free"
             self._use.join()
             try:
                 self._programs = reachable_programs(self._programs, self._account)
@@ -116,7 +116,7 @@ class EmbeddedPostgres:
         Returns:
             True when the server no longer runs.
         """
-        if not self._use.joined:
+        if not self._use.is_joined:
             return self.pid() is None
         with self._use.exclusive():
             self._leave_and_end_if_last()
@@ -190,7 +190,7 @@ class EmbeddedPostgres:
 
     def _leave_and_end_if_last(self) -> None:
         self._use.leave()
-        if self._use.holding() != "free":
+        if self._use.current_holding() != "free":
             return
         for order, seconds in ((signal.SIGINT, self._stop_timeout_seconds), (signal.SIGQUIT, 10.0)):
             pid = self.pid()  # Postgres' signals: SIGINT is its fast stop, SIGQUIT ends it at once

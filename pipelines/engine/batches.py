@@ -236,7 +236,7 @@ def finish(fetcher: Fetcher, lease: Lease, batch: Batch, outcome: Literal["appli
         FinishBatch(**lease.keys, event_ids=batch.event_ids, batch_id=batch.batch_id, outcome=outcome)
     )
     if not rows:
-        raise _gone(batch)
+        raise _lost_lease(batch)
     return rows[0].is_due
 
 
@@ -249,10 +249,10 @@ def close(fetcher: Fetcher, batch: Batch, state: Literal["void", "split"]) -> No
     """
     closed = CloseBatch(shard_key=batch.lane.shard_key, batch_id=batch.batch_id, state=state)
     if not fetcher.fetch(closed):
-        raise _gone(batch)
+        raise _lost_lease(batch)
 
 
-def _gone(batch: Batch) -> LeaseLostError:
+def _lost_lease(batch: Batch) -> LeaseLostError:
     return LeaseLostError(f"Batch {batch.batch_id} is gone or ended; the prepared result is discarded.")
 
 

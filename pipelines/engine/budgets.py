@@ -75,7 +75,7 @@ class _Share:
     def __init__(self) -> None:
         self.asking = threading.Lock()
         self._lock = threading.Lock()
-        self._used = self._told = _Count(datetime.now(UTC).date())
+        self._used = self._reported = _Count(datetime.now(UTC).date())
         self._is_written = True
         self._calls_left = self._tokens_left = self._usd_left = 0.0
         self._ends_at = 0.0
@@ -105,13 +105,13 @@ class _Share:
         self._usd_left -= usd
 
     @contextmanager
-    def writing(self) -> Iterator[_Count]:
+    def write_use(self) -> Iterator[_Count]:
         """The use so far, which the block writes; no call is admitted until a slice is granted."""
         with self._lock:
-            told = self._told = self._used
+            use = self._reported = self._used
             self._is_written, self._ends_at = True, 0.0
         try:
-            yield told
+            yield use
         except BaseException:
             with self._lock:
                 self._is_written = False
@@ -121,12 +121,12 @@ class _Share:
         """Begin ``day``, if it is another one: use that is not reported yet counts for it."""
         with self._lock:
             if day != self._used.day:
-                self._used, self._told = self._used.since(self._told, day), _Count(day)
+                self._used, self._reported = self._used.since(self._reported, day), _Count(day)
 
     def grant(self, calls: float, tokens: float, usd: float, ends_at: float, *, first_call: int) -> None:
         """Hold a slice from now on, and count the call that it was asked for, of so many tokens."""
         with self._lock:
-            late = self._used.since(self._told, self._used.day)
+            late = self._used.since(self._reported, self._used.day)
             self._calls_left = calls - late.calls
             self._tokens_left = max(tokens, first_call) - late.tokens
             self._usd_left = usd - late.usd
@@ -204,19 +204,19 @@ class Budgets:
         Raises:
             StrandlineError: the database failed; the next call tries again.
         """
-        revoked = set() if everything else self._revoked()
+        revoked = set() if everything else self._revoked_namespaces()
         for namespace, share in self._shares.all():
             is_over = everything or namespace in revoked
             if share.is_to_be_written(everything=is_over) and share.asking.acquire(blocking=False):
                 try:
-                    with share.writing() as used:
+                    with share.write_use() as used:
                         self._database.fetch(
                             ReturnSlice(namespace=namespace, worker_id=self.worker_id, **used.params())
                         )
                 finally:
                     share.asking.release()
 
-    def _revoked(self) -> set[str]:
+    def _revoked_namespaces(self) -> set[str]:
         """The namespaces whose budgets were changed while this worker holds a slice."""
         days = {namespace: day for namespace, share in self._shares.all() if (day := share.held_day())}
         if not days:
@@ -226,8 +226,8 @@ class Budgets:
 
     def _take(self, namespace: str, share: _Share, tokens: int) -> None:
         began = time.monotonic()
-        with share.writing() as used:
-            (given,) = self._database.fetch(
+        with share.write_use() as used:
+            (slice,) = self._database.fetch(
                 TakeSlice(
                     namespace=namespace,
                     worker_id=self.worker_id,
@@ -236,15 +236,15 @@ class Budgets:
                     slice_seconds=self._slice_seconds,
                 )
             )
-        share.begin_day(given.day)
-        if not given.is_granted:
-            wait = {"waits_for": given.waits_for, "wait_seconds": round(given.seconds)}
+        share.begin_day(slice.day)
+        if not slice.is_granted:
+            wait = {"waits_for": slice.waits_for, "wait_seconds": round(slice.seconds)}
             logger.warning("namespace waits for its budget", extra={"action": "budget_used_up", **wait})
-            raise BudgetError(given.waits_for or "", given.seconds)
+            raise BudgetError(slice.waits_for or "", slice.seconds)
         share.grant(
-            _UNLIMITED if given.calls is None else given.calls,
-            _UNLIMITED if given.tokens is None else given.tokens,
-            _UNLIMITED if given.usd is None else given.usd,
-            began + given.seconds,
+            _UNLIMITED if slice.calls is None else slice.calls,
+            _UNLIMITED if slice.tokens is None else slice.tokens,
+            _UNLIMITED if slice.usd is None else slice.usd,
+            began + slice.seconds,
             first_call=tokens,
         )

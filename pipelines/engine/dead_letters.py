@@ -77,7 +77,7 @@ class DeadLetter:
         return Lane(self.shard_key, self.scope_key, self.generation_id, self.stage)
 
     @property
-    def ordered(self) -> bool:
+    def is_ordered(self) -> bool:
         """Whether a retry folds later events again."""
         return self.stage not in COMMUTATIVE_STAGES
 
@@ -118,7 +118,7 @@ def list_dead_letters(
     dropped: bool = False,
 ) -> list[DeadLetter]:
     """The dead letters that match all filters, oldest first; with ``dropped`` also those given up on."""
-    wanted = ListDeadLetters(
+    statement = ListDeadLetters(
         namespace=namespace,
         session_id=session_id,
         pipeline=pipeline,
@@ -126,7 +126,7 @@ def list_dead_letters(
         event_id=event_id,
         dropped=dropped,
     )
-    return [DeadLetter(**row._asdict()) for row in database.fetch(wanted)]
+    return [DeadLetter(**row._asdict()) for row in database.fetch(statement)]
 
 
 def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
@@ -139,13 +139,13 @@ def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
     if letter.generation_state == "retired":
         return Retry("retired")
     with database.transaction() as tx:
-        tx.fetch(ReopenLane(**letter.lane.keys, seize=letter.ordered))
+        tx.fetch(ReopenLane(**letter.lane.keys, seize=letter.is_ordered))
         rows = tx.fetch(ReviveEvent(**letter.keys))
         if not rows:
             return Retry("gone")
         if not rows[0].current:
             return Retry("void")
-        again = tx.fetch(Refold(**letter.lane.keys, event_id=letter.event_id)) if letter.ordered else []
+        again = tx.fetch(Refold(**letter.lane.keys, event_id=letter.event_id)) if letter.is_ordered else []
         refolded = len(again)
     logger.info("dead letter retried", extra={"action": "dead_letter_retried", **_where(letter)})
     return Retry("due", refolded)

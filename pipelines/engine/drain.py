@@ -34,7 +34,7 @@ from strandline.pipelines.engine.leases import (
     release,
 )
 from strandline.pipelines.engine.stage import Batch, Sharing, Stage, Stepping
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import (
     BlockCodeError,
     BudgetError,
@@ -264,9 +264,9 @@ def _has_work(engine: Engine, lane: Lane) -> bool:
 def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:
     """End a batch, one way or another."""
     if lease.failures >= engine.retry.max_failures:
-        return _give_up(engine, lease, batch, f"failed {counted(lease.failures, 'time')} in a row")
+        return _give_up(engine, lease, batch, f"failed {quantity(lease.failures, 'time')} in a row")
     if lease.crashes >= engine.retry.max_crashes:
-        return _give_up(engine, lease, batch, f"its worker died {counted(lease.crashes, 'time')} in a row")
+        return _give_up(engine, lease, batch, f"its worker died {quantity(lease.crashes, 'time')} in a row")
     try:
         return _derive(engine, lease, batch, stage)
     except (PermanentModelError, BlockCodeError) as error:

@@ -26,8 +26,8 @@ def find_session(
     """
     within = DEFAULT_NAMESPACE if namespace is None else check_name("namespace", namespace)
     check_name("session", session_id)
-    wanted = FindSessions(namespace=within, session_id=session_id, user_id=user_id, limit=1)
-    for row in fetcher.fetch(wanted):
+    statement = FindSessions(namespace=within, session_id=session_id, user_id=user_id, limit=1)
+    for row in fetcher.fetch(statement):
         return identify_session(row.namespace, row.session_id, row.user_id)
     whose = "" if user_id is None else f" of user {quote(user_id)}"
     raise NotFoundError(

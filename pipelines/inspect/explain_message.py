@@ -40,7 +40,7 @@ from strandline.pipelines.inspect.rows import (
 from strandline.pipelines.inspect.verify_checks import stage_chain
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
 from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS
-from strandline.schemas.display.shown_text import counted, quote
+from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.inspection.explain import (
@@ -126,8 +126,8 @@ def explain_fact_alone(
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
         check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
-        wanted = _as_uuid(fact_id)
-        fact = None if wanted is None else explain_fact(tx, where, wanted)
+        id_ = _as_uuid(fact_id)
+        fact = None if id_ is None else explain_fact(tx, where, id_)
     if fact is None:
         raise NotFoundError(
             f"There is no fact {quote(fact_id)} in namespace {quote(namespace)};"
@@ -163,8 +163,8 @@ def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) 
     return rows[0]
 
 
-def _explain_message(fetcher: Fetcher, found: ExplainFindMessagesRow) -> MessageExplanation:
-    shard_key, session_key, seq = found.shard_key, found.session_key, found.seq
+def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> MessageExplanation:
+    shard_key, session_key, seq = position.shard_key, position.session_key, position.seq
     key = SessionKeys(shard_key=shard_key, session_key=session_key)
     (row,) = fetcher.fetch(ExplainMessage(**key, seq=seq))
     event = event_trace(row)
@@ -280,12 +280,12 @@ def _reasons(
         yield "It has not been flushed: nothing is derived from a message before a flush delivers it."
         return
     if FACTS not in fed and all(t.stage != EXTRACT_STAGE or t.state == "not_fed" for t in stages):
-        yield _unfed(feeds)
+        yield _unfed_reason(feeds)
         return
     if facts:
         live = sum(fact.live for fact in facts)
         cite = "cites" if len(facts) == 1 else "cite"
-        yield f"It was remembered: {counted(len(facts), 'fact')} {cite} it, {live} of them live."
+        yield f"It was remembered: {quantity(len(facts), 'fact')} {cite} it, {live} of them live."
     by_generation: dict[int, dict[str, StageTrace]] = {}
     for trace in stages:
         if trace.pipeline == FACTS and trace.generation_state != "retired":
@@ -293,10 +293,10 @@ def _reasons(
     for generation, traces in by_generation.items():
         cited = any(fact.generation == generation for fact in facts)
         own = [candidate for candidate in candidates if candidate.generation == generation]
-        yield from _facts_reason(traces, message, found=own, cited=cited)
+        yield from _facts_reason(traces, message, candidates=own, cited=cited)
 
 
-def _unfed(feeds: Sequence[str]) -> str:
+def _unfed_reason(feeds: Sequence[str]) -> str:
     if FACTS not in feeds:
         return "Its session does not feed the pipeline 'facts', so no facts are extracted."
     return (
@@ -315,24 +315,24 @@ def _left_out(message: Message, pipelines: Sequence[str]) -> Iterable[str]:
 
 
 def _facts_reason(
-    traces: dict[str, StageTrace], message: Message, *, found: Sequence[CandidateTrace], cited: bool
+    traces: dict[str, StageTrace], message: Message, *, candidates: Sequence[CandidateTrace], cited: bool
 ) -> Iterable[str]:
     extract, merge = traces[EXTRACT_STAGE], traces.get(MERGE_STAGE)
     if extract.state != "applied":
-        yield _halted(extract)
-    elif merge is not None and found and merge.state != "applied":
-        yield f"Extract found something in it; {_halted(merge)}"
+        yield _halt_reason(extract)
+    elif merge is not None and candidates and merge.state != "applied":
+        yield f"Extract found something in it; {_halt_reason(merge)}"
     elif not plain_text(message):
         yield "It has no text that extract could read."
-    elif not found:
+    elif not candidates:
         yield "Extract read it and found no fact in it."
-    elif not cited and (kinds := [c.dropped_because for c in found if c.dropped_because is not None]):
+    elif not cited and (kinds := [c.dropped_because for c in candidates if c.dropped_because is not None]):
         yield f"Extract found something in it, and a person has since {_DONE.get(kinds[-1], kinds[-1])}."
     elif not cited:
         yield "Extract found something in it, but the resulting fact is gone."
 
 
-def _halted(trace: StageTrace) -> str:
+def _halt_reason(trace: StageTrace) -> str:
     reason = (trace.reason or "").rstrip(".")
     if trace.state == "due":
         waits = f"stage {trace.stage} has not processed it yet"

@@ -38,7 +38,7 @@ def policy_changes(fetcher: Fetcher, shard_key: UUID, session_key: UUID) -> tupl
 def change_line(change: PolicyChangeTrace) -> str:
     """A change, as a person reads it."""
     what = "; ".join(
-        f"{name.replace('_', ' ')} {_said(change.before[name])} -> {_said(change.after[name])}"
+        f"{name.replace('_', ' ')} {_value_text(change.before[name])} -> {_value_text(change.after[name])}"
         for name in change.after
     )
     by = change.actor or "someone who gave no name (--actor)"
@@ -59,7 +59,7 @@ def _trace(row: PolicyChangesRow) -> PolicyChangeTrace:
     )
 
 
-def _said(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return "none" if value is None else str(value)

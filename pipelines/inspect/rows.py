@@ -29,8 +29,8 @@ MAX_EXCERPT_CHARACTERS = 160
 
 def model_calls(fetcher: Fetcher, shard_key: UUID, batch_ids: Iterable[UUID | None]) -> list[ModelCall]:
     """The ledger of some batches."""
-    wanted = sorted({batch_id for batch_id in batch_ids if batch_id is not None})
-    rows = fetcher.fetch(ExplainCalls(shard_key=shard_key, batch_ids=wanted)) if wanted else []
+    ids = sorted({batch_id for batch_id in batch_ids if batch_id is not None})
+    rows = fetcher.fetch(ExplainCalls(shard_key=shard_key, batch_ids=ids)) if ids else []
     return [
         ModelCall(
             batch_id=row.batch_id,

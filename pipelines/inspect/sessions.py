@@ -230,11 +230,11 @@ def _states(fetcher: Fetcher, sessions: Sequence[SessionIdentity]) -> list[Sessi
     """The states in the order given; an id that was claimed and not put to yet has no state."""
     if not sessions:
         return []
-    wanted = SessionRows(
+    statement = SessionRows(
         shard_keys=[session.shard_key for session in sessions],
         session_keys=[session.session_key for session in sessions],
     )
-    rows = {row.session_key: row for row in fetcher.fetch(wanted)}
+    rows = {row.session_key: row for row in fetcher.fetch(statement)}
     return [_state(rows[session.session_key]) for session in sessions if session.session_key in rows]
 
 

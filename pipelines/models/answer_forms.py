@@ -135,7 +135,7 @@ def object_in(text: str) -> dict[str, Any]:
     """
     answer = text.rpartition("</think>")[2]
     inner = answer[answer.find("{") : answer.rfind("}") + 1]
-    for piece in (text, *_fenced(text), inner):
+    for piece in (text, *_fenced_texts(text), inner):
         try:
             value = json.loads(piece, parse_constant=_refuse_constant, parse_int=_bounded_int)
         except (ValueError, RecursionError):
@@ -158,7 +158,7 @@ def _bounded_int(digits: str) -> int:
     return int(digits[:_MAX_DIGITS])
 
 
-def _fenced(text: str) -> Iterator[str]:
+def _fenced_texts(text: str) -> Iterator[str]:
     """The text between code fences: after the first one's line, up to the next.
 
     (A regular expression would scan the whole rest again for each blank line after an unclosed fence.)

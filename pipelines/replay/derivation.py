@@ -24,7 +24,7 @@ from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import last_stage, serve_everybody, switch_owner
 from strandline.pipelines.replay.truncation import refuse_truncated
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.generations import (
@@ -347,7 +347,7 @@ class _Run:
 
     def _in_the_way(self, owners: int, dead: int) -> str:
         generation_id = self._generation.generation_id
-        whose = counted(owners, "owner")
+        whose = quantity(owners, "owner")
         if not dead:
             have = "has" if owners == 1 else "have"
             return (
@@ -356,7 +356,7 @@ class _Run:
             )
         are = "is a dead letter" if dead == 1 else "are dead letters"
         return (
-            f"{counted(dead, 'event')} of {whose} {are} in generation {generation_id}; the earlier one"
+            f"{quantity(dead, 'event')} of {whose} {are} in generation {generation_id}; the earlier one"
             " keeps serving them. Show them: strandline dead-letters list --pipeline"
             f" {self._replay.pipeline}; retry or drop them, then: strandline replay --resume"
             f" {self._replay.replay_id}."

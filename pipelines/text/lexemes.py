@@ -128,7 +128,7 @@ def lexemes(text: str, *, language: str = "english") -> list[tuple[str, int]]:
     """
     return [
         (lexeme, position)
-        for position, token, singles in _told(text, language)
+        for position, token, singles in _content_words(text, language)
         for lexeme in (_lexeme(token, language), *singles)
     ]
 
@@ -144,7 +144,7 @@ def query_lexemes(text: str, *, language: str = "english") -> list[str]:
     Raises:
         ConfigurationError: no stemmer exists for ``language``.
     """
-    return list(dict.fromkeys(_lexeme(token, language) for _, token, _ in _told(text, language)))
+    return list(dict.fromkeys(_lexeme(token, language) for _, token, _ in _content_words(text, language)))
 
 
 def to_tsvector_text(positioned: Iterable[tuple[str, int]]) -> str:
@@ -180,7 +180,7 @@ def check_language(language: str) -> None:
 _LANGUAGES = frozenset(snowballstemmer.algorithms())
 
 
-def _told(text: str, language: str) -> Iterator[tuple[int, str, Sequence[str]]]:
+def _content_words(text: str, language: str) -> Iterator[tuple[int, str, Sequence[str]]]:
     """Position, token and single characters of each word that is not a stop word."""
     check_language(language)
     stop = STOP_WORDS.get(language, frozenset())

@@ -52,10 +52,10 @@ def declare_blocks(sources: Sequence[BlockSource] | None, known: Known = dict) -
     if isinstance(sources, (str, BaseMemoryBlock)) or not isinstance(sources, Sequence):
         raise ConfigurationError("memory_blocks must be a list of memory blocks or names of pipelines.")
     try:
-        given = list(sources)
+        elements = list(sources)
     except Exception as error:  # the edge to foreign code: the caller's classes
         raise ConfigurationError("memory_blocks cannot be read as a list.") from error
-    blocks = tuple(_block(source, known) for source in given)
+    blocks = tuple(_block(source, known) for source in elements)
     names = [block.name for block in blocks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -80,7 +80,7 @@ def _block(source: object, known: Known) -> BaseMemoryBlock:
     if isinstance(source, BaseMemoryBlock):
         return source
     if isinstance(source, str):
-        return _named(source, known)
+        return _named_block(source, known)
     if not isinstance(source, type) and callable(getattr(source, "fold", None)):
         return CustomMemoryBlock(BlockDefinition.check(source, where=type(source).__qualname__))
     raise ConfigurationError(
@@ -89,7 +89,7 @@ def _block(source: object, known: Known) -> BaseMemoryBlock:
     )
 
 
-def _named(name: str, known: Known) -> BaseMemoryBlock:
+def _named_block(name: str, known: Known) -> BaseMemoryBlock:
     """The block for a pipeline's name; one whose code is not in this process shows its state's ``text``."""
     if name in _OWN:
         return _OWN[name](name=name)

@@ -46,13 +46,13 @@ def compile_memory_template(source: str) -> Renderer:
         raise _refusal("it never uses `sections`, so no memory would be shown")
 
     def render(sections: Sequence[Section]) -> str:
-        return _rendered(template, sections) if sections else ""
+        return _render(template, sections) if sections else ""
 
     render(_SAMPLE)
     return render
 
 
-def _rendered(template: Template, sections: Sequence[Section]) -> str:
+def _render(template: Template, sections: Sequence[Section]) -> str:
     # Blocks escape what they render, so to escape it here once more would garble it.
     marked = [{"name": section.name, "text": Markup(section.text)} for section in sections]  # noqa: S704
     try:

@@ -142,9 +142,9 @@ def _checked_cutoff(cutoff: object) -> float:
 
 
 def _checked_functions(functions: object) -> tuple[Reranker, ...]:
-    given = plain_list(functions) if isinstance(functions, (list, tuple)) else [None]
-    if not all(callable(one) for one in given):
+    callables = plain_list(functions) if isinstance(functions, (list, tuple)) else [None]
+    if not all(callable(one) for one in callables):
         raise ConfigurationError(
             "postprocessors must be a list of callables that take the query and a list of hits."
         )
-    return tuple(given)
+    return tuple(callables)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from strandline.producers.arguments import check_flag
-from strandline.producers.facts.edit import checked_topics
+from strandline.producers.facts.edit_operations import checked_topics
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import FactTexts, ListFacts, ListFactsRow
@@ -175,16 +175,16 @@ class PageRequest:
 
 
 def list_facts(
-    owner: Owner, page: PageRequest, wanted: FactFilter, fact_ids: Sequence[UUID] | None = None
+    owner: Owner, page: PageRequest, filters: FactFilter, fact_ids: Sequence[UUID] | None = None
 ) -> Operation[FactPage]:
     """A page of the matching facts, and their total number."""
     if page.contains:
-        fact_ids = yield from _containing(owner, page.contains, wanted)
+        fact_ids = yield from _ids_containing(owner, page.contains, filters)
         page = replace(page, contains=None)
     rows = yield from fetch(
         ListFacts(
-            **wanted.params,
-            with_invalidated=wanted.with_invalidated,
+            **filters.params,
+            with_invalidated=filters.with_invalidated,
             shard_key=owner.shard_key,
             fact_ids=None if fact_ids is None else list(fact_ids),
             limit=page.limit,
@@ -197,10 +197,10 @@ def list_facts(
 
 def get_fact(owner: Owner, fact_id: UUID | str) -> Operation[Fact | None]:
     """One fact of this owner, even if it ended; None if no fact has this id."""
-    wanted = as_fact_id(fact_id)
-    if wanted is None:
+    id_ = as_fact_id(fact_id)
+    if id_ is None:
         return None
-    page = yield from list_facts(owner, PageRequest(1), FactFilter(with_invalidated=True), [wanted])
+    page = yield from list_facts(owner, PageRequest(1), FactFilter(with_invalidated=True), [id_])
     return page[0] if page else None
 
 
@@ -225,12 +225,12 @@ def checked_limit(limit: int) -> int:
     return _count("limit", limit, MAX_LIMIT)
 
 
-def _containing(owner: Owner, contains: str, wanted: FactFilter) -> Operation[list[UUID]]:
+def _ids_containing(owner: Owner, contains: str, filters: FactFilter) -> Operation[list[UUID]]:
     """The ids of facts that contain a substring; filtered here, because SQL does not read content."""
     rows = yield from fetch(
         FactTexts(
             shard_key=owner.shard_key,
-            with_invalidated=wanted.with_invalidated,
+            with_invalidated=filters.with_invalidated,
             limit=MAX_SCANNED_FACTS,
         )
     )

@@ -60,10 +60,11 @@ def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list
 def _unreadable(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
     serving = snapshot.serving.get(block.pipeline or "")
     if isinstance(block, CustomMemoryBlock) and serving is not None:
-        made, here = serving["version"], block.definition.version
-        if made != here:
+        folded_by, here = serving["version"], block.definition.version
+        if folded_by != here:
             return (
-                f"Its state was folded by version {made!r} of the block; the code here is version {here!r}."
+                f"Its state was folded by version {folded_by!r} of the block;"
+                f" the code here is version {here!r}."
             )
     if type(block) is BaseMemoryBlock and (block.pipeline or "") in snapshot.states:
         state = snapshot.states[block.pipeline or ""]

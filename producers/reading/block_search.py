@@ -12,7 +12,7 @@ from uuid import UUID
 
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import Omission
-from strandline.producers.reading.rerank import MAX_CANDIDATES, postprocessed
+from strandline.producers.reading.rerank import MAX_CANDIDATES, postprocess_hits
 from strandline.producers.reading.snapshot import Snapshot
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.query import MAX_QUERY_CHARACTERS
@@ -22,7 +22,7 @@ from strandline.producers.search.ranking import (
     Target,
     Vectors,
     facts_generation,
-    ranked,
+    rank_hits,
     serving_vectors,
 )
 from strandline.schemas.postgres.operations import Operation, Run
@@ -106,12 +106,12 @@ def search(
         beside=MESSAGES_BESIDE,
     )
     limit = MAX_CANDIDATES if block.steps else block.similarity_top_k
-    found = yield from ranked(
+    ranked_hits = yield from rank_hits(
         query, sources.vectors, target, limit=limit, similarity_cutoff=block.similarity_cutoff
     )
-    hits = without_shown(found, shown)
+    hits = without_shown(ranked_hits, shown)
     if block.steps and hits:
-        hits, failures = yield Run(partial(postprocessed, block, query.text, hits))
+        hits, failures = yield Run(partial(postprocess_hits, block, query.text, hits))
         omissions += failures
     return hits[: block.similarity_top_k], omissions
 

@@ -21,7 +21,7 @@ from strandline.producers.reading.foreign_code import attempt
 from strandline.producers.reading.parted_calls import parted_calls
 from strandline.producers.reading.recent_counts import recent_counts
 from strandline.producers.tokens import PART_TOKENS, count_parts
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message
 
@@ -62,7 +62,7 @@ class Tail:
     ranges: Sequence[tuple[int, int]] = ()
 
     @cached_property
-    def parted(self) -> frozenset[int]:
+    def parted_seqs(self) -> frozenset[int]:
         """The seqs of messages that cannot be shown, because a part of their tool call is not in the tail."""
         return (
             parted_calls(self.messages, {first for first, _ in self.ranges}) if self.ranges else frozenset()
@@ -91,10 +91,10 @@ class Measure:
     render: Renderer
     part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
 
-    def rendered(self, contributions: Iterable[Contribution]) -> str:
+    def render_all(self, contributions: Iterable[Contribution]) -> str:
         return self.render([Section(c.block.name, c.text) for c in contributions if c.text])
 
-    def unrendered(self, contributions: Sequence[Contribution]) -> list[Contribution]:
+    def find_unrendered(self, contributions: Sequence[Contribution]) -> list[Contribution]:
         """The contributions whose text the caller's template does not show at all."""
         if self.render is render_memory:
             return []
@@ -104,14 +104,14 @@ class Measure:
         # A template may lay text out as it likes, so what counts is that another text gives another memory.
         other = replace(one, text=_ANY_CHARACTER.sub(_OTHER_CHARACTER, one.text))
         try:
-            changed = self.rendered([other if c is one else c for c in contributions])
+            changed = self.render_all([other if c is one else c for c in contributions])
         except ConfigurationError:
             return True  # it stumbles over this text, so it looks at it
-        return changed != self.rendered(contributions)
+        return changed != self.render_all(contributions)
 
     def cost(self, contributions: Sequence[Contribution]) -> int:
         """Tokens of the memory as inserted, and of the content parts by their estimates."""
-        text = self.rendered(contributions)
+        text = self.render_all(contributions)
         parts = [part for c in contributions for part in c.parts]
         estimates = count_parts(parts, self.count_text, self.part_tokens)
         return estimates + (recent_counts.count(self.count_text, text + SEPARATOR) if text else 0)
@@ -129,12 +129,12 @@ def fit(
     room = token_limit - fixed_tokens
     reserved = reserved_tail(room=room, contributions=contributions, tail=tail, measure=measure)
     kept, omitted = _shrunk(contributions, room - _tokens(reserved), measure)
-    omitted += [Omission("not_rendered", c.block.name, _NOT_RENDERED) for c in measure.unrendered(kept)]
+    omitted += [Omission("not_rendered", c.block.name, _NOT_RENDERED) for c in measure.find_unrendered(kept)]
     cost = measure.cost(kept)
     shown = newest_that_fit(tail, room - cost)
     tokens = fixed_tokens + cost + _tokens(shown)
     return Fitted(
-        memory=measure.rendered(kept),
+        memory=measure.render_all(kept),
         parts=tuple(part for c in kept for part in c.parts),
         tail=shown,
         tokens=tokens,
@@ -161,7 +161,7 @@ def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:
     """
     starts = {first for first, _ in tail.ranges}
     answers: set[str] = set()
-    messages = [message for message in tail.messages if message.seq not in tail.parted]
+    messages = [message for message in tail.messages if message.seq not in tail.parted_seqs]
     used, begin = 0, len(messages)
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
@@ -184,7 +184,7 @@ def _shrunk(
     omitted: list[Omission] = []
     if measure.cost(kept) <= room:
         return kept, omitted
-    unrendered = measure.unrendered(kept)
+    unrendered = measure.find_unrendered(kept)
     for victim in _least_important_first([c for c in kept if c not in unrendered]):
         if measure.cost(kept) <= room:
             break
@@ -192,7 +192,7 @@ def _shrunk(
         others = kept[:place], kept[place + 1 :]
         shorter, failure = _made_to_fit(victim, others, room, measure)
         kept = [*others[0], *([shorter] if shorter else []), *others[1]]
-        omitted.append(failure or _shortened(victim, shorter, measure))
+        omitted.append(failure or _shortening_omission(victim, shorter, measure))
     return kept, omitted
 
 
@@ -217,14 +217,14 @@ def _made_to_fit(
         excess = measure.cost([*others[0], shorter, *others[1]]) - room
         if excess <= 0:
             return shorter, None
-        cut, failure = _truncated(shorter, excess, measure)
+        cut, failure = _truncate(shorter, excess, measure)
         if cut is None:
             return None, failure
         shorter = cut
     return (shorter if measure.cost([*others[0], shorter, *others[1]]) <= room else None), None
 
 
-def _truncated(
+def _truncate(
     contribution: Contribution, excess: int, measure: Measure
 ) -> tuple[Contribution | None, Omission | None]:
     """The contribution shortened by its own block; None if it has to be dropped whole."""
@@ -235,18 +235,18 @@ def _truncated(
     return replace(contribution, text=shorter), None
 
 
-def _shortened(before: Contribution, after: Contribution | None, measure: Measure) -> Omission:
+def _shortening_omission(before: Contribution, after: Contribution | None, measure: Measure) -> Omission:
     name = before.block.name
     size = measure.count_text(before.text)
     if after is None:
         return Omission(
             "block_dropped",
             name,
-            f"Its {counted(size, 'token')} {'does' if size == 1 else 'do'} not fit the token limit.",
+            f"Its {quantity(size, 'token')} {'does' if size == 1 else 'do'} not fit the token limit.",
         )
     left = measure.count_text(after.text)
     return Omission(
-        "block_truncated", name, f"Shortened from {size} to {counted(left, 'token')} to fit the limit."
+        "block_truncated", name, f"Shortened from {size} to {quantity(left, 'token')} to fit the limit."
     )
 
 
@@ -262,13 +262,13 @@ def _omitted_tail(tail: Tail, shown: Sequence[Message]) -> list[Omission]:
             gaps[-1] = (gaps[-1][0], max(end, gaps[-1][1]))
         else:
             gaps.append((first, end))
-    everything_read = len(shown) == len(tail.messages) - len(tail.parted)
+    everything_read = len(shown) == len(tail.messages) - len(tail.parted_seqs)
     reason = (
         "More messages wait for the workers than one read includes."
         if everything_read
         else "Messages that the workers have not processed yet do not fit the token limit."
     )
-    gaps += [(seq, seq) for seq in sorted(tail.parted) if first_shown is not None and seq > first_shown]
+    gaps += [(seq, seq) for seq in sorted(tail.parted_seqs) if first_shown is not None and seq > first_shown]
     return [
         Omission("tail", "tail", _PARTED if _is_parted(tail, gap) else reason, gap[0], gap[1]) for gap in gaps
     ]
@@ -277,7 +277,7 @@ def _omitted_tail(tail: Tail, shown: Sequence[Message]) -> list[Omission]:
 def _is_parted(tail: Tail, gap: tuple[int, int]) -> bool:
     """Whether the gap holds only messages that are parts of split tool calls."""
     inside = [message.seq for message in tail.messages if gap[0] <= (message.seq or 0) <= gap[1]]
-    return bool(inside) and tail.parted.issuperset(inside)
+    return bool(inside) and tail.parted_seqs.issuperset(inside)
 
 
 def _tokens(messages: Iterable[Message]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
 
 OmissionKind = Literal[
@@ -94,7 +94,7 @@ class MemoryContext(Sequence[Message]):
 
     def __repr__(self) -> str:
         return (
-            f"MemoryContext({counted(len(self.messages), 'message')}, {counted(self.tokens, 'token')},"
+            f"MemoryContext({quantity(len(self.messages), 'message')}, {quantity(self.tokens, 'token')},"
             f" caught_up={self.caught_up}, covered_through={dict(self.covered_through)},"
             f" omitted={len(self.omitted)}, over_budget={self.over_budget})"
         )

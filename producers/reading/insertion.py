@@ -13,7 +13,7 @@ from strandline.schemas.values.message import HEAD_ROLES, Content, Message
 Parts = Sequence[Mapping[str, Any]]
 
 
-def assembled(
+def assemble_messages(
     *,
     pinned: Sequence[Message],
     tail: Sequence[Message],

@@ -18,7 +18,7 @@ def parted_calls(messages: Sequence[Message], starts: Collection[int]) -> frozen
         messages: the tail, in order.
         starts: the seqs at which events begin.
     """
-    return frozenset(seq for run in _runs(messages, starts) for seq in _parted(run))
+    return frozenset(seq for run in _runs(messages, starts) for seq in _parted_seqs(run))
 
 
 def _runs(messages: Sequence[Message], starts: Collection[int]) -> Iterator[Sequence[Message]]:
@@ -33,7 +33,7 @@ def _runs(messages: Sequence[Message], starts: Collection[int]) -> Iterator[Sequ
         yield messages[begin:]
 
 
-def _parted(run: Sequence[Message]) -> Iterator[int]:
+def _parted_seqs(run: Sequence[Message]) -> Iterator[int]:
     """The seqs of results whose call is missing; and of calls that lack results, with the results present."""
     opened: dict[str, int] = {}
     results: dict[int, list[int]] = {}

@@ -32,7 +32,7 @@ from strandline.producers.reading.block_search import (
 from strandline.producers.reading.budget import Contribution, Fitted, Measure, fit, reserved_tail
 from strandline.producers.reading.context import MemoryContext, Omission
 from strandline.producers.reading.foreign_code import attempt, is_foreign
-from strandline.producers.reading.insertion import assembled
+from strandline.producers.reading.insertion import assemble_messages
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
 from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
 from strandline.producers.search.hits import Hit
@@ -116,13 +116,13 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     snapshot = yield from _snapshot(request, pipelines)
     if not snapshot.exists:
         yield from check_unowned(request.identity)
-    request, snapshot, left_out = _narrowed(request, snapshot)
+    request, snapshot, left_out = _narrow(request, snapshot)
     hits, failed_searches = yield from _search(request, snapshot)
     material = Material(facts=snapshot.facts, states=snapshot.states, hits=hits)
-    fitted, failures = yield from _fitted(request, snapshot, material)
+    fitted, failures = yield from _render_and_fit(request, snapshot, material)
     covered = snapshot.covered_through(pipelines)
     return MemoryContext(
-        messages=assembled(
+        messages=assemble_messages(
             pinned=snapshot.pinned,
             tail=fitted.tail,
             window=snapshot.window,
@@ -141,7 +141,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
 def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[Snapshot]:
     """The session as it is now; of its window, only messages that this process has not cached are fetched."""
     session = (request.identity.shard_key, request.identity.session_key)
-    known = NOTHING_KNOWN if request.windows is None else request.windows.known(session)
+    known = NOTHING_KNOWN if request.windows is None else request.windows.find_window(session)
     rows = yield from fetch(_statement(request, pipelines, known))
     snapshot = read_snapshot(rows, known)
     if request.windows is not None and snapshot.known is not known:
@@ -177,7 +177,7 @@ def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operati
         pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
 
-def _narrowed(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot, list[Omission]]:
+def _narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot, list[Omission]]:
     """The read without blocks that cannot be shown, and messages for which the caller left no room."""
     blocks, omissions = readable_blocks(request.blocks, snapshot, request.shared_key)
     request = replace(request, blocks=blocks)
@@ -235,7 +235,9 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     if not snapshot.tail.messages:
         return Shown(request.identity, snapshot.window_from, frozenset(), snapshot.fact_ids)
     always = [block for block in request.blocks if block.priority == 0]
-    contributions, _ = yield from _rendered(always, Material(facts=snapshot.facts, states=snapshot.states))
+    contributions, _ = yield from _render_blocks(
+        always, Material(facts=snapshot.facts, states=snapshot.states)
+    )
     reserve = partial(
         reserved_tail,
         room=request.token_limit - snapshot.fixed_tokens,
@@ -255,11 +257,11 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     return Shown(request.identity, visible_from, seqs, snapshot.fact_ids)
 
 
-def _fitted(
+def _render_and_fit(
     request: ReadRequest, snapshot: Snapshot, material: Material
 ) -> Operation[tuple[Fitted, list[Omission]]]:
     """Render the blocks and fit them in: inline if that is quick, otherwise off the event loop."""
-    contributions, failures = yield from _rendered(request.blocks, material)
+    contributions, failures = yield from _render_blocks(request.blocks, material)
     fit_in = partial(_fit, request, snapshot, material, contributions)
     if _is_quick(contributions):
         return fit_in(), failures
@@ -299,7 +301,7 @@ def _fit(
     return fitted
 
 
-def _rendered(
+def _render_blocks(
     blocks: Sequence[BaseMemoryBlock], material: Material
 ) -> Operation[tuple[list[Contribution], list[Omission]]]:
     """The contributions of the blocks; made off the event loop if one runs code that is not ours."""

@@ -19,7 +19,7 @@ MAX_CANDIDATES = 20
 MAX_SECONDS = 1.0
 
 
-def postprocessed(
+def postprocess_hits(
     block: VectorMemoryBlock, query: str, hits: tuple[Hit, ...]
 ) -> tuple[tuple[Hit, ...], list[Omission]]:
     """The hits after each of the block's functions in order; one that fails or is late changes nothing.

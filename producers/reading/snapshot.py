@@ -54,9 +54,9 @@ class Snapshot:
 
     def covered_through(self, pipelines: Sequence[str]) -> dict[str, int]:
         """Per pipeline, the last ``seq`` up to which it covers all flushed messages."""
-        return {pipeline: self._covered(pipeline) for pipeline in pipelines}
+        return {pipeline: self._covered_through(pipeline) for pipeline in pipelines}
 
-    def _covered(self, pipeline: str) -> int:
+    def _covered_through(self, pipeline: str) -> int:
         if pipeline not in self.serving or pipeline not in self.fed:
             return self.pinned_through
         starts = (first for name, first, _ in self.pending if name == pipeline)
@@ -74,7 +74,7 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownWindow = NOTHING_KNOWN) -
     flushed_through = marks.get("flushed_through", 0)
     part_two = bisect_left(rows, _WINDOW_PART, key=lambda row: row.part)
     window_at = bisect_left(rows, window_from, lo=part_two, key=lambda row: row.seq)
-    window = (known if header.get("known") else NOTHING_KNOWN).moved(
+    window = (known if header.get("known") else NOTHING_KNOWN).move_to(
         window_from, rows[window_at:], header.get("seal") or ""
     )
     pinned = read_rows(rows[part_two:window_at])

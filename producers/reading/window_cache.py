@@ -51,7 +51,7 @@ class KnownWindow:
     def messages(self) -> list[Message]:
         return [one if isinstance(one, Message) else read_rows([one])[0] for one in self.entries]
 
-    def moved(self, window_from: int, rows: Sequence[StoredMessage], seal: str) -> KnownWindow:
+    def move_to(self, window_from: int, rows: Sequence[StoredMessage], seal: str) -> KnownWindow:
         """The window as it is now: from ``window_from`` on, with the new rows at the end.
 
         ``seal`` is that of its last message now; empty if the window has no messages.
@@ -86,7 +86,7 @@ class WindowCache:
         self._lock = threading.Lock()
         self._windows: OrderedDict[SessionKey, KnownWindow] = OrderedDict()
 
-    def known(self, session: SessionKey) -> KnownWindow:
+    def find_window(self, session: SessionKey) -> KnownWindow:
         """The cached window of a session, or ``NOTHING_KNOWN``."""
         with self._lock:
             window = self._windows.get(session)
@@ -119,8 +119,8 @@ def _is_unchangeable(message: Message) -> bool:
         return False
     if message.metadata is NOTHING and message.extra is NOTHING:
         return True  # as with most
-    given = (*message.metadata.values(), *message.extra.values())
-    return all(isinstance(value, _SCALARS) for value in given)
+    values = (*message.metadata.values(), *message.extra.values())
+    return all(isinstance(value, _SCALARS) for value in values)
 
 
 def _tokens(entry: Message | StoredMessage) -> int:

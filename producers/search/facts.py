@@ -40,7 +40,7 @@ class FoundFact:
 
 
 def search_facts(
-    owner: Owner, query: str, limit: int, wanted: FactFilter, embed_query: EmbedQuery
+    owner: Owner, query: str, limit: int, filters: FactFilter, embed_query: EmbedQuery
 ) -> Operation[list[FoundFact]]:
     """The live facts that match a query best, best first, as ``memory.search`` ranks an owner's facts.
 
@@ -55,7 +55,7 @@ def search_facts(
     prepared = yield from prepare_query(text, vectors, embed_query)
     if prepared.is_empty:
         return []
-    hits = yield from ranked_facts(prepared, vectors, owner.shard_key, generation_id, wanted, limit=limit)
+    hits = yield from ranked_facts(prepared, vectors, owner.shard_key, generation_id, filters, limit=limit)
     facts = yield from facts_of(owner, hits)
     return [
         FoundFact(fact, hit.score, None if prepared.vector is None else hit.similarity)
@@ -66,10 +66,10 @@ def search_facts(
 
 def facts_of(owner: Owner, hits: Sequence[Hit]) -> Operation[dict[UUID, Fact]]:
     """The facts among the hits, by id, with their provenance."""
-    wanted = [hit.fact.fact_id for hit in hits if hit.fact is not None]
-    if not wanted:
+    ids = [hit.fact.fact_id for hit in hits if hit.fact is not None]
+    if not ids:
         return {}
-    page = yield from list_facts(owner, PageRequest(len(wanted)), FactFilter(), wanted)
+    page = yield from list_facts(owner, PageRequest(len(ids)), FactFilter(), ids)
     return {fact.fact_id: fact for fact in page}
 
 

@@ -61,22 +61,22 @@ Reranker = Callable[[str, Sequence[Hit]], Sequence[Hit]]
 
 def checked_kinds(kinds: object) -> tuple[HitKind, ...]:
     """The kinds of hits that a caller wants, each once; raises ConfigurationError if they are not valid."""
-    wanted: list[object] = []
+    elements: list[object] = []
     if isinstance(kinds, Sequence) and not isinstance(kinds, str):
         try:
-            wanted = [plain_scalar(kind) for kind in kinds]
+            elements = [plain_scalar(kind) for kind in kinds]
         except Exception as error:  # the edge to foreign code: the caller's classes
             raise ConfigurationError("kinds cannot be read as a list.") from error
-    if not wanted:
+    if not elements:
         raise ConfigurationError(
             f"kinds is {quote(kinds)}; it must be a list of {' and '.join(map(repr, _KINDS))}."
         )
-    for kind in wanted:
+    for kind in elements:
         if not isinstance(kind, str) or kind not in _KINDS:
             raise ConfigurationError(
                 f"kinds holds {quote(kind)}; a hit is one of {' and '.join(map(repr, _KINDS))}."
             )
-    return tuple(kind for kind in _KINDS if kind in wanted)
+    return tuple(kind for kind in _KINDS if kind in elements)
 
 
 def check_scope(scope: object, kinds: Sequence[HitKind], exclude_current: object) -> None:

@@ -102,7 +102,7 @@ class Target:
         return self.shared_key
 
 
-def ranked(
+def rank_hits(
     query: Query, vectors: Vectors | None, target: Target, *, limit: int, similarity_cutoff: float
 ) -> Operation[list[Hit]]:
     """The best hits, best first.
@@ -113,7 +113,7 @@ def ranked(
     """
     if target.scope == "shared":
         shared = SearchSharedChunks(
-            **_compared(query, vectors),
+            **_comparison_params(query, vectors),
             shard_key=target.shard_key,
             session_key=target.identity.session_key,
             similarity_cutoff=_cutoff(query, similarity_cutoff),
@@ -123,7 +123,7 @@ def ranked(
         )
         return read_hits((yield from fetch(shared)))
     of_the_owner = SearchChunks(
-        **_compared(query, vectors),
+        **_comparison_params(query, vectors),
         **ALL_FACTS.params,
         shard_key=target.shard_key,
         session_key=target.identity.session_key,
@@ -149,7 +149,7 @@ def ranked_facts(
     vectors: Vectors | None,
     shard_key: UUID,
     facts_generation_id: int,
-    wanted: FactFilter,
+    filters: FactFilter,
     *,
     limit: int,
 ) -> Operation[list[Hit]]:
@@ -159,8 +159,8 @@ def ranked_facts(
         StrandlineError: the statement failed.
     """
     facts_alone = SearchChunks(
-        **_compared(query, vectors),
-        **wanted.params,
+        **_comparison_params(query, vectors),
+        **filters.params,
         shard_key=shard_key,
         # Of no session in particular.
         session_key=shard_key,
@@ -176,7 +176,7 @@ def ranked_facts(
     return read_hits((yield from fetch(facts_alone)))
 
 
-def _compared(query: Query, vectors: Vectors | None) -> _Compared:
+def _comparison_params(query: Query, vectors: Vectors | None) -> _Compared:
     return {
         "generation_id": None if vectors is None else vectors.generation_id,
         "embedding": query.vector,

@@ -25,7 +25,7 @@ from strandline.producers.search.ranking import (
     Target,
     Vectors,
     facts_generation,
-    ranked,
+    rank_hits,
     serving_vectors,
 )
 from strandline.producers.search.unindexed import with_unsearched
@@ -122,7 +122,7 @@ def search(asked: Search) -> Operation[list[SearchHit | FoundFact]]:
     if query.is_empty:
         return []
     target = asked.target((yield from facts_generation(asked.kinds, shard_key)))
-    hits = yield from _ranked(asked, query, vectors, target)
+    hits = yield from _ranked_hits(asked, query, vectors, target)
     if not hits:
         yield from history_page(asked.identity, 0, 1)  # raises if the session belongs to another owner
     names = yield from _session_names(target, hits)
@@ -130,10 +130,12 @@ def search(asked: Search) -> Operation[list[SearchHit | FoundFact]]:
     return [one for hit in hits for one in _as_found(hit, names, facts, query.vector is not None)]
 
 
-def _ranked(asked: Search, query: Query, vectors: Vectors | None, target: Target) -> Operation[list[Hit]]:
+def _ranked_hits(
+    asked: Search, query: Query, vectors: Vectors | None, target: Target
+) -> Operation[list[Hit]]:
     hits: list[Hit] = []
     if vectors is not None or target.facts_generation_id is not None:
-        hits = yield from ranked(query, vectors, target, limit=asked.limit, similarity_cutoff=0.0)
+        hits = yield from rank_hits(query, vectors, target, limit=asked.limit, similarity_cutoff=0.0)
     if not asked.include_window:
         return hits
     generation_id = None if vectors is None else vectors.generation_id

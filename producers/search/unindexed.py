@@ -60,7 +60,7 @@ def with_unsearched(
     }
     if not waiting:
         return list(hits)
-    merged: list[Hit] = yield Run(partial(_merged, hits, list(waiting.values()), query))
+    merged: list[Hit] = yield Run(partial(_merge_hits, hits, list(waiting.values()), query))
     return merged[:limit]
 
 
@@ -76,7 +76,7 @@ def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
     )
 
 
-def _merged(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: Query) -> list[Hit]:
+def _merge_hits(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: Query) -> list[Hit]:
     """Both in one order: the word score of each is relative to the best word score of all."""
     known = [(hit.session_key, message) for hit in hits for message in hit.messages]
     scores = _scores([_count_words(key, message, query) for key, message in (*known, *waiting)])
@@ -99,10 +99,10 @@ def _merged(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query:
 
 
 def _count_words(session_key: UUID | None, message: Message, query: Query) -> _WordCounts:
-    wanted = frozenset(query.lexemes)
+    sought_words = frozenset(query.lexemes)
     pieces = [lexemes(chunk.text) for chunk in chunks([message])]
     divisor = by_length(max(1, sum(map(length_of, pieces))))
-    counts = Counter(lexeme for piece in pieces for lexeme, _position in piece if lexeme in wanted)
+    counts = Counter(lexeme for piece in pieces for lexeme, _position in piece if lexeme in sought_words)
     return _WordCounts(session_key, message, {lexeme: count / divisor for lexeme, count in counts.items()})
 
 

@@ -48,7 +48,7 @@ def import_messages(database: Database, request: PutRequest) -> Imported:
         UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
         DatabaseUnavailableError: Postgres cannot be reached; safe to repeat.
     """
-    known = _known(database, request)
+    known = _count_known(database, request)
     total = len(request.messages)
     if known == total:
         return Imported(known, 0)
@@ -65,7 +65,7 @@ def import_messages(database: Database, request: PutRequest) -> Imported:
     return Imported(known, total - known, flushed)
 
 
-def _known(database: Database, request: PutRequest) -> int:
+def _count_known(database: Database, request: PutRequest) -> int:
     ids = [message.id for message in request.messages]
     (known,) = database.fetch(KnownMessages(**request.identity.keys, ids=ids))
     return known.messages

@@ -21,6 +21,6 @@ def random_id() -> str:
         return _ready.popleft()
     except IndexError:
         digits = os.urandom(_BYTES * _MANY).hex()
-        made = [digits[at : at + 2 * _BYTES] for at in range(0, len(digits), 2 * _BYTES)]
-        _ready.extend(made[1:])
-        return made[0]
+        ids = [digits[at : at + 2 * _BYTES] for at in range(0, len(digits), 2 * _BYTES)]
+        _ready.extend(ids[1:])
+        return ids[0]

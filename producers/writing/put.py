@@ -105,9 +105,9 @@ def put_messages(
     the caller's transaction a failed flush does fail the put, since Postgres has ended that transaction.
     """
     if _is_counted_quickly(request):
-        tokens = _counted(request)
+        tokens = _token_counts(request)
     else:
-        tokens = yield Run(partial(_counted, request))
+        tokens = yield Run(partial(_token_counts, request))
     seqs, window = yield from _put(request, tokens, accept)
     flushed = None
     if window is not None:
@@ -128,7 +128,7 @@ def _is_counted_quickly(request: PutRequest) -> bool:
     return size <= INLINE_CHARACTERS and is_loaded()
 
 
-def _counted(request: PutRequest) -> list[int]:
+def _token_counts(request: PutRequest) -> list[int]:
     count_text, part_tokens = request.count_text, request.part_tokens
     try:
         return [count_message(message.source, count_text, part_tokens) for message in request.messages]

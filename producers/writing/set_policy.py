@@ -52,11 +52,11 @@ def set_policy(
     """
     for _attempt in range(MAX_ATTEMPTS):
         present = yield from _present(identity)
-        wanted = changed_policy(present, change)
-        if wanted == present:
+        policy = changed_policy(present, change)
+        if policy == present:
             return PolicySet(present)
         rows = yield from fetch(
-            SetPolicy(**identity.keys, before=_json(present), after=_json(wanted), actor=actor)
+            SetPolicy(**identity.keys, before=_json(present), after=_json(policy), actor=actor)
         )
         answer = rows[0] if rows else SetPolicyRow("changed", None, False)
         if answer.detail is not None:
@@ -65,7 +65,7 @@ def set_policy(
             flushed = None
             if answer.over:
                 flushed = yield from _flush(identity, in_callers_transaction=in_callers_transaction)
-            return PolicySet(wanted, flushed)
+            return PolicySet(policy, flushed)
     raise ConflictError(
         f"The policy of session {quote(identity.session_id)} was changed {MAX_ATTEMPTS} times by other"
         " callers"

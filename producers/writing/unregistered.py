@@ -19,8 +19,8 @@ def unknown_pipelines(names: str, consequence: str) -> Operation[UnknownPipeline
     registered = [row.pipeline for row in rows]
     there = f"registered are {', '.join(registered)}" if registered else "none is registered yet"
     near = [match for name in names.split(", ") for match in get_close_matches(name, registered, n=1)]
-    meant = f" (did you mean {', '.join(map(quote, near))}?)" if near else ""
+    guess = f" (did you mean {', '.join(map(quote, near))}?)" if near else ""
     return UnknownPipelineError(
-        f"No worker has registered {names} in this database; {there}. {consequence} Check the spelling{meant}"
+        f"No worker has registered {names} in this database; {there}. {consequence} Check the spelling{guess}"
         ", start a worker that serves it (`strandline worker`), or leave the block out."
     )

@@ -231,15 +231,15 @@ def _encode_metadata(message: Message, where: str, max_bytes: int) -> str | None
     return _encode(where, "metadata", message.metadata, max_bytes)
 
 
-def _encode(where: str, name: str, given: Mapping[str, Any], max_bytes: int) -> str:
-    """JSON text of ``given``, checked as ``_checked`` does."""
+def _encode(where: str, name: str, mapping: Mapping[str, Any], max_bytes: int) -> str:
+    """JSON text of ``mapping``, checked as ``_checked`` does."""
     try:
         if name == "content":
-            for key, item in given.items():
+            for key, item in mapping.items():
                 check_nesting(f"{where}.{key}", item)
         else:
-            check_nesting(f"{where}.{name}", given)
-        value = plain(given)
+            check_nesting(f"{where}.{name}", mapping)
+        value = plain(mapping)
         text = _ENCODER.encode(value)
     except (StrandlineError, MemoryError):
         raise

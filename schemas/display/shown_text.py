@@ -84,7 +84,7 @@ def quote(value: object, *, most: int = MAX_QUOTED_CHARACTERS) -> str:
     return shown(_Brief().repr(value))
 
 
-def counted(number: int, thing: str, things: str | None = None) -> str:
+def quantity(number: int, thing: str, things: str | None = None) -> str:
     """A number and the things that it counts: ``1 session``, ``2,000 sessions``."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 

@@ -26,7 +26,7 @@ def check_database_url(url: str) -> str:
     Raises:
         ValueError: it does not; the sentence shows nothing of it but its scheme.
     """
-    scheme, rest = _parted(url)
+    scheme, rest = _split_scheme(url)
     dialect, _, driver = scheme.lower().partition("+")
     if dialect not in DATABASE_DIALECTS:
         raise ValueError(
@@ -54,7 +54,7 @@ def check_broker_url(url: str) -> str:
         ValueError: it does not; the sentence shows nothing of it but its scheme.
     """
     for one in re.split(r";(?=[\w+.-]+://)", url):
-        scheme, _rest = _parted(one)
+        scheme, _rest = _split_scheme(one)
         if scheme.partition("+")[0].lower() not in BROKER_SCHEMES:
             raise ValueError(
                 f"the broker URL begins with {quote(scheme) if scheme else 'no scheme'}; give that of a Redis"
@@ -69,7 +69,7 @@ def check_broker_url(url: str) -> str:
     return url
 
 
-def _parted(url: str) -> tuple[str, str]:
+def _split_scheme(url: str) -> tuple[str, str]:
     """Scheme and rest; an empty scheme if it is not a valid one, because it may be a piece of a password."""
     match = re.match(r"([\w+.-]+)://", url)
     return (match[1], url[match.end() :]) if match else ("", url)

@@ -24,7 +24,7 @@ from strandline.schemas.postgres.connections import (
     may_pass,
     outcome_unknown,
     pauses,
-    translated,
+    translate_errors,
 )
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, Attempts, within
 from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pause, Run, Step
@@ -36,7 +36,7 @@ from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, re
 from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool
 from strandline.schemas.postgres.prepared import AsyncDirectConnection
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.postgres.statements import compiled
+from strandline.schemas.postgres.statements import compile_statements
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,10 +59,10 @@ class AsyncTransaction:
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], schema: str) -> None:
         self._connection = connection
-        self._statements = compiled(schema)
+        self._statements = compile_statements(schema)
 
     async def fetch(self, query: Query[R]) -> list[R]:
-        with translated():
+        with translate_errors():
             return await execute(self._connection, self._statements[query.name], query)
 
     async def run(self, operation: Operation[T]) -> T:
@@ -90,14 +90,14 @@ class AsyncDatabase:
         self._statement_seconds = statement_seconds
         self._opened = not owns_pool
         self._schema = schema
-        self._statements = compiled(schema)
+        self._statements = compile_statements(schema)
         self._opening = asyncio.Lock()
 
     @classmethod
     def connect(cls, options: ConnectionOptions) -> Self:
         """A database with its own pool; connections are opened when first needed."""
         reach = Reach(options.url, options.pool_timeout)
-        options = replace(options, find_url=reach.noting(options.find_url))
+        options = replace(options, find_url=reach.note_failures_of(options.find_url))
         kind = _connection_kind(options)
         noted = async_connection_class(kind, reach, options.statement_seconds, look=options.pooled)
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
@@ -117,7 +117,7 @@ class AsyncDatabase:
 
     async def fetch(self, query: Query[R]) -> list[R]:
         """Run one statement in a separate transaction; see ``Database.fetch``."""
-        with translated():
+        with translate_errors():
             await self._open()
             async with self._pool.connection() as connection:
                 attempts = Attempts(self._statement_seconds)
@@ -167,7 +167,7 @@ class AsyncDatabase:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncTransaction]:
         """One transaction: commits when the block ends, rolls back when it raises."""
-        with translated():
+        with translate_errors():
             await self._open()
             async with self._pool.connection() as connection:
                 done = False

@@ -35,11 +35,13 @@ def driver_connection(connection: object, kind: type[C]) -> C:
             break
         # A SQLAlchemy Session hands its connection out by a call.
         candidate = inner() if callable(inner) and not isinstance(inner, kind) else inner
-    wanted = "psycopg.AsyncConnection" if issubclass(kind, psycopg.AsyncConnection) else "psycopg.Connection"
+    expected = (
+        "psycopg.AsyncConnection" if issubclass(kind, psycopg.AsyncConnection) else "psycopg.Connection"
+    )
     raise ConfigurationError(
-        f"connection= is a {type(connection).__name__} without a {wanted} inside; pass a psycopg connection,"
-        " or a SQLAlchemy or Django connection on psycopg 3 (async ones to the a… methods only; of an"
-        " AsyncSession, what `await session.connection()` gives)"
+        f"connection= is a {type(connection).__name__} without a {expected} inside; pass a psycopg"
+        " connection, or a SQLAlchemy or Django connection on psycopg 3 (async ones to the a… methods"
+        " only; of an AsyncSession, what `await session.connection()` gives)"
     )
 
 

@@ -226,7 +226,7 @@ class Unreachable(psycopg.OperationalError):
 
 
 class _Translated:
-    """``with translated():`` in the form that costs least if nothing is raised."""
+    """``with translate_errors():`` in the form that costs least if nothing is raised."""
 
     def __enter__(self) -> None:
         return None
@@ -239,7 +239,7 @@ class _Translated:
 _TRANSLATED = _Translated()
 
 
-def translated() -> AbstractContextManager[None]:
+def translate_errors() -> AbstractContextManager[None]:
     """The one boundary at which driver errors become Strandline's."""
     return _TRANSLATED
 

@@ -27,7 +27,7 @@ from strandline.schemas.postgres.connections import (
     may_pass,
     outcome_unknown,
     pauses,
-    translated,
+    translate_errors,
 )
 from strandline.schemas.postgres.deadlines import Attempts, BoundedConnection, within
 from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pause, Run, Step
@@ -39,7 +39,7 @@ from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, re
 from strandline.schemas.postgres.pools.thin_pool import ProcessPool, ThinPool
 from strandline.schemas.postgres.prepared import DirectConnection
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.postgres.statements import compiled
+from strandline.schemas.postgres.statements import compile_statements
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -62,10 +62,10 @@ class Transaction:
 
     def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
         self._connection = connection
-        self._statements = compiled(schema)
+        self._statements = compile_statements(schema)
 
     def fetch(self, query: Query[R]) -> list[R]:
-        with translated():
+        with translate_errors():
             return execute(self._connection, self._statements[query.name], query)
 
     def copy(self, query: Query[Any], rows: Iterable[tuple[object, ...]]) -> None:
@@ -102,14 +102,14 @@ class Database:
         self._owns_pool = owns_pool
         self._statement_seconds = statement_seconds
         self._opened = not owns_pool
-        self._statements = compiled(schema)
+        self._statements = compile_statements(schema)
         self.schema = schema
 
     @classmethod
     def connect(cls, options: ConnectionOptions) -> Self:
         """A database with its own pool; connections are opened when first needed."""
         reach = Reach(options.url, options.pool_timeout)
-        options = replace(options, find_url=reach.noting(options.find_url))
+        options = replace(options, find_url=reach.note_failures_of(options.find_url))
         kind = _connection_kind(options)
         noted = connection_class(kind, reach, options.statement_seconds, look=options.pooled)
         pool: ConnectionPool[Any] = ProcessPool(
@@ -134,9 +134,9 @@ class Database:
 
         Raises:
             OutcomeUnknownError: there was no answer, and the statement may have taken effect.
-            StrandlineError: as ``schemas.postgres.connections.translated`` says.
+            StrandlineError: as ``schemas.postgres.connections.translate_errors`` says.
         """
-        with translated():
+        with translate_errors():
             self._open()
             with self._pool.connection() as connection:
                 # However long the connection was waited for, there is time for two attempts.
@@ -153,7 +153,7 @@ class Database:
 
         The wait for a connection is part of that.
         """
-        with translated():
+        with translate_errors():
             self._open()
             attempts = Attempts(seconds)
             with self._pool.connection(seconds) as connection:
@@ -225,7 +225,7 @@ class Database:
         Raises:
             OutcomeUnknownError: there was no answer to the commit.
         """
-        with translated():
+        with translate_errors():
             self._open()
             with (
                 self._pool.connection() as connection,

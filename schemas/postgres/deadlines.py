@@ -110,11 +110,11 @@ def _within(seconds: float, generator: PQGen[RV]) -> PQGen[RV]:
     """The same generator with a deadline, looked at each time it is resumed, which is ten times a second."""
     deadline = monotonic() + seconds
     try:
-        wanted = next(generator)
+        request = next(generator)
         while True:
-            ready = yield wanted
+            ready = yield request
             # Before the look at the clock: what has arrived in time counts, however late it is taken up.
-            wanted = generator.send(ready)
+            request = generator.send(ready)
             if monotonic() >= deadline:
                 raise DeadlineExceeded(f"no answer within {seconds:.3g} s")
     except StopIteration as done:

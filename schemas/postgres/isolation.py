@@ -15,7 +15,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.statements import compiled
+from strandline.schemas.postgres.statements import compile_statements
 
 
 class LookedAt:
@@ -54,7 +54,7 @@ async def check_isolation_async(connection: psycopg.AsyncConnection[Any]) -> Non
 
 def _question() -> bytes:
     # It names no table, so that any schema does.
-    return compiled("strandline")["transaction_defaults"]
+    return compile_statements("strandline")["transaction_defaults"]
 
 
 def _judge(rows: Sequence[Any]) -> None:

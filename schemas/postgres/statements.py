@@ -100,7 +100,7 @@ def statements(schema: str) -> Mapping[str, str]:
 
 
 @cache
-def compiled(schema: str) -> Mapping[str, bytes]:
+def compile_statements(schema: str) -> Mapping[str, bytes]:
     """All statements by name as Postgres reads them: ``$1``, ``$2``, … for parameters, as they come first.
 
     Otherwise psycopg parses statements of over 4,096 characters at each call, which takes a tenth of a
@@ -111,7 +111,7 @@ def compiled(schema: str) -> Mapping[str, bytes]:
 
 def _compile(sql: str) -> bytes:
     places: dict[str, int] = {}
-    numbered = _PARAMETER.sub(lambda found: f"${places.setdefault(found[1], len(places) + 1)}", sql)
+    numbered = _PARAMETER.sub(lambda match: f"${places.setdefault(match[1], len(places) + 1)}", sql)
     return numbered.encode()
 
 

@@ -76,7 +76,10 @@ class AudioPart(ContentPart):
         _check_text("AudioPart.format", self.format)
 
     def to_openai(self) -> dict[str, Any]:
-        return {"type": "input_audio", "input_audio": {"data": _encoded(self.data), "format": self.format}}
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": _encode_data(self.data), "format": self.format},
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,10 +129,10 @@ class DocumentPart(ContentPart):
 def _data_url(what: str, data: bytes, media_type: str) -> str:
     _check_bytes(f"{what}.data", data)
     _check_text(f"{what}.media_type", media_type)
-    return f"data:{media_type};base64,{_encoded(data)}"
+    return f"data:{media_type};base64,{_encode_data(data)}"
 
 
-def _encoded(data: bytes) -> str:
+def _encode_data(data: bytes) -> str:
     return b64encode(data).decode("ascii")
 
 

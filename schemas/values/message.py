@@ -110,23 +110,23 @@ class Message:
             raise unreadable(where, error) from error
 
     @classmethod
-    def _read(cls, given: Mapping[str, Any], where: str) -> Message:
-        if "role" not in given:
+    def _read(cls, fields: Mapping[str, Any], where: str) -> Message:
+        if "role" not in fields:
             raise InvalidMessageError(f"{where}.role", f"is missing; use one of {', '.join(ROLES)}")
-        if len(given) == 2 and "content" in given:  # as most are
-            return cls(given["role"], given["content"])
+        if len(fields) == 2 and "content" in fields:  # as most are
+            return cls(fields["role"], fields["content"])
         return cls(
-            role=given["role"],
-            content=given.get("content"),
-            id=given.get("id"),
-            name=given.get("name"),
-            tool_calls=None if is_empty(given.get("tool_calls")) else given["tool_calls"],
-            tool_call_id=given.get("tool_call_id"),
-            metadata={} if given.get("metadata") is None else given["metadata"],
-            created_at=_read_time(f"{where}.created_at", given.get("created_at")),
+            role=fields["role"],
+            content=fields.get("content"),
+            id=fields.get("id"),
+            name=fields.get("name"),
+            tool_calls=None if is_empty(fields.get("tool_calls")) else fields["tool_calls"],
+            tool_call_id=fields.get("tool_call_id"),
+            metadata={} if fields.get("metadata") is None else fields["metadata"],
+            created_at=_read_time(f"{where}.created_at", fields.get("created_at")),
             extra={
                 key: value
-                for key, value in given.items()
+                for key, value in fields.items()
                 if key not in OWN_KEYS and (isinstance(value, str) or not is_empty(value))
             },
         )

@@ -31,10 +31,10 @@ def stream_safe(text: str) -> str:
     edges = {character: _edges(character) for character in set(text)}
     if not any(leading for leading, _trailing, _all in edges.values()):
         return text
-    return "".join(_divided(text, edges))
+    return "".join(_divide(text, edges))
 
 
-def _divided(text: str, edges: dict[str, tuple[int, int, bool]]) -> Iterator[str]:
+def _divide(text: str, edges: dict[str, tuple[int, int, bool]]) -> Iterator[str]:
     start = marks = 0
     for place, character in enumerate(text):
         leading, trailing, is_all_marks = edges[character]

@@ -140,7 +140,7 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
     size = _or(change.token_flush_size, present.token_flush_size)
     idle = present.idle_seconds if isinstance(change.idle_seconds, Unchanged) else change.idle_seconds
     fits = change.token_flush_size is not None or size <= limit
-    wanted = make_policy(
+    policy = make_policy(
         token_limit=limit,
         chat_history_token_ratio=(
             DEFAULT_HISTORY_RATIO
@@ -157,9 +157,9 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
         max_window_bytes=_or(change.max_window_bytes, present.max_window_bytes),
     )
     if change.chat_history_token_ratio is not None:
-        return wanted
+        return policy
     # In whole numbers: a mark that is not to change stays the same token.
-    return replace(wanted, flush_at_tokens=max(1, present.flush_at_tokens * limit // present.token_limit))
+    return replace(policy, flush_at_tokens=max(1, present.flush_at_tokens * limit // present.token_limit))
 
 
 def _or(new: int | None, present: int) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from strandline.chat_import.chat_line import object_in
 from strandline.memory import Memory
-from strandline.schemas.display.shown_text import counted, quote
+from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import (
     ConfigurationError,
     InvalidMessageError,
@@ -127,14 +127,14 @@ class ChatImport:
         try:
             self._put_lines()
         except StrandlineError as error:
-            stored = self.stored(perhaps_more=isinstance(error, OutcomeUnknownError))
+            stored = self.describe_stored(perhaps_more=isinstance(error, OutcomeUnknownError))
             raise type(error)(f"{error} {stored}") from error
         finally:
             if self._last is not None:
                 self._last.close()
         return self._progress
 
-    def stored(self, *, perhaps_more: bool) -> str:
+    def describe_stored(self, *, perhaps_more: bool) -> str:
         """How much of the file is stored after an import that ended early, and how to go on.
 
         ``perhaps_more``: the import ended while messages may have been on their way.
@@ -145,7 +145,7 @@ class ChatImport:
         verb = "is" if done == 1 else "are"
         more = ", and perhaps some more" if perhaps_more else ""
         return (
-            f"{counted(done, 'message')} of the file {verb} stored{more};"
+            f"{quantity(done, 'message')} of the file {verb} stored{more};"
             " run the same import again: it adds what is missing, and nothing twice."
         )
 
@@ -256,7 +256,7 @@ def _name(value: object, field: str, where: str) -> str | None:
 
 def _id(place: int, line: Mapping[str, Any], where: str) -> str:
     try:
-        told = json.dumps([place, line.get("role"), line.get("content")], sort_keys=True, default=str)
+        identity = json.dumps([place, line.get("role"), line.get("content")], sort_keys=True, default=str)
     except RecursionError:
         raise ConfigurationError(f"{where} is nested too deeply.") from None
-    return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -23,7 +23,7 @@ class ListedCommand(NamedTuple):
 COMMANDS: dict[str, ListedCommand] = {}
 
 
-def _listed(name: str, summary: str) -> Callable[[Load], Load]:
+def _list_command(name: str, summary: str) -> Callable[[Load], Load]:
     def enter(load: Load) -> Load:
         COMMANDS[name] = ListedCommand(summary, load)
         return load
@@ -31,126 +31,126 @@ def _listed(name: str, summary: str) -> Callable[[Load], Load]:
     return enter
 
 
-@_listed("up", "Run Postgres, a broker and workers in this terminal.")
+@_list_command("up", "Run Postgres, a broker and workers in this terminal.")
 def _up() -> click.Command:
     from strandline.cli.up import command
 
     return command
 
 
-@_listed("demo", "Play a conversation through the real pipeline and look at its memory.")
+@_list_command("demo", "Play a conversation through the real pipeline and look at its memory.")
 def _demo() -> click.Command:
     from strandline.cli.demo import command
 
     return command
 
 
-@_listed("worker", "Consume flush events until stopped.")
+@_list_command("worker", "Consume flush events until stopped.")
 def _worker() -> click.Command:
     from strandline.cli.worker import command
 
     return command
 
 
-@_listed("status", "Show due, held and finished work.")
+@_list_command("status", "Show due, held and finished work.")
 def _status() -> click.Command:
     from strandline.cli.status import command
 
     return command
 
 
-@_listed("sessions", "List sessions, show the state of one, set its policy.")
+@_list_command("sessions", "List sessions, show the state of one, set its policy.")
 def _sessions() -> click.Command:
     from strandline.cli.sessions import command
 
     return command
 
 
-@_listed("get", "Show what a read of a session returns now.")
+@_list_command("get", "Show what a read of a session returns now.")
 def _get() -> click.Command:
     from strandline.cli.get import command
 
     return command
 
 
-@_listed("search", "Search messages and facts.")
+@_list_command("search", "Search messages and facts.")
 def _search() -> click.Command:
     from strandline.cli.search import command
 
     return command
 
 
-@_listed("flush", "Deliver a session's messages to the pipelines now.")
+@_list_command("flush", "Deliver a session's messages to the pipelines now.")
 def _flush() -> click.Command:
     from strandline.cli.flush import command
 
     return command
 
 
-@_listed("import", "Import existing chats from JSONL, in bulk.")
+@_list_command("import", "Import existing chats from JSONL, in bulk.")
 def _import_chat() -> click.Command:
     from strandline.cli.import_chat import command
 
     return command
 
 
-@_listed("verify", "Prove from the tables that nothing was lost or doubled.")
+@_list_command("verify", "Prove from the tables that nothing was lost or doubled.")
 def _verify() -> click.Command:
     from strandline.cli.verify import command
 
     return command
 
 
-@_listed("explain", "Explain why something was remembered, or not.")
+@_list_command("explain", "Explain why something was remembered, or not.")
 def _explain() -> click.Command:
     from strandline.cli.explain import command
 
     return command
 
 
-@_listed("facts", "List facts, show the history of one, or clear a namespace.")
+@_list_command("facts", "List facts, show the history of one, or clear a namespace.")
 def _facts() -> click.Command:
     from strandline.cli.facts import command
 
     return command
 
 
-@_listed("limits", "Set, list and clear the limits of namespaces.")
+@_list_command("limits", "Set, list and clear the limits of namespaces.")
 def _limits() -> click.Command:
     from strandline.cli.limits import command
 
     return command
 
 
-@_listed("replay", "Derive memory again from the log.")
+@_list_command("replay", "Derive memory again from the log.")
 def _replay() -> click.Command:
     from strandline.cli.replay import command
 
     return command
 
 
-@_listed("generations", "List generations; compare, promote, roll back, prune.")
+@_list_command("generations", "List generations; compare, promote, roll back, prune.")
 def _generations() -> click.Command:
     from strandline.cli.generations import command
 
     return command
 
 
-@_listed("dead-letters", "List dead letters, retry or drop them.")
+@_list_command("dead-letters", "List dead letters, retry or drop them.")
 def _dead_letters() -> click.Command:
     from strandline.cli.dead_letters import command
 
     return command
 
 
-@_listed("migrate", "Bring the tables of a database to this release.")
+@_list_command("migrate", "Bring the tables of a database to this release.")
 def _migrate() -> click.Command:
     from strandline.cli.migrate import command
 
     return command
 
 
-@_listed("doctor", "Check this installation, its servers and its models.")
+@_list_command("doctor", "Check this installation, its servers and its models.")
 def _doctor() -> click.Command:
     from strandline.cli.doctor import command
 

@@ -12,7 +12,7 @@ import click
 
 from strandline.cli.reports.report import Report
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
@@ -21,7 +21,7 @@ from strandline.pipelines.engine.dead_letters import (
     retry_dead_letter,
 )
 from strandline.pipelines.inspect.directory import check_known
-from strandline.schemas.display.shown_text import counted, quote, shown_lines
+from strandline.schemas.display.shown_text import quantity, quote, shown_lines
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
@@ -118,13 +118,13 @@ def command() -> None:
 @as_json
 @click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
 @target_options
-def list_command(everything: bool, as_json: bool, json_schema: bool, **given: Any) -> int:
+def list_command(everything: bool, as_json: bool, json_schema: bool, **options: Any) -> int:
     """List dead letters, oldest first."""
     if json_schema:
         print_schema(DeadLettersReport)
         return 0
-    with _database(given) as (database, _broker_url):
-        letters = list_dead_letters(database, dropped=everything, **_filters(database, given))
+    with _database(options) as (database, _broker_url):
+        letters = list_dead_letters(database, dropped=everything, **_filters(database, options))
     if as_json:
         print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
     elif not letters:
@@ -138,10 +138,10 @@ def list_command(everything: bool, as_json: bool, json_schema: bool, **given: An
 @click.argument("id_", metavar="ID")
 @as_json
 @target_options
-def show_command(id_: str, as_json: bool, **given: Any) -> int:
+def show_command(id_: str, as_json: bool, **options: Any) -> int:
     """Show one dead letter with its whole reason."""
-    with _database(given) as (database, _broker_url):
-        letters = _chosen(database, [id_], everything=False, filters={"dropped": True})
+    with _database(options) as (database, _broker_url):
+        letters = _choose_letters(database, [id_], everything=False, filters={"dropped": True})
     if as_json:
         print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
     else:
@@ -154,17 +154,17 @@ def show_command(id_: str, as_json: bool, **given: Any) -> int:
 @choice_options
 @as_json
 @target_options
-def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given: Any) -> int:
+def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **options: Any) -> int:
     """Make events due again.
 
     A pipeline that folds, such as the summary, is folded again from the state before the event, later events
     included. Events of a retired generation are refused, and the exit code is then 1.
     """
-    with _database(given) as (database, broker_url):
-        letters = _chosen(database, ids, everything=everything, filters=_filters(database, given))
+    with _database(options) as (database, broker_url):
+        letters = _choose_letters(database, ids, everything=everything, filters=_filters(database, options))
         retries = [(letter, retry_dead_letter(database, letter)) for letter in letters]
         due = [letter.lane for letter, retry in retries if retry.outcome == "due"]
-        rung = _ring(broker_url, due, _settings(given))
+        rung = _ring(broker_url, due, _settings(options))
     actions = [
         ActionReport(
             id=_id(letter),
@@ -182,13 +182,13 @@ def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given
 @choice_options
 @as_json
 @target_options
-def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **given: Any) -> int:
+def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **options: Any) -> int:
     """Give events up for good: their messages stay in the log, and reads no longer wait for them.
 
     A record of each drop and its reason is kept; `list --all` shows it.
     """
-    with _database(given) as (database, _broker_url):
-        letters = _chosen(database, ids, everything=everything, filters=_filters(database, given))
+    with _database(options) as (database, _broker_url):
+        letters = _choose_letters(database, ids, everything=everything, filters=_filters(database, options))
         actions = [
             ActionReport(id=_id(letter), outcome="dropped" if drop_dead_letter(database, letter) else "gone")
             for letter in letters
@@ -210,35 +210,35 @@ def _ring(broker_url: str | None, lanes: Sequence[Lane], settings: Settings) -> 
     return True
 
 
-def _settings(given: dict[str, Any]) -> Settings:
-    return settings_from(given["database_url"], given["broker_url"], given["schema"])
+def _settings(options: dict[str, Any]) -> Settings:
+    return settings_from(options["database_url"], options["broker_url"], options["schema"])
 
 
 @contextmanager
-def _database(given: dict[str, Any]) -> Iterator[tuple[Database, str | None]]:
+def _database(options: dict[str, Any]) -> Iterator[tuple[Database, str | None]]:
     """The database, and the broker's URL if there is one."""
-    settings = _settings(given)
+    settings = _settings(options)
     with (
         servers_for_once(settings) as servers,
-        opened(servers.database_url, settings) as database,
+        opened_pool(servers.database_url, settings) as database,
     ):
         yield database, servers.broker_url
 
 
-def _filters(database: Database, given: dict[str, Any]) -> dict[str, Any]:
+def _filters(database: Database, options: dict[str, Any]) -> dict[str, Any]:
     """The filters, checked to exist; a session without a namespace is in ``default``."""
-    namespace = given["namespace"]
-    if namespace is None and given["session"] is not None:
+    namespace = options["namespace"]
+    if namespace is None and options["session"] is not None:
         namespace = DEFAULT_NAMESPACE
-    check_known(database, namespace=namespace, session_id=given["session"])
+    check_known(database, namespace=namespace, session_id=options["session"])
     return {
         "namespace": namespace,
-        "session_id": given["session"],
-        "pipeline": given["pipeline"],
+        "session_id": options["session"],
+        "pipeline": options["pipeline"],
     }
 
 
-def _chosen(
+def _choose_letters(
     database: Database, ids: Sequence[str], *, everything: bool, filters: dict[str, Any]
 ) -> list[DeadLetter]:
     """The letters named, or all that fit.
@@ -252,7 +252,7 @@ def _chosen(
         return list_dead_letters(database, **filters)
     chosen: dict[tuple[Any, ...], DeadLetter] = {}
     for id_ in ids:
-        letters = list_dead_letters(database, **filters, **_parsed(id_))
+        letters = list_dead_letters(database, **filters, **_parse_id(id_))
         if not letters:
             raise ConfigurationError(
                 f"There is no dead letter {quote(id_)}; `strandline dead-letters list` lists them."
@@ -261,7 +261,7 @@ def _chosen(
     return list(chosen.values())
 
 
-def _parsed(id_: str) -> dict[str, Any]:
+def _parse_id(id_: str) -> dict[str, Any]:
     event, _, stage = id_.partition("/")
     try:
         return {"event_id": UUID(event), "stage": stage or None}
@@ -316,7 +316,7 @@ def _picture(letter: DeadLetter) -> Iterator[str]:
         f"dead letter {_id(letter)}",
         f"session: {letter.session_id}{owner}, namespace {letter.namespace}",
         f"messages: {letter.from_seq} to {letter.through_seq}"
-        f" ({counted(letter.tokens, 'token')}, cause {letter.cause})",
+        f" ({quantity(letter.tokens, 'token')}, cause {letter.cause})",
         f"flushed: {_at(letter.flushed_at)}",
         f"gave up: {_at(letter.died_at)}",
         f"pipeline: {letter.pipeline}, generation {letter.generation_id}, batch {letter.batch_id}",
@@ -350,7 +350,7 @@ def _print(actions: Sequence[ActionReport], *, as_json: bool) -> None:
     if not actions:
         say("no dead letters")
     for action in actions:
-        more = f", and {counted(action.refolded, 'later event')} folded again" if action.refolded else ""
+        more = f", and {quantity(action.refolded, 'later event')} folded again" if action.refolded else ""
         if action.outcome == "due":
             more += "; a worker was notified" if action.rung else "; without a broker, a sweep finds it"
         say(f"{action.id}: {sentences[action.outcome]}{more}")

@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.explanation import (
@@ -21,7 +21,7 @@ from strandline.pipelines.inspect.explanation import (
     StageTrace,
 )
 from strandline.pipelines.inspect.policy_history import change_line
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 _PLACES = {
@@ -61,7 +61,7 @@ def command(
     settings = settings_from(database_url, broker_url, schema)
     with (
         servers_for_once(settings) as servers,
-        opened(servers.database_url, settings) as database,
+        opened_pool(servers.database_url, settings) as database,
     ):
         explanation = explain(database, subject, namespace=namespace, session_id=session, user_id=user)
     if as_json:
@@ -83,7 +83,7 @@ def _lines(explanation: MessageExplanation | FactExplanation | RemovedFactExplan
 
 def _message(explanation: MessageExplanation) -> Iterator[str]:
     owner = f" of {explanation.user_id}" if explanation.user_id else ""
-    size = f"seq {explanation.message.seq}, {counted(explanation.tokens, 'token')}"
+    size = f"seq {explanation.message.seq}, {quantity(explanation.tokens, 'token')}"
     yield f"message {explanation.message.id} ({size}), session {explanation.session_id}{owner}"
     yield f"  {_source(explanation.message)}"
     yield f"where: {_PLACES[explanation.place]}"
@@ -105,7 +105,7 @@ def _message(explanation: MessageExplanation) -> Iterator[str]:
         ended = "" if fact.live else ", ended"
         yield f"fact {fact.fact_id} ({', '.join(fact.operations)}{ended}): {fact.text}"
     for chunk in explanation.chunks:
-        yield f"chunk: messages {chunk.from_seq} to {chunk.through_seq}, {counted(chunk.pieces, 'piece')}"
+        yield f"chunk: messages {chunk.from_seq} to {chunk.through_seq}, {quantity(chunk.pieces, 'piece')}"
     for state in explanation.states:
         yield f"state through message {state.through_seq} ({_at(state.at)}): {state.excerpt}"
 
@@ -120,7 +120,7 @@ def _stage(trace: StageTrace) -> Iterator[str]:
     if trace.since is not None:
         line += f" since {_at(trace.since)}"
     if trace.batch_id is not None:
-        line += f", batch {trace.batch_id} of {counted(trace.batch_events or 0, 'event')}"
+        line += f", batch {trace.batch_id} of {quantity(trace.batch_events or 0, 'event')}"
     yield line
     if trace.reason:
         yield f"  reason: {trace.reason}"
@@ -137,7 +137,7 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
     if explanation.topics:
         yield f"topics: {', '.join(explanation.topics)}"
     if not explanation.live:
-        yield _ending(explanation)
+        yield _ending_line(explanation)
     if explanation.feedback:
         yield f"feedback: {explanation.feedback}"
     yield from _events(explanation.events)
@@ -159,7 +159,7 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
             yield f"   {_call(call)}"
 
 
-def _ending(explanation: FactExplanation) -> str:
+def _ending_line(explanation: FactExplanation) -> str:
     if explanation.condensed_into is not None:
         return f"condensed into {explanation.condensed_into}: {explanation.replacement}"
     ended = _at(explanation.invalidated_at) if explanation.invalidated_at else "at an unknown time"

@@ -6,7 +6,7 @@ import click
 
 from strandline.cli.reports.work import FlushReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import NOTHING_DERIVES, opened, servers_for_once
+from strandline.cli.servers.targets import NOTHING_DERIVES, opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, say
 from strandline.memory import Memory
 from strandline.pipelines.inspect.directory import find_session
@@ -33,7 +33,7 @@ def command(
     """Deliver the messages of SESSION to its pipelines, all but the last turn."""
     settings = settings_from(database_url, broker_url, schema)
     with servers_for_once(settings) as servers:
-        with opened(servers.database_url, settings) as database:
+        with opened_pool(servers.database_url, settings) as database:
             owner = find_session(database, session, namespace=namespace, user_id=user).user_id
         memory = Memory.from_defaults(
             session,

@@ -20,7 +20,7 @@ from strandline.cli.servers.options import (
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.transcript import full_text, speaker
 from strandline.producers.reading.context import MemoryContext
-from strandline.schemas.display.shown_text import counted, shown_lines
+from strandline.schemas.display.shown_text import quantity, shown_lines
 from strandline.schemas.values.message import Message
 
 
@@ -43,7 +43,7 @@ def command(
     token_limit: int | None,
     as_json: bool,
     json_schema: bool,
-    **given: Any,
+    **target: Any,
 ) -> int:
     """Show the messages that `Memory.get` returns for the next model call, memory included.
 
@@ -53,7 +53,7 @@ def command(
     if json_schema:
         print_schema(ReadReport)
         return 0
-    settings = settings_from(**given)
+    settings = settings_from(**target)
     with opened_session(settings, session, namespace=namespace, user_id=user, token_limit=token_limit) as (
         memory,
         state,
@@ -91,7 +91,7 @@ def _report(
 
 def _lines(context: MemoryContext, report: ReadReport) -> Iterator[str]:
     over = ", over budget" if report.over_budget else ""
-    yield f"{counted(len(context), 'message')}, {report.tokens:,} of {report.token_limit:,} tokens{over}"
+    yield f"{quantity(len(context), 'message')}, {report.tokens:,} of {report.token_limit:,} tokens{over}"
     for message in context:
         yield from _message(message)
     for pipeline, seq in report.covered_through.items():

@@ -14,7 +14,7 @@ from strandline.cli.servers.options import as_json, settings_from, target_option
 from strandline.cli.servers.targets import NOTHING_DERIVES, servers_for_once
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import console, is_rich, print_json, say
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT
 
@@ -86,7 +86,7 @@ def command(
             )
         )
     else:
-        say(_said(done))
+        say(_summary_line(done))
     if done.events and servers.alone:
         say(NOTHING_DERIVES, err=True)
     return 0
@@ -97,15 +97,15 @@ def _run(chats: ChatImport) -> Progress:
         try:
             return chats.run()
         except KeyboardInterrupt:
-            say(f"interrupted: {chats.stored(perhaps_more=True)}", err=True)
+            say(f"interrupted: {chats.describe_stored(perhaps_more=True)}", err=True)
             raise
 
 
-def _said(done: Progress) -> str:
+def _summary_line(done: Progress) -> str:
     there = f", {done.known:,} {'was' if done.known == 1 else 'were'} there already" if done.known else ""
     return (
-        f"{counted(done.added, 'message')} added{there}; {counted(done.sessions, 'session')},"
-        f" {counted(done.events, 'flush event')} for the workers"
+        f"{quantity(done.added, 'message')} added{there}; {quantity(done.sessions, 'session')},"
+        f" {quantity(done.events, 'flush event')} for the workers"
     )
 
 
@@ -125,7 +125,7 @@ def _progress() -> Iterator[Callable[[Progress], None]]:
             task,
             total=done.bytes_in_all,
             completed=done.bytes_read,
-            description=counted(done.added + done.known, "message"),
+            description=quantity(done.added + done.known, "message"),
         )
 
 
@@ -137,6 +137,6 @@ def _lines() -> Callable[[Progress], None]:
         if done.bytes_read >= reported_bytes + LINE_EVERY_BYTES:
             reported_bytes = done.bytes_read
             share = 100 * done.bytes_read // max(1, done.bytes_in_all)
-            say(f"{share} %: {counted(done.added + done.known, 'message')}", err=True)
+            say(f"{share} %: {quantity(done.added + done.known, 'message')}", err=True)
 
     return tell

@@ -11,9 +11,9 @@ import click
 
 from strandline.cli.reports.work import LimitsReport, NamespaceLimitsReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, say
-from strandline.schemas.display.shown_text import counted, quote
+from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.queries.conversation.sessions import NamespaceIsKnown
@@ -120,7 +120,7 @@ def set_limits(
     settings = settings_from(database_url, broker_url, schema)
     with (
         servers_for_once(settings) as servers,
-        opened(servers.database_url, settings) as database,
+        opened_pool(servers.database_url, settings) as database,
     ):
         database.fetch(
             SetLimits(
@@ -154,7 +154,7 @@ def list_limits(
     settings = settings_from(database_url, broker_url, schema)
     with (
         servers_for_once(settings) as servers,
-        opened(servers.database_url, settings) as database,
+        opened_pool(servers.database_url, settings) as database,
     ):
         _show(read_limits(database, settings, namespace), as_json=as_json)
     return 0
@@ -175,7 +175,7 @@ def clear(
     check_name("namespace", namespace)
     with (
         servers_for_once(settings) as servers,
-        opened(servers.database_url, settings) as database,
+        opened_pool(servers.database_url, settings) as database,
     ):
         named = [column for column in _OPTIONS if flags[column]]
         _check_set(read_limits(database, settings, namespace), namespace, named)
@@ -225,7 +225,7 @@ def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: 
             "STRANDLINE_MODEL_PRICES is not set here; while it is not set for the workers,"
             " every call counts as $0, and --usd-per-day bounds nothing."
         )
-    elif usd_per_day is not None and (unpriced := _unpriced(settings)):
+    elif usd_per_day is not None and (unpriced := _unpriced_models(settings)):
         notes.append(
             f"STRANDLINE_MODEL_PRICES has no price of {' and '.join(unpriced)} here;"
             " calls of a model without a price count as $0 of --usd-per-day."
@@ -233,7 +233,7 @@ def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: 
     return notes
 
 
-def _unpriced(settings: Settings) -> list[str]:
+def _unpriced_models(settings: Settings) -> list[str]:
     """The models of these settings that cost something and have no price."""
     text = () if settings.text_model_kind == "local" else (settings.facts_model, settings.summary_model)
     embedding = () if settings.embedder_kind == "local" else (settings.embedding_model,)
@@ -281,7 +281,7 @@ def waiting_line(limits: NamespaceLimitsReport) -> str:
     )
     return (
         f"namespace {limits.namespace} {why}:"
-        f" {counted(limits.due, 'event')}, counted in each stage, {'waits' if limits.due == 1 else 'wait'}"
+        f" {quantity(limits.due, 'event')}, counted in each stage, {'waits' if limits.due == 1 else 'wait'}"
         f" until {limits.waits_until:%Y-%m-%d %H:%M:%S %Z}"
     )
 
@@ -307,7 +307,7 @@ def _show(limits: list[NamespaceLimitsReport], *, as_json: bool) -> None:
 def _line(limits: NamespaceLimitsReport) -> str:
     parts = [
         f"{limits.lanes_at_work} of {limits.max_lanes} lanes at work" if limits.max_lanes is not None else "",
-        f"at most {counted(limits.max_lanes_per_worker, 'lane')} a worker"
+        f"at most {quantity(limits.max_lanes_per_worker, 'lane')} a worker"
         if limits.max_lanes_per_worker is not None
         else "",
         _of_day(limits.calls_today, limits.calls_per_day, "model calls"),

@@ -7,7 +7,7 @@ import click
 from strandline.cli.reports.work import MigrateReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import running_servers
-from strandline.cli.terminal.output import masked, print_json, say
+from strandline.cli.terminal.output import masked_url, print_json, say
 from strandline.schemas.postgres.migrate import current_revision, head_revision, migrate
 
 
@@ -25,7 +25,7 @@ def command(as_json: bool, database_url: str | None, broker_url: str | None, sch
             servers.database_url, settings.database_schema, public_apis_only=settings.public_apis_only
         )
         if not as_json:
-            say(f"database: {masked(servers.database_url)}")
+            say(f"database: {masked_url(servers.database_url)}")
             say(f"revision: {before or 'none'} -> {head_revision()}")
         after = migrate(
             servers.database_url,

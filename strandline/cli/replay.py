@@ -17,7 +17,7 @@ import click
 from strandline.cli.reports.replay import EstimateReport, EstimatesReport, ReplaysReport
 from strandline.cli.reports.work import ReplayReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import Servers, opened, servers_for_once
+from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT
 from strandline.cli.terminal.output import print_json, say
 from strandline.pipelines.generations.registry import serving, settings_differing
@@ -26,7 +26,7 @@ from strandline.pipelines.replay.derivation import Progress, begin_generation, d
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Replay, Selection, replays, take
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
@@ -83,7 +83,7 @@ def command(
     settings = settings_from(database_url, broker_url, schema)
     with (
         servers_for_once(settings) as servers,
-        opened(servers.database_url, settings, pool_size=4) as database,
+        opened_pool(servers.database_url, settings, pool_size=4) as database,
     ):
         check_known(
             database,
@@ -189,9 +189,9 @@ class _Teller:
         eta = "" if progress.eta_seconds is None else f", about {progress.eta_seconds:,.0f} s left"
         text = {
             "waiting": "waiting for transactions that began before",
-            "filling": f"{counted(progress.owners, 'owner')}, {counted(progress.events, 'event')} made due",
+            "filling": f"{quantity(progress.owners, 'owner')}, {quantity(progress.events, 'event')} made due",
             "deriving": f"{progress.due:,} due{eta}",
-            "switching": f"{progress.due:,} due{eta}; {counted(progress.switched, 'owner')} switched,"
+            "switching": f"{progress.due:,} due{eta}; {quantity(progress.switched, 'owner')} switched,"
             f" {progress.remaining:,} not yet",
             "held": "derived; it serves when it is promoted",
             "done": "serves all owners",
@@ -201,7 +201,7 @@ class _Teller:
     def in_place(self, result: InPlace) -> None:
         self._say(
             "checking",
-            f"{counted(result.owners, 'owner')}, {counted(result.batches, 'batch', 'batches')},"
+            f"{quantity(result.owners, 'owner')}, {quantity(result.batches, 'batch', 'batches')},"
             f" {result.same:,} the same",
         )
 
@@ -294,12 +294,13 @@ def _print_estimates(estimates: list[Estimate], *, as_json: bool) -> None:
 
 def _estimate_lines(item: Estimate) -> Iterator[str]:
     how = "as a new generation" if item.new else f"generation {item.generation} in place"
-    yield f"{item.pipeline}, {how}: {counted(item.events, 'event')}, {counted(item.tokens, 'token')}"
+    yield f"{item.pipeline}, {how}: {quantity(item.events, 'event')}, {quantity(item.tokens, 'token')}"
     if item.new:
         changes = "; ".join(item.differences) or "none: --force is needed"
         yield f"  what changes: {changes}"
     else:
-        yield f"  from stored answers: {item.stored_batches:,} of {counted(item.batches, 'batch', 'batches')}"
+        batches = quantity(item.batches, "batch", "batches")
+        yield f"  from stored answers: {item.stored_batches:,} of {batches}"
     if not item.model_calls:
         yield "  model calls: none"
         return
@@ -307,6 +308,6 @@ def _estimate_lines(item: Estimate) -> Iterator[str]:
     size = (
         "how large is unknown: the ledger has no call of this pipeline"
         if item.input_tokens is None
-        else f"about {counted(item.input_tokens, 'token')} in, {item.output_tokens:,} out"
+        else f"about {quantity(item.input_tokens, 'token')} in, {item.output_tokens:,} out"
     )
     yield f"  model calls: {item.model_calls:,} ({size}; {cost})"

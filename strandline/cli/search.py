@@ -64,7 +64,7 @@ def command(
     limit: int,
     as_json: bool,
     json_schema: bool,
-    **given: Any,
+    **target: Any,
 ) -> int:
     """Search the messages and facts of a session, or of all sessions of a user, as `memory.search` does.
 
@@ -78,8 +78,8 @@ def command(
     where: Scope = scope or ("owner" if session is None else "session")
     if session is None and where == "session":
         raise click.UsageError("--scope session needs --session.")
-    hits = _found(
-        settings_from(**given), query, namespace, session, user, where, kinds or ("message", "fact"), limit
+    hits = _find_hits(
+        settings_from(**target), query, namespace, session, user, where, kinds or ("message", "fact"), limit
     )
     if as_json:
         print_json(
@@ -94,7 +94,7 @@ def command(
     return 0
 
 
-def _found(
+def _find_hits(
     settings: Settings,
     query: str,
     namespace: str,

@@ -23,12 +23,12 @@ from strandline.cli.reports.work import (
     WorkerReport,
 )
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import ends_as_interrupts
-from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say, styled
+from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say, styled_text
 from strandline.pipelines.generations.registry import serving, settings_differing
 from strandline.pipelines.replay.records import replays
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import (
     StatusPipelines,
@@ -64,7 +64,7 @@ def command(
     settings = settings_from(database_url, broker_url, schema)
     with (
         servers_for_once(settings) as servers,
-        opened(servers.database_url, settings) as database,
+        opened_pool(servers.database_url, settings) as database,
     ):
         if watch:
             _watch(database, settings, as_json=as_json)
@@ -81,7 +81,9 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
     used = {row.pipeline for row in database.fetch(UsedPipelines())}
     differing = settings_differing(serving(database), settings)
     pipelines = [
-        _pipeline(row, used, _served(row.generation_id, live), differing, _reasons(row.generation_id, live))
+        _pipeline(
+            row, used, _served_stages(row.generation_id, live), differing, _reasons(row.generation_id, live)
+        )
         for row in database.fetch(StatusPipelines(dead_after_seconds=dead_after))
     ]
     (totals,) = database.fetch(StatusTotals())
@@ -102,7 +104,7 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
     )
 
 
-def _served(generation: int, live: list[StatusWorkersRow]) -> set[str]:
+def _served_stages(generation: int, live: list[StatusWorkersRow]) -> set[str]:
     """The stages that live workers run of this generation; one that cannot be built somewhere is left out."""
     return {stage for worker in live if generation not in worker.left_out for stage in worker.stages}
 
@@ -221,21 +223,25 @@ def _picture(report: StatusReport) -> RenderableType:
     table.add_column("stages")
     for pipeline in report.pipelines:
         name = _label(pipeline)
-        dead = styled(str(pipeline.dead), style="red" if pipeline.dead else "")
+        dead = styled_text(str(pipeline.dead), style="red" if pipeline.dead else "")
         stages = ", ".join(
             f"{stage.name} {stage.due}" if stage.due else stage.name for stage in pipeline.stages
         )
         table.add_row(
-            styled(name),
+            styled_text(name),
             str(pipeline.due),
             str(pipeline.leased),
             dead,
             f"{pipeline.lag_seconds:.1f} s",
-            styled(stages),
+            styled_text(stages),
         )
-    notes = [styled(line, style="yellow") for line in _warnings(report)]
+    notes = [styled_text(line, style="yellow") for line in _warnings(report)]
     return Group(
-        table, styled(), styled(_totals(report)), *(styled(line) for line in _worker_lines(report)), *notes
+        table,
+        styled_text(),
+        styled_text(_totals(report)),
+        *(styled_text(line) for line in _worker_lines(report)),
+        *notes,
     )
 
 
@@ -259,10 +265,10 @@ def _totals(report: StatusReport) -> str:
     calls = report.model_calls
     cost = "" if calls.cost_usd is None else f", ${calls.cost_usd:,.2f}"
     return (
-        f"{counted(report.sessions, 'session')}, {counted(report.messages, 'message')},"
-        f" {counted(report.events, 'flush event')}, {counted(report.facts, 'fact')},"
-        f" {counted(calls.calls, 'model call')}"
-        f" ({counted(calls.input_tokens + calls.output_tokens, 'token')}{cost})"
+        f"{quantity(report.sessions, 'session')}, {quantity(report.messages, 'message')},"
+        f" {quantity(report.events, 'flush event')}, {quantity(report.facts, 'fact')},"
+        f" {quantity(calls.calls, 'model call')}"
+        f" ({quantity(calls.input_tokens + calls.output_tokens, 'token')}{cost})"
     )
 
 
@@ -271,7 +277,7 @@ def _worker_lines(report: StatusReport) -> list[str]:
         f"worker {worker.pid} on {worker.host}: {', '.join(worker.stages)}; heartbeat"
         f" {worker.beat_seconds_ago:.1f} s ago"
         + (f"; dropped {worker.dropped_hints:,} unreadable hints" if worker.dropped_hints else "")
-        + (f"; {counted(worker.lost_threads, 'thread')} lost in blocks" if worker.lost_threads else "")
+        + (f"; {quantity(worker.lost_threads, 'thread')} lost in blocks" if worker.lost_threads else "")
         + ("; does not reach its broker" if worker.no_broker else "")
         for worker in report.workers
     ]

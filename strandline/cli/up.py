@@ -11,11 +11,11 @@ from rich.table import Table
 
 from strandline.cli.servers.models_used import models_used
 from strandline.cli.servers.options import settings_from, target_options
-from strandline.cli.servers.targets import Servers, opened, started_servers
+from strandline.cli.servers.targets import Servers, opened_pool, started_servers
 from strandline.cli.servers.worker_command import await_worker, worker_command
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
-from strandline.cli.terminal.output import console, masked, program, styled
+from strandline.cli.terminal.output import console, masked_url, program, styled_text
 from strandline.deploy.embedded.mending import Mending
 from strandline.deploy.embedded.stack import runs_in
 from strandline.deploy.supervisor import Supervisor
@@ -45,7 +45,7 @@ def command(workers: int, database_url: str | None, broker_url: str | None, sche
     screen = console()
     with ends_as_interrupts():
         _say(screen, "starting")
-        with started_servers(settings) as servers, opened(servers.database_url, settings) as database:
+        with started_servers(settings) as servers, opened_pool(servers.database_url, settings) as database:
             if servers.joined:
                 _say(screen, f"joining the servers that run in {settings.home} already")
             ensure_tables(servers.database_url, database, settings)
@@ -95,8 +95,8 @@ class _Announcement:
     def _print(self) -> None:
         pids = " ".join(str(pid) for pid in self.supervisor.pids().values())
         rows = {
-            "database": f"{masked(self.servers.database_url)} ({self.servers.database})",
-            "broker": f"{masked(self.servers.broker_url)} ({self.servers.broker})",
+            "database": f"{masked_url(self.servers.database_url)} ({self.servers.database})",
+            "broker": f"{masked_url(self.servers.broker_url)} ({self.servers.broker})",
             "home": str(self.settings.home),
             "workers": pids,
             "models": models_used(self.settings).announcement,
@@ -110,7 +110,7 @@ class _Announcement:
             "look": f"{program()} status",
             "stop": "Ctrl-C",
         }
-        self.screen.print(styled("strandline is ready", style="bold green"))
+        self.screen.print(styled_text("strandline is ready", style="bold green"))
         _print_rows(self.screen, rows)
         self.screen.print()
         _print_rows(self.screen, hints)
@@ -137,13 +137,13 @@ def _run(screen: Console, settings: Settings, servers: Servers, database: Databa
 def _print_rows(screen: Console, rows: dict[str, str]) -> None:
     if not screen.is_terminal:
         for label, value in rows.items():
-            screen.print(styled(f"  {label:9} {value}"), soft_wrap=True)
+            screen.print(styled_text(f"  {label:9} {value}"), soft_wrap=True)
         return
     table = Table.grid(padding=(0, 2, 0, 0))
     for label, value in rows.items():
-        table.add_row(styled(f"  {label}", style="dim"), styled(value, overflow="fold"))
+        table.add_row(styled_text(f"  {label}", style="dim"), styled_text(value, overflow="fold"))
     screen.print(table)
 
 
 def _say(screen: Console, line: str) -> None:
-    screen.print(styled(f"strandline: {line}"), soft_wrap=True)
+    screen.print(styled_text(f"strandline: {line}"), soft_wrap=True)

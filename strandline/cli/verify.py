@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import click
 
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say
 from strandline.pipelines.inspect.verify import Progress, Report, verify
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 
 SHOWN_PER_KIND = 20
 
@@ -45,7 +45,7 @@ def command(
     settings = settings_from(database_url, broker_url, schema)
     with (
         servers_for_once(settings) as servers,
-        opened(servers.database_url, settings) as database,
+        opened_pool(servers.database_url, settings) as database,
         _progress() as progress,
     ):
         report = verify(database, namespace=namespace, session_id=session, deep=deep, progress=progress)
@@ -68,8 +68,8 @@ def _progress() -> Iterator[Progress]:
 
 def _lines(report: Report) -> Iterator[str]:
     yield (
-        f"{counted(report.messages, 'message')} in {counted(report.sessions, 'session')},"
-        f" {counted(report.events, 'flush event')}, {counted(report.facts, 'fact')}"
+        f"{quantity(report.messages, 'message')} in {quantity(report.sessions, 'session')},"
+        f" {quantity(report.events, 'flush event')}, {quantity(report.facts, 'fact')}"
     )
     yield (
         f"applied {report.applications:,}, void {report.voids:,}, due {report.pending:,},"
@@ -86,5 +86,5 @@ def _lines(report: Report) -> Iterator[str]:
         if count > SHOWN_PER_KIND:
             yield f"{kind}: {count - SHOWN_PER_KIND:,} more; --json names them all"
     violations = len(report.violations)
-    verdict = counted(violations, "violation") if violations else "no violation"
+    verdict = quantity(violations, "violation") if violations else "no violation"
     yield f"{verdict}; looked for {report.seconds:.1f} s"

@@ -58,15 +58,15 @@ def prepare_stages(
             f"There is no stage {', '.join(unknown)}; the stages are {', '.join(known)}."
             " Custom blocks are named by STRANDLINE_BLOCKS."
         )
-    wanted = wanted_recipes({pipeline_of(name) for name in names}, settings, serving(database))
-    for pipeline, generation in register(database, wanted).items():
-        if pipeline in wanted:
-            _compare(generation, wanted[pipeline], settings)
+    recipes = wanted_recipes({pipeline_of(name) for name in names}, settings, serving(database))
+    for pipeline, generation in register(database, recipes).items():
+        if pipeline in recipes:
+            _compare(generation, recipes[pipeline], settings)
     return GenerationStages(database, settings, names)
 
 
-def _compare(generation: Generation, wanted: Recipe, settings: Settings) -> None:
-    differing = list(differences(generation.recipe, wanted))
+def _compare(generation: Generation, recipe: Recipe, settings: Settings) -> None:
+    differing = list(differences(generation.recipe, recipe))
     if not differing:
         # The requested stages must be available; other generations may be left to other workers.
         build(generation, settings)

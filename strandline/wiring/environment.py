@@ -24,8 +24,8 @@ def settings_with(**overrides: str | None) -> Settings:
     settings = _settings_of(
         tuple((name, os.environ[name]) for name in os.environ if name.startswith(_VARIABLE_PREFIXES))
     )
-    given = tuple((name, _text(name, value)) for name, value in overrides.items() if value is not None)
-    return _overridden(settings, given) if given else settings
+    arguments = tuple((name, _text(name, value)) for name, value in overrides.items() if value is not None)
+    return _overridden(settings, arguments) if arguments else settings
 
 
 def _text(name: str, value: object) -> str:
@@ -43,5 +43,5 @@ def _settings_of(_environment: tuple[tuple[str, str], ...]) -> Settings:
 
 
 @lru_cache(maxsize=64)
-def _overridden(settings: Settings, given: tuple[tuple[str, str], ...]) -> Settings:
-    return load_settings(_ARGUMENTS, **dict(given))
+def _overridden(settings: Settings, arguments: tuple[tuple[str, str], ...]) -> Settings:
+    return load_settings(_ARGUMENTS, **dict(arguments))

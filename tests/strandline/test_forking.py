@@ -372,9 +372,9 @@ HELD_MUTEX = """
             os.read(asked, 1)  # until the parent ends
             os._exit(0)
     with use.exclusive():
-        shared = use.holding()
+        shared = use.current_holding()
         use.leave()
-        print(json.dumps([shared, use.holding()]))
+        print(json.dumps([shared, use.current_holding()]))
 """
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pglast
 
-from strandline.schemas.postgres.statements import FUNCTIONS, compiled, function_source
+from strandline.schemas.postgres.statements import FUNCTIONS, compile_statements, function_source
 
 SCHEMA = "strandline"
 Tree = dict[str, Any]
@@ -30,7 +30,7 @@ def file_statements() -> list[ParsedStatement]:
     """The statements of the files, by their names."""
     return [
         ParsedStatement(name, _only_tree(statement.decode().replace("%%", "%")))
-        for name, statement in compiled(SCHEMA).items()
+        for name, statement in compile_statements(SCHEMA).items()
     ]
 
 

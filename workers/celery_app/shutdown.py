@@ -18,7 +18,7 @@ from functools import partial
 
 from celery.worker import state as celery_state
 
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.workers.signal_pipe import SignalPipe
 from strandline.workers.worker import Consumer
 
@@ -72,7 +72,7 @@ class Shutdown:
 
     def _stop_for_lost(self, signals: SignalPipe, count: int) -> None:
         if not (self._reason or self._consumer.stopping):
-            self._reason = f"code of custom blocks has not returned from {counted(count, 'thread')}"
+            self._reason = f"code of custom blocks has not returned from {quantity(count, 'thread')}"
             signals.wake()
 
     def _end(self, signals: SignalPipe) -> None:
@@ -84,7 +84,7 @@ class Shutdown:
         in_hand = len(self._consumer.engine.active)
         logger.info("worker is stopping", extra={"action": "stopping", "in_hand": in_hand})
         why = signal.Signals(first).name if first else self._reason
-        self._tell(f"stops ({why}); {counted(in_hand, 'lane')} in hand, {self._grace_seconds:g} s at most")
+        self._tell(f"stops ({why}); {quantity(in_hand, 'lane')} in hand, {self._grace_seconds:g} s at most")
         # Threads may be lost while it stops as well, and what ends in time is to end nevertheless.
         second = signals.wait(self._grace_seconds, until_woken=False)
         exit_code = 128 + second if second else ending

@@ -78,7 +78,7 @@ def _has_number(spoken_words: Sequence[str]) -> bool:
     return any(word in cues.COUNTS or any(map(str.isdigit, word)) for word in spoken_words)
 
 
-def attributed(line: TranscriptLine, sentence: str) -> str:
+def attribute_sentence(line: TranscriptLine, sentence: str) -> str:
     """``sentence`` with who said it in front, such as ``Maria: I live in Oslo.``"""
     return f"{speaker_name(speaker(line), line.role)}: {sentence}"
 
@@ -108,7 +108,7 @@ def _picks(line: TranscriptLine) -> Iterator[Pick]:
         plain = _without_leading_talk(sentence)
         reached = score(plain)
         if reached >= THRESHOLD:
-            text = attributed(line, plain)[:MAX_FACT_CHARACTERS]
+            text = attribute_sentence(line, plain)[:MAX_FACT_CHARACTERS]
             longest = sorted(dict.fromkeys(topic_words(plain)), key=lambda word: -len(word))
             yield Pick(
                 reached,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from strandline.pipelines.models.contract import SummaryTask
-from strandline.pipelines.models.local.extractive_facts import attributed, score, topic_words
+from strandline.pipelines.models.local.extractive_facts import attribute_sentence, score, topic_words
 from strandline.pipelines.models.local.sentences import estimated_tokens, is_wide, sentences, words
 
 LINES_PER_SENTENCE = 4
@@ -24,7 +24,10 @@ def roll_summary(task: SummaryTask) -> tuple[str, list[str]]:
     """The new summary, within about ``task.max_tokens``, and its most frequent words as topics."""
     kept = [line.strip() for line in task.previous.splitlines() if line.strip()]
     spoken = [
-        attributed(line, text) for line in task.lines if line.role != "tool" for text in sentences(line.text)
+        attribute_sentence(line, text)
+        for line in task.lines
+        if line.role != "tool"
+        for text in sentences(line.text)
     ]
     frequencies = Counter(word for sentence in kept + spoken for word in _weighty(sentence))
     rows = kept + _heaviest(spoken, frequencies, limit=max(1, -(-len(task.lines) // LINES_PER_SENTENCE)))

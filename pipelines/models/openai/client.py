@@ -104,8 +104,8 @@ def _close_own(http: openai.DefaultHttpxClient, process: ProcessKey) -> None:
 
 
 def _key(settings: Settings) -> str:
-    given = settings.openai_api_key
-    key = "" if given is None else given.get_secret_value().strip()
+    secret = settings.openai_api_key
+    key = "" if secret is None else secret.get_secret_value().strip()
     if not key.isascii() or not key.isprintable():
         raise ConfigurationError("OPENAI_API_KEY holds characters that a key cannot have; copy it again.")
     return key or PLACEHOLDER_KEY

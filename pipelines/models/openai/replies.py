@@ -14,23 +14,23 @@ _Reply = TypeVar("_Reply", bound=BaseModel)
 MAX_TOKENS_OF_CALL = 2**31 - 1
 
 
-def _tokens(given: object) -> int:
+def _tokens(value: object) -> int:
     """A count as it can be right: the answer beside it is paid for, and good, however it is counted."""
-    if isinstance(given, bool) or not isinstance(given, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0
-    return int(min(max(0, given), MAX_TOKENS_OF_CALL))  # in this order, what is not a number becomes 0
+    return int(min(max(0, value), MAX_TOKENS_OF_CALL))  # in this order, what is not a number becomes 0
 
 
-def _text(given: object) -> str | None:
-    return given if isinstance(given, str) else None
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
-def _object(given: object) -> object:
-    return given if isinstance(given, dict) else None
+def _object(value: object) -> object:
+    return value if isinstance(value, dict) else None
 
 
-def _first(given: Any) -> Any:
-    return given[:1] if isinstance(given, list) else given
+def _first(value: Any) -> Any:
+    return value[:1] if isinstance(value, list) else value
 
 
 _Tokens = Annotated[int, BeforeValidator(_tokens)]

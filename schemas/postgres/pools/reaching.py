@@ -76,18 +76,18 @@ class Reach:
         """Why no connection can be made, as a sentence; None while connections succeed."""
         return self._problem
 
-    def came(self) -> Caller:
+    def note_came(self) -> Caller:
         """Register a caller that wants a connection; it calls ``left`` when it is done."""
         with self._lock:
             self.callers += 1
             return Caller(time.monotonic(), self._failures)
 
-    def left(self) -> None:
+    def note_left(self) -> None:
         """Unregister a caller that no longer waits."""
         with self._lock:
             self.callers -= 1
 
-    def connected(self) -> None:
+    def note_connected(self) -> None:
         """Note that a connection was made."""
         with self._lock:
             away_since, self._away_since = self._away_since, None
@@ -97,7 +97,7 @@ class Reach:
             seconds = round(time.monotonic() - away_since, 1)
             logger.warning("database is back", extra={"action": "database_back", "after_seconds": seconds})
 
-    def failed(self, error: Exception) -> None:
+    def note_failed(self, error: Exception) -> None:
         """Note that a connection could not be made."""
         problem = connect_problem(error, self._url)
         with self._lock:
@@ -113,21 +113,21 @@ class Reach:
         if is_news:
             self._say_away(problem)
 
-    def noting(self, find_url: Callable[[], str] | None) -> Callable[[], str] | None:
+    def note_failures_of(self, find_url: Callable[[], str] | None) -> Callable[[], str] | None:
         """The same function with its failures noted: without a URL no connection can be made."""
         if find_url is None:
             return None
 
-        def noted() -> str:
+        def find_noted() -> str:
             try:
                 return find_url()
             except Exception as error:
-                self.failed(error)
+                self.note_failed(error)
                 raise
 
-        return noted
+        return find_noted
 
-    def lost(self, connection: OwnConnection | AsyncOwnConnection) -> None:
+    def note_lost(self, connection: OwnConnection | AsyncOwnConnection) -> None:
         """Note that a connection broke; one older than the last loss was lost in that loss."""
         with self._lock:
             is_news = self._away_since is None and connection.opened_at > self._lost_at
@@ -181,12 +181,12 @@ def connection_class(kind: type[Any], reach: Reach, statement_seconds: float, *,
                     check_isolation(connection)
             except ConfigurationError as error:
                 connection.close()
-                reach.failed(error)
+                reach.note_failed(error)
                 raise
             except (psycopg.Error, OSError) as error:
-                reach.failed(error)
+                reach.note_failed(error)
                 raise
-            reach.connected()
+            reach.note_connected()
             return connection
 
     return Noted
@@ -207,12 +207,12 @@ def async_connection_class(
                     await check_isolation_async(connection)
             except ConfigurationError as error:
                 await connection.close()
-                reach.failed(error)
+                reach.note_failed(error)
                 raise
             except (psycopg.Error, OSError) as error:
-                reach.failed(error)
+                reach.note_failed(error)
                 raise
-            reach.connected()
+            reach.note_connected()
             return connection
 
     return Noted

@@ -111,7 +111,7 @@ class ThinPool:
         """Wait until it is worth asking the pool; returns the rest of the time-out."""
         if not self._pool.closed and not has_idle(self._pool):
             self._pool.check()  # which lets an empty pool grow
-        caller, pause = self._reach.came(), FIRST_STEP_SECONDS
+        caller, pause = self._reach.note_came(), FIRST_STEP_SECONDS
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         try:
             while not (self._reach.may_go_on(caller) or self._pool.closed or has_idle(self._pool)):
@@ -120,7 +120,7 @@ class ThinPool:
                 time.sleep(pause)
                 pause = min(2 * pause, MAX_STEP_SECONDS)
         finally:
-            self._reach.left()
+            self._reach.note_left()
         return None if timeout is None else max(0.0, deadline - time.monotonic())
 
     def renew(self, lost: psycopg.Connection[Any]) -> None:
@@ -131,7 +131,7 @@ class ThinPool:
         if isinstance(lost, OwnConnection) and is_news(lost, self._renewed_at):
             self._renewed_at = time.monotonic()
             if lost.closed:
-                self._reach.lost(lost)
+                self._reach.note_lost(lost)
             self._pool.drain()
 
 
@@ -167,20 +167,20 @@ class AsyncThinPool:
     async def _await_server(self) -> None:
         if not self._pool.closed and not has_idle(self._pool):
             await self._pool.check()
-        caller, pause = self._reach.came(), FIRST_STEP_SECONDS
+        caller, pause = self._reach.note_came(), FIRST_STEP_SECONDS
         try:
             while not (self._reach.may_go_on(caller) or self._pool.closed or has_idle(self._pool)):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_STEP_SECONDS)
         finally:
-            self._reach.left()
+            self._reach.note_left()
 
     async def renew(self, lost: psycopg.AsyncConnection[Any]) -> None:
         """Async twin of ``ThinPool.renew``."""
         if isinstance(lost, AsyncOwnConnection) and is_news(lost, self._renewed_at):
             self._renewed_at = time.monotonic()
             if lost.closed:
-                self._reach.lost(lost)
+                self._reach.note_lost(lost)
             await self._pool.drain()
 
 

@@ -27,7 +27,7 @@ _REASONING_TEXTS = {"summary": "summary_text", "content": "reasoning_text"}
 
 def message_of(item: Mapping[str, Any]) -> Message:
     """The message that an item is stored as."""
-    for form in (_spoken, _call, _result, _reasoning):
+    for form in (_spoken_message, _call, _result, _reasoning_message):
         message = form(item)
         if message is not None and _item(message) == item:
             return message
@@ -51,7 +51,7 @@ def items_of(message: Message) -> list[Item]:
 # From items.
 
 
-def _spoken(item: Mapping[str, Any]) -> Message | None:
+def _spoken_message(item: Mapping[str, Any]) -> Message | None:
     role = _SPEAKERS.get(str(item.get("role")))
     content: Any = item.get("content")
     if item.get("type", "message") != "message" or role is None:
@@ -75,10 +75,10 @@ def _call(item: Mapping[str, Any]) -> Message | None:
     if kind == "function_call":
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
         left = _rest(item, "type", "call_id", "name", "arguments")
-        return _kept(_calling(call_id, function), left)
+        return _kept(_call_message(call_id, function), left)
     check_nesting("item", item)
     arguments = json.dumps(_rest(item, "type", "call_id"), ensure_ascii=False, default=str)
-    return _kept(_calling(call_id, {"name": kind, "arguments": arguments}), {}, kind=kind)
+    return _kept(_call_message(call_id, {"name": kind, "arguments": arguments}), {}, kind=kind)
 
 
 def _result(item: Mapping[str, Any]) -> Message | None:
@@ -93,7 +93,7 @@ def _result(item: Mapping[str, Any]) -> Message | None:
     return _kept(Message("tool", [part], tool_call_id=call_id), left, **beside, opaque=True)
 
 
-def _reasoning(item: Mapping[str, Any]) -> Message | None:
+def _reasoning_message(item: Mapping[str, Any]) -> Message | None:
     """Reasoning as a message: each text is a part, which costs tokens; the rest is a part that costs none."""
     if item.get("type") != "reasoning":
         return None
@@ -107,7 +107,7 @@ def _reasoning(item: Mapping[str, Any]) -> Message | None:
     return Message("assistant", [*parts, {"type": "reasoning", "item": rest}])
 
 
-def _calling(call_id: str, function: Mapping[str, Any]) -> Message:
+def _call_message(call_id: str, function: Mapping[str, Any]) -> Message:
     return Message("assistant", None, tool_calls=[{"id": call_id, "type": "function", "function": function}])
 
 
@@ -123,7 +123,7 @@ def _item(message: Message) -> Item | None:
     plain, left = without_leftovers(message, LIBRARY)
     rest = dict(left.get("item", {}))
     if plain.tool_calls:
-        return _called(plain.tool_calls[0], rest, left.get("kind")) if len(plain.tool_calls) == 1 else None
+        return _call_item(plain.tool_calls[0], rest, left.get("kind")) if len(plain.tool_calls) == 1 else None
     if plain.role == "tool":
         output = plain.content
         if left.get("opaque"):
@@ -140,7 +140,7 @@ def _item(message: Message) -> Item | None:
     return _opaque(plain.content)
 
 
-def _called(call: Mapping[str, Any], rest: Item, kind: str | None) -> Item:
+def _call_item(call: Mapping[str, Any], rest: Item, kind: str | None) -> Item:
     function = call["function"]
     if kind is not None:
         return {"type": kind, "call_id": call["id"], **json.loads(function["arguments"])}

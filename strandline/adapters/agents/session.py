@@ -42,9 +42,9 @@ class ItemSession:
         if limit is None:
             context = await self.memory.aget()
             items = [item for message in context for item in items_of(message)]
-            return _typed(_without_lost_reasoning(items))
+            return _typed_items(_without_lost_reasoning(items))
         messages = (await self._bare.aget()).messages if limit > 0 else ()
-        return _typed([item for message in messages for item in items_of(message)][-limit:])
+        return _typed_items([item for message in messages for item in items_of(message)][-limit:])
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Accept items in one round trip, all or none; an empty list does nothing."""
@@ -61,15 +61,15 @@ class ItemSession:
             return None
         *others, newest = items_of(message)
         # Put by something else as one message, it is several items here: those before the newest stay.
-        await self.add_items(_typed(others))
-        return _typed([newest])[0]
+        await self.add_items(_typed_items(others))
+        return _typed_items([newest])[0]
 
     async def clear_session(self) -> None:
         """Start the session over; facts of its user stay (``memory.areset(derived=True)`` deletes them)."""
         await self.memory.areset()
 
 
-def _typed(items: Sequence[Item]) -> list[TResponseInputItem]:
+def _typed_items(items: Sequence[Item]) -> list[TResponseInputItem]:
     return cast("list[TResponseInputItem]", list(items))
 
 

@@ -69,16 +69,16 @@ _ODD_PART = "langchain_part"
 _IN_MESSAGE = frozenset({"content", "type", "name", "tool_calls", "tool_call_id"})
 
 
-def message_of(given: BaseMessage) -> Message:
+def message_of(original: BaseMessage) -> Message:
     """The stored message for one of LangChain's; a chunk counts as the message that it is a part of.
 
     Raises:
         InvalidMessageError: it is not a conversation message, or holds a value that JSON cannot express.
     """
-    source = message_chunk_to_message(given)
+    source = message_chunk_to_message(original)
     if _KINDS.get(source.type) is not type(source):
         raise InvalidMessageError(
-            "message", f"{type(given).__name__} is not a conversation message; leave it out of the history"
+            "message", f"{type(original).__name__} is not a conversation message; leave it out of the history"
         )
     role = _role_of(source)
     calls = [_call(call) for call in source.tool_calls] if isinstance(source, AIMessage) else []
@@ -98,28 +98,30 @@ def langchain_message_of(message: Message) -> BaseMessage:
     plain, left = without_leftovers(message, LIBRARY)
     if left:
         try:
-            restored = _restored(plain, left)
+            restored = _restore_message(plain, left)
             if message_of(restored) == replace(as_said(message), extra={}):
                 return restored
         except (AttributeError, InvalidMessageError, KeyError, TypeError, ValueError):
             pass  # what is kept beside it is not ours
-    return _restored(plain, {"fields": {"additional_kwargs": dict(plain.extra)}} if plain.extra else {})
+    return _restore_message(
+        plain, {"fields": {"additional_kwargs": dict(plain.extra)}} if plain.extra else {}
+    )
 
 
-def _restored(message: Message, left: Mapping[str, Any]) -> BaseMessage:
+def _restore_message(message: Message, left: Mapping[str, Any]) -> BaseMessage:
     kind = left.get("kind", _USUAL_KINDS[message.role])
-    given: dict[str, Any] = dict(left.get("fields", {}))
-    given |= {"content": _given_content(message.content, left.get("texts", ()))}
+    fields: dict[str, Any] = dict(left.get("fields", {}))
+    fields |= {"content": _given_content(message.content, left.get("texts", ()))}
     if message.name is not None:
-        given["name"] = message.name
+        fields["name"] = message.name
     if message.role == "developer" and kind == "system":
-        given["additional_kwargs"] = {**given.get("additional_kwargs", {}), _OPENAI_ROLE: "developer"}
+        fields["additional_kwargs"] = {**fields.get("additional_kwargs", {}), _OPENAI_ROLE: "developer"}
     if kind == "tool":
-        given["tool_call_id"] = left.get("tool_call_id", message.tool_call_id)
+        fields["tool_call_id"] = left.get("tool_call_id", message.tool_call_id)
     if kind == "ai":
         calls = [_given_call(call) for call in message.tool_calls or ()]
-        given["tool_calls"] = left.get("tool_calls", calls)
-    return _KINDS[kind](**given)
+        fields["tool_calls"] = left.get("tool_calls", calls)
+    return _KINDS[kind](**fields)
 
 
 def _leftovers(source: BaseMessage, message: Message) -> dict[str, Any]:
@@ -131,9 +133,9 @@ def _leftovers(source: BaseMessage, message: Message) -> dict[str, Any]:
     if not isinstance(source.content, str) and (texts := _places_of_texts(source.content)):
         left["texts"] = texts
     if isinstance(source, AIMessage):
-        given = [dict(call) for call in source.tool_calls]
-        if given != [_given_call(call) for call in message.tool_calls or ()]:
-            left["tool_calls"] = given
+        calls = [dict(call) for call in source.tool_calls]
+        if calls != [_given_call(call) for call in message.tool_calls or ()]:
+            left["tool_calls"] = calls
     if isinstance(source, ToolMessage) and source.tool_call_id != message.tool_call_id:
         left["tool_call_id"] = source.tool_call_id
     return left

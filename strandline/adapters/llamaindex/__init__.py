@@ -84,7 +84,7 @@ class StrandlineMemory(ChatMemory):
         db_schema: str | None = None,
         async_database_uri: str | None = None,
         async_engine: Any = None,
-        **given: Any,
+        **further: Any,
     ) -> StrandlineMemory:
         """Make a memory; does no I/O unless ``chat_history`` is given.
 
@@ -105,9 +105,9 @@ class StrandlineMemory(ChatMemory):
         """
         blocks = [own_block(block) for block in memory_blocks or ()]
         if async_database_uri is not None:
-            given.setdefault("database_url", async_database_uri)
+            further.setdefault("database_url", async_database_uri)
         if async_engine is not None:
-            given.setdefault("pool", async_engine)
+            further.setdefault("pool", async_engine)
         settled: dict[str, Any] = {
             "session_id": session_id or new_session_id(),
             "user_id": user_id,
@@ -122,9 +122,9 @@ class StrandlineMemory(ChatMemory):
             "shared_scope": shared_scope,
         }
         schema = schema or db_schema
-        session_memory = Memory.from_defaults(**settled, memory_blocks=blocks, schema=schema, **given)
+        session_memory = Memory.from_defaults(**settled, memory_blocks=blocks, schema=schema, **further)
         carried = carried_blocks(session_memory.memory_blocks)
-        not_carried = [name for name, value in given.items() if value is not None]
+        not_carried = [name for name, value in further.items() if value is not None]
         memory = cls(
             **settled,
             database_schema=schema,

@@ -91,7 +91,7 @@ def _quoting_part(block: CitableBlock | CitationBlock) -> dict[str, Any]:
     return {"type": block.block_type, "text": texts, "content": nested, **fields}
 
 
-def _quoted(part: Part) -> tuple[list[Any], dict[str, Any]]:
+def _quoted_block(part: Part) -> tuple[list[Any], dict[str, Any]]:
     fields = {key: value for key, value in part.items() if key not in ("type", "text", "content")}
     nested = part.get("content")
     if nested is None:
@@ -100,16 +100,16 @@ def _quoted(part: Part) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _citable(part: Part) -> BaseContentBlock:
-    nested, fields = _quoted(part)
+    nested, fields = _quoted_block(part)
     return CitableBlock(content=nested, **fields)
 
 
 def _citation(part: Part) -> BaseContentBlock:
-    nested, fields = _quoted(part)
+    nested, fields = _quoted_block(part)
     return CitationBlock(cited_content=nested[0], **fields)
 
 
-def _thinking(part: Part) -> BaseContentBlock:
+def _thinking_block(part: Part) -> BaseContentBlock:
     fields = {key: value for key, value in part.items() if key not in ("type", "thinking")}
     return ThinkingBlock(content=part.get("thinking"), **fields)
 
@@ -144,7 +144,7 @@ def _file(part: Part) -> BaseContentBlock:
 
 _READERS: Mapping[str, Callable[[Part], BaseContentBlock]] = {
     "text": lambda part: TextBlock(text=part["text"]),
-    "thinking": _thinking,
+    "thinking": _thinking_block,
     "citable": _citable,
     "citation": _citation,
     "image_url": _image_url,

@@ -55,11 +55,11 @@ class ChatMemory(BaseMemory):
             kwargs: ``messages`` (the same as a list), ``initial_token_count``, ``wait_for`` and ``timeout``
                 as in ``Memory.get``.  Others, which engines pass to LlamaIndex's memories, are ignored.
         """
-        return self._shown(self.session_memory.get(_query(input), **_reading(kwargs)))
+        return self._show(self.session_memory.get(_query(input), **_reading(kwargs)))
 
     async def aget(self, input: str | ChatMessage | None = None, **kwargs: Any) -> list[ChatMessage]:
         """Async twin of ``get``."""
-        return self._shown(await self.session_memory.aget(_query(input), **_reading(kwargs)))
+        return self._show(await self.session_memory.aget(_query(input), **_reading(kwargs)))
 
     def get_all(self) -> list[ChatMessage]:
         """The whole history, including messages that have left the window."""
@@ -71,21 +71,21 @@ class ChatMemory(BaseMemory):
 
     def set(self, messages: list[ChatMessage]) -> None:
         """Replace the history; text that the last ``get`` inserted into these messages is not stored."""
-        given = [message_of(message) for message in messages]
+        put_back = [message_of(message) for message in messages]
         originals = [
             next(self.session_memory.iterate(after_seq=seq - 1, page_size=1), None)
-            for seq in self._seqs_of_inserted(given)
+            for seq in self._seqs_of_inserted(put_back)
         ]
-        self.session_memory.set(self._as_said(given, originals))
+        self.session_memory.set(self._as_said(put_back, originals))
 
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Async twin of ``set``."""
-        given = [message_of(message) for message in messages]
+        put_back = [message_of(message) for message in messages]
         originals = [
             await anext(self.session_memory.aiterate(after_seq=seq - 1, page_size=1), None)
-            for seq in self._seqs_of_inserted(given)
+            for seq in self._seqs_of_inserted(put_back)
         ]
-        await self.session_memory.aset(self._as_said(given, originals))
+        await self.session_memory.aset(self._as_said(put_back, originals))
 
     def reset(self) -> None:
         """Start the history over; facts stay (``session_memory.reset(derived=True)`` deletes them)."""
@@ -95,22 +95,22 @@ class ChatMemory(BaseMemory):
         """Async twin of ``reset``."""
         await self.session_memory.areset()
 
-    def _shown(self, context: MemoryContext) -> list[ChatMessage]:
+    def _show(self, context: MemoryContext) -> list[ChatMessage]:
         shown = [chat_message_of(message) for message in context]
         self._inserted = [
             (message_of(shown[place]), context[place].seq) for place in _places_of_memory(context)
         ]
         return shown
 
-    def _seqs_of_inserted(self, given: Sequence[Message]) -> list[int]:
-        """The seqs of stored messages that ``given`` contains as a read showed them, with memory inserted."""
-        return [seq for message, seq in self._inserted if seq is not None and message in given]
+    def _seqs_of_inserted(self, put_back: Sequence[Message]) -> list[int]:
+        """The seqs of stored messages in ``put_back`` as a read showed them, with memory inserted."""
+        return [seq for message, seq in self._inserted if seq is not None and message in put_back]
 
-    def _as_said(self, given: Sequence[Message], originals: Sequence[Message | None]) -> list[Message]:
-        """``given`` without memory: messages that are only memory are dropped, others are restored as put."""
+    def _as_said(self, put_back: Sequence[Message], originals: Sequence[Message | None]) -> list[Message]:
+        """``put_back`` without memory: messages of memory alone are dropped, others are restored as put."""
         stored = {message.seq: as_said(message) for message in originals if message is not None}
         messages: list[Message] = []
-        for message in given:
+        for message in put_back:
             seqs = [seq for shown, seq in self._inserted if shown == message]
             if not seqs:
                 messages.append(message)
@@ -127,8 +127,8 @@ def _places_of_memory(context: Sequence[Message]) -> list[int]:
     return [*own, *head[:1], *users[-1:]]
 
 
-def _query(given: str | ChatMessage | None) -> str | Message | None:
-    return message_of(given) if isinstance(given, ChatMessage) else given
+def _query(query: str | ChatMessage | None) -> str | Message | None:
+    return message_of(query) if isinstance(query, ChatMessage) else query
 
 
 def _reading(kwargs: dict[str, Any]) -> dict[str, Any]:

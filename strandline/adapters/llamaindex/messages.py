@@ -73,15 +73,15 @@ def chat_message_of(message: Message) -> ChatMessage:
     plain, left = without_leftovers(message, LIBRARY)
     if left:
         try:
-            restored = _restored(plain, left)
+            restored = _restore_message(plain, left)
             if message_of(restored) == as_said(message):
                 return restored
         except (AttributeError, KeyError, TypeError, ValueError):
             pass  # not what ``message_of`` leaves: of no use
-    return _restored(plain, {})
+    return _restore_message(plain, {})
 
 
-def _restored(message: Message, left: Mapping[str, Any]) -> ChatMessage:
+def _restore_message(message: Message, left: Mapping[str, Any]) -> ChatMessage:
     role = MessageRole(left.get("role", message.role))
     calls = [_call_block(call) for call in message.tool_calls or ()]
     kwargs = dict(message.extra)
@@ -113,7 +113,7 @@ def _leftovers(chat: ChatMessage, kwargs: Mapping[str, Any], message: Message) -
     places = [index for index, block in enumerate(chat.blocks) if isinstance(block, ToolCallBlock)]
     if places and places[0] != len(chat.blocks) - len(places):
         left["places"] = places
-    if _restored(message, left).additional_kwargs != kwargs:
+    if _restore_message(message, left).additional_kwargs != kwargs:
         left["kwargs"] = dict(kwargs)
     return left
 

@@ -13,7 +13,7 @@ from strandline.cli.demo.play import Played, percentile
 from strandline.cli.demo.reports import DemoCheck, DemoFigures
 from strandline.cli.servers.models_used import ModelsUsed
 from strandline.producers.facts.listing import Fact
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
 
 
@@ -90,8 +90,8 @@ def checks(outcome: Outcome) -> list[DemoCheck]:
 
 def _nothing_lost(outcome: Outcome) -> DemoCheck:
     problem = next(_differences(outcome.sent, outcome.stored), None)
-    found = f"all {len(outcome.sent)} read back in order, with the same ids and contents"
-    return DemoCheck(name="no message lost", ok=problem is None, found=problem or found)
+    finding = f"all {len(outcome.sent)} read back in order, with the same ids and contents"
+    return DemoCheck(name="no message lost", ok=problem is None, found=problem or finding)
 
 
 def _differences(sent: Sequence[Message], stored: Sequence[Message]) -> Iterator[str]:
@@ -110,17 +110,19 @@ def _differences(sent: Sequence[Message], stored: Sequence[Message]) -> Iterator
 def _each_in_one_flush(outcome: Outcome) -> DemoCheck:
     events = outcome.look.events
     gaps = [after.from_seq for before, after in pairwise(events) if after.from_seq != before.through_seq + 1]
-    found = f"{counted(len(events), 'flush event')}, one after the other" if events else "nothing flushed"
+    finding = f"{quantity(len(events), 'flush event')}, one after the other" if events else "nothing flushed"
     if gaps:
-        found = f"the ranges do not join at message {gaps[0]}"
-    return DemoCheck(name="each message in one flush", ok=not gaps, found=found)
+        finding = f"the ranges do not join at message {gaps[0]}"
+    return DemoCheck(name="each message in one flush", ok=not gaps, found=finding)
 
 
 def _all_consumed(outcome: Outcome) -> DemoCheck:
     events, pipelines = len(outcome.look.events), len(outcome.pipelines)
     expected = events * pipelines
-    found = f"{counted(events, 'event')} x {counted(pipelines, 'pipeline')}: {outcome.applications} applied"
-    return DemoCheck(name="every event consumed", ok=outcome.applications == expected, found=found)
+    finding = (
+        f"{quantity(events, 'event')} x {quantity(pipelines, 'pipeline')}: {outcome.applications} applied"
+    )
+    return DemoCheck(name="every event consumed", ok=outcome.applications == expected, found=finding)
 
 
 def _in_time(outcome: Outcome) -> DemoCheck:
@@ -142,16 +144,16 @@ def _facts_once(outcome: Outcome) -> DemoCheck:
     )
     twice = [text for text, count in texts.items() if count > 1]
     twice += [key[2] for key, count in taken.items() if count > 1]
-    found = f"twice: {twice[0]}" if twice else f"{counted(len(texts), 'fact')}, all different"
-    return DemoCheck(name="no fact twice", ok=not twice, found=found)
+    finding = f"twice: {twice[0]}" if twice else f"{quantity(len(texts), 'fact')}, all different"
+    return DemoCheck(name="no fact twice", ok=not twice, found=finding)
 
 
 def _facts_have_provenance(outcome: Outcome) -> DemoCheck:
     events = {event.event_id for event in outcome.look.events}
     sent = {message.id for message in outcome.stored}
     bare = [fact for fact in outcome.facts if not _is_traceable(fact, events, sent)]
-    found = f"without: {bare[0].text}" if bare else "each names its messages, flush, prompt and model"
-    return DemoCheck(name="facts have provenance", ok=not bare, found=found)
+    finding = f"without: {bare[0].text}" if bare else "each names its messages, flush, prompt and model"
+    return DemoCheck(name="facts have provenance", ok=not bare, found=finding)
 
 
 def _is_traceable(fact: Fact, events: set[UUID], sent: set[str | None]) -> bool:
@@ -168,8 +170,8 @@ def _is_traceable(fact: Fact, events: set[UUID], sent: set[str | None]) -> bool:
 def _within_limit(outcome: Outcome) -> DemoCheck:
     samples = outcome.played.samples
     largest = max(samples.get_tokens, default=0)
-    reads = counted(len(samples.get_tokens), "read")
-    found = f"{reads}, the largest {largest:,} of {outcome.token_limit:,} tokens"
+    reads = quantity(len(samples.get_tokens), "read")
+    finding = f"{reads}, the largest {largest:,} of {outcome.token_limit:,} tokens"
     if samples.over_budget:
-        found += f"; {samples.over_budget} said to be over budget"
-    return DemoCheck(name="reads within the limit", ok=not samples.unexplained, found=found)
+        finding += f"; {samples.over_budget} said to be over budget"
+    return DemoCheck(name="reads within the limit", ok=not samples.unexplained, found=finding)

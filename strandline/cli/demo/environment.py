@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.cli.demo.worker import RestartingWorker, SingleWorker, WorkerKeeper
-from strandline.cli.servers.targets import Servers, opened
+from strandline.cli.servers.targets import Servers, opened_pool
 from strandline.cli.servers.worker_command import await_worker, worker_command
 from strandline.cli.terminal.output import program
 from strandline.deploy.embedded.processes import wait_gone
@@ -67,7 +67,7 @@ def demo_environment(*, restart: bool, keep: bool, say: Callable[[str], None]) -
         with start_stack(home, with_broker=True, embedded=load_settings().embedded) as stack:
             settings = load_settings(home=home, database_url=stack.database_url, broker_url=stack.broker_url)
             servers = Servers(stack.database_url, stack.broker_url, "embedded", "embedded")
-            with opened(stack.database_url, settings) as database:
+            with opened_pool(stack.database_url, settings) as database:
                 ensure_tables(stack.database_url, database, settings)
                 with _worker(home, settings, servers, database, restart=restart, say=say) as environment:
                     yield environment

@@ -62,7 +62,7 @@ class Look:
     def consumed_by(self, pipeline: str) -> int:
         return sum(pipeline in event.consumed for event in self.events)
 
-    def unconsumed(self, pipelines: Sequence[str]) -> int:
+    def count_unconsumed(self, pipelines: Sequence[str]) -> int:
         return sum(not event.is_consumed_by(pipelines) for event in self.events)
 
 

@@ -102,7 +102,7 @@ def await_consumed(
     while True:
         seen = look()
         waited = time.monotonic() - since
-        if not seen.unconsumed(pipelines):
+        if not seen.count_unconsumed(pipelines):
             return seen, waited
         if waited > patience_seconds():
             return seen, None

@@ -28,18 +28,18 @@ def ask(
     """Read memory with the question, and report what the prompt contains and where it came from."""
     context = timed_get(memory, question.text, samples)
     memory_text = _memory_text(context)
-    given = [fact for fact in facts if fact_line(fact.text) in memory_text]
+    shown_facts = [fact for fact in facts if fact_line(fact.text) in memory_text]
     shown = {message.id for message in context if message.id is not None and message.seq is not None}
     retrieved = [m for m in history if m.text and m.id not in shown and message_line(m) in memory_text]
-    from_facts = {message_id for fact in given for message_id in fact.message_ids}
+    from_facts = {message_id for fact in shown_facts for message_id in fact.message_ids}
     known = from_facts | shown | {message.id for message in retrieved}
     return AnswerReport(
         question=question.text,
         answer=question.answer,
-        facts_given=len(given),
+        facts_given=len(shown_facts),
         facts=[
             GivenFact(text=fact.text, message_ids=list(fact.message_ids))
-            for fact in _closest(question.text, given)
+            for fact in _closest(question.text, shown_facts)
         ],
         retrieved=[GivenMessage(id=message.id or "", text=str(message)) for message in retrieved],
         window_message_ids=[message.id or "" for message in context if message.id in shown],

@@ -15,10 +15,10 @@ from strandline.cli.demo.file import Conversation
 from strandline.cli.demo.observer import Look
 from strandline.cli.demo.reports import AnswerReport, DemoCheck, DemoFigures
 from strandline.cli.servers.models_used import ModelsUsed
-from strandline.cli.terminal.output import styled
+from strandline.cli.terminal.output import styled_text
 from strandline.producers.facts.listing import Fact
 from strandline.producers.reading.context import MemoryContext
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 
 FACTS_TOLD = 8
 IDS_TOLD = 6
@@ -36,9 +36,9 @@ class Story:
     def open(self, conversation: Conversation, models: ModelsUsed, home: Path) -> None:
         self._heading("Strandline demo")
         questions = (
-            f" and {counted(len(conversation.questions), 'question')}" if conversation.questions else ""
+            f" and {quantity(len(conversation.questions), 'question')}" if conversation.questions else ""
         )
-        messages = counted(len(conversation.messages), "message")
+        messages = quantity(len(conversation.messages), "message")
         self._pairs(
             {
                 "plays": f"{conversation.path.name}: {messages}{questions}",
@@ -53,7 +53,7 @@ class Story:
         self._line()
 
     def line(self, text: str, style: str = "") -> None:
-        self._console.print(styled(f"  {text}", style=style))
+        self._console.print(styled_text(f"  {text}", style=style))
 
     def facts(self, facts: Sequence[Fact], look: Look) -> None:
         numbers = {event.event_id: number for number, event in enumerate(look.events, start=1)}
@@ -72,7 +72,7 @@ class Story:
         left_out = "; ".join(item.reason for item in context.omitted)
         self._heading("The next read returns")
         pairs = {
-            "messages": f"{len(context)}, {counted(context.tokens, 'token')}",
+            "messages": f"{len(context)}, {quantity(context.tokens, 'token')}",
             "covered": f"{covered}; {'caught up' if context.caught_up else 'not caught up yet'}",
         }
         self._pairs(pairs | ({"left out": left_out} if left_out else {}))
@@ -109,7 +109,7 @@ class Story:
             "put": f"p50 {figures.put_p50_ms:.2f} ms, p99 {figures.put_p99_ms:.2f} ms (flushes included)",
             "get": f"p50 {figures.get_p50_ms:.2f} ms, p99 {figures.get_p99_ms:.2f} ms ({figures.gets} reads)",
             "tokens": f"at most {figures.get_tokens_max:,} of {figures.token_limit:,} in a read",
-            "events": f"{counted(figures.events, 'flush event')} ({causes or 'none'})",
+            "events": f"{quantity(figures.events, 'flush event')} ({causes or 'none'})",
             "applied": f"{figures.applications} (event, pipeline) pairs: {', '.join(figures.pipelines)}",
             "lag": f"median {figures.consume_lag_median_seconds:.2f} s, at most"
             f" {figures.consume_lag_max_seconds:.2f} s from flush to consumed",
@@ -139,9 +139,11 @@ class Story:
             self._detail("", f"and {_ids([message.id for message in answer.retrieved[MESSAGES_TOLD:]])}")
         if answer.evidence:
             missing = [item for item in answer.evidence if item not in answer.evidence_given]
-            found = f"{len(answer.evidence_given)} of {len(answer.evidence)} given ({_ids(answer.evidence)})"
+            evidence = (
+                f"{len(answer.evidence_given)} of {len(answer.evidence)} given ({_ids(answer.evidence)})"
+            )
             style = "green" if not missing else "yellow"
-            self._detail("evidence", found + (f"; missing {_ids(missing)}" if missing else ""), style)
+            self._detail("evidence", evidence + (f"; missing {_ids(missing)}" if missing else ""), style)
         self._line()
 
     def _detail(self, label: str, text: str, style: str = "") -> None:
@@ -154,9 +156,9 @@ class Story:
     def _heading(self, text: str) -> None:
         self._line()
         if self._console.is_terminal:
-            self._console.print(Rule(styled(f"{text} ", style="bold"), align="left", style="dim"))
+            self._console.print(Rule(styled_text(f"{text} ", style="bold"), align="left", style="dim"))
         else:
-            self._console.print(styled(f"== {text}"))
+            self._console.print(styled_text(f"== {text}"))
 
     def _pairs(self, pairs: Mapping[str, str]) -> None:
         for label, value in pairs.items():
@@ -167,18 +169,20 @@ class Story:
     ) -> None:
         """A label and its text: wrapped beside it on a terminal, one line elsewhere."""
         if not self._console.is_terminal:
-            self._console.print(styled(f"{'':{indent}}{label:{label_width}} {text}".rstrip()), soft_wrap=True)
+            self._console.print(
+                styled_text(f"{'':{indent}}{label:{label_width}} {text}".rstrip()), soft_wrap=True
+            )
             return
         table = Table.grid(padding=(0, 1, 0, 0))
         table.add_column(min_width=label_width)
         table.add_column()
-        table.add_row(styled(label, style="dim"), styled(text, style=style, overflow="fold"))
+        table.add_row(styled_text(label, style="dim"), styled_text(text, style=style, overflow="fold"))
         self._console.print(Padding(table, (0, indent)))
 
     def _attach(self, words: str, command: str) -> None:
         """A command is on a separate line that is never broken, so that it can be copied."""
-        self._console.print(styled(f"            {words}", style="dim"))
-        self._console.print(styled(f"            {command}"), soft_wrap=True)
+        self._console.print(styled_text(f"            {words}", style="dim"))
+        self._console.print(styled_text(f"            {command}"), soft_wrap=True)
 
     def _line(self) -> None:
         self._console.print()

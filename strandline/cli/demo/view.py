@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.cli.demo.observer import Look, SeenEvent
-from strandline.cli.terminal.output import styled
-from strandline.schemas.display.shown_text import counted
+from strandline.cli.terminal.output import styled_text
+from strandline.schemas.display.shown_text import quantity
 
 FRAMES_PER_SECOND = 12
 EVENTS_SHOWN = 7
@@ -66,14 +66,14 @@ class PlainView:
             window = f"; the window now holds {seen.tokens} of {seen.mark}" if newest else ""
             self._print(
                 f"flush event {number} ({event.cause}): messages {event.from_seq}-{event.through_seq},"
-                f" {counted(event.tokens, 'token')}{window}"
+                f" {quantity(event.tokens, 'token')}{window}"
             )
         self._flushed = len(seen.events)
         for number, event in enumerate(seen.events, start=1):
             if event.event_id not in self._consumed and event.is_consumed_by(self._pipelines):
                 self._consumed.add(event.event_id)
                 slowest = max(event.consumed.values(), default=0.0)
-                facts = counted(seen.facts, "fact")
+                facts = quantity(seen.facts, "fact")
                 self._print(f"flush event {number} consumed after {slowest:.2f} s; {facts} known")
 
     def note(self, line: str) -> None:
@@ -81,7 +81,7 @@ class PlainView:
 
     def _print(self, line: str) -> None:
         with self._lock:
-            self._console.print(styled(line))
+            self._console.print(styled_text(line))
 
 
 class LiveView:
@@ -113,13 +113,13 @@ class LiveView:
         self._seen = seen
 
     def note(self, line: str) -> None:
-        self._live.console.print(styled(f"  ! {line}", style="yellow"))
+        self._live.console.print(styled_text(f"  ! {line}", style="yellow"))
 
     def _picture(self) -> RenderableType:
         seen = self._seen
-        parts: list[RenderableType] = [_bars(seen, self._put, self._total, self._milliseconds), styled()]
+        parts: list[RenderableType] = [_bars(seen, self._put, self._total, self._milliseconds), styled_text()]
         if seen.events:
-            parts += [_events(seen, self._pipelines), styled()]
+            parts += [_events(seen, self._pipelines), styled_text()]
         parts.append(_facts(seen))
         if seen.summary:
             parts.append(_summary(seen))
@@ -163,22 +163,22 @@ def _events(seen: Look, pipelines: Sequence[str]) -> Table:
 
 def _state(event: SeenEvent, pipeline: str) -> Text:
     if pipeline not in event.consumed:
-        return styled("…", style="yellow")
+        return styled_text("…", style="yellow")
     if event.outcomes[pipeline] != "applied":
-        return styled(event.outcomes[pipeline], style="red")
-    return styled(f"{event.consumed[pipeline]:.2f} s", style="green")
+        return styled_text(event.outcomes[pipeline], style="red")
+    return styled_text(f"{event.consumed[pipeline]:.2f} s", style="green")
 
 
 def _facts(seen: Look) -> RenderableType:
-    latest = styled("  the latest:" if seen.facts else "  so far", "dim")
-    title = Text.assemble(styled(counted(seen.facts, "fact"), "bold"), latest)
-    lines = [styled(f"  {fact}", no_wrap=True, overflow="ellipsis") for fact in seen.latest_facts]
+    latest = styled_text("  the latest:" if seen.facts else "  so far", "dim")
+    title = Text.assemble(styled_text(quantity(seen.facts, "fact"), "bold"), latest)
+    lines = [styled_text(f"  {fact}", no_wrap=True, overflow="ellipsis") for fact in seen.latest_facts]
     return Group(title, *lines)
 
 
 def _summary(seen: Look) -> RenderableType:
-    through = styled(f"  through message {seen.summary_through}", "dim")
-    title = Text.assemble(styled("summary", "bold"), through)
+    through = styled_text(f"  through message {seen.summary_through}", "dim")
+    title = Text.assemble(styled_text("summary", "bold"), through)
     text = " ".join(seen.summary.split())
     begins = text if len(text) <= SUMMARY_CHARACTERS else text[:SUMMARY_CHARACTERS].rstrip() + " …"
-    return Group(styled(), title, Padding(styled(begins), (0, 0, 0, 2)))
+    return Group(styled_text(), title, Padding(styled_text(begins), (0, 0, 0, 2)))

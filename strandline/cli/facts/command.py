@@ -10,12 +10,12 @@ import click
 from strandline.cli.facts.listing import history_command, list_command
 from strandline.cli.reports.work import ClearFactsReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import console, is_rich, print_json, say
 from strandline.facts import Facts
 from strandline.pipelines.inspect.directory import check_known
 from strandline.producers.namespace_facts import Clearing, NamespaceFacts
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 
 
 @click.group("facts")
@@ -51,13 +51,13 @@ def clear(
     """
     settings = settings_from(database_url, broker_url, schema)
     with servers_for_once(settings) as servers:
-        with opened(servers.database_url, settings) as database:
+        with opened_pool(servers.database_url, settings) as database:
             check_known(database, namespace=namespace)
         facts = Facts.of_namespace(
             namespace, database_url=servers.database_url, schema=settings.database_schema
         )
         try:
-            done = _cleared(facts, actor) if yes else facts.to_clear()
+            done = _clear_facts(facts, actor) if yes else facts.to_clear()
         finally:
             facts.close()
     if as_json:
@@ -65,12 +65,12 @@ def clear(
             ClearFactsReport(namespace=namespace, dry_run=not yes, owners=done.owners, facts=done.facts)
         )
         return 0
-    what = f"{counted(done.facts, 'live fact')} of {counted(done.owners, 'owner')}"
+    what = f"{quantity(done.facts, 'live fact')} of {quantity(done.owners, 'owner')}"
     say(f"{namespace}: cleared {what}" if yes else f"{namespace}: would clear {what}; add --yes to do it")
     return 0
 
 
-def _cleared(facts: NamespaceFacts, actor: str | None) -> Clearing:
+def _clear_facts(facts: NamespaceFacts, actor: str | None) -> Clearing:
     done = Clearing()
     with _progress() as say:
         for cleared in facts.clear_each(actor=actor):
@@ -86,4 +86,4 @@ def _progress() -> Iterator[Callable[[Clearing], None]]:
         yield lambda _done: None
         return
     with console(stderr=True).status("clearing") as status:
-        yield lambda done: status.update(f"clearing: {counted(done.owners, 'owner')} done")
+        yield lambda done: status.update(f"clearing: {quantity(done.owners, 'owner')} done")

@@ -22,7 +22,7 @@ from strandline.cli.terminal.output import print_json, print_schema, print_table
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.pipelines.inspect.explanation import FactExplanation, RemovedFactExplanation, RevisionTrace
 from strandline.producers.facts.listing import Fact, FactPage, Sort
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 
 
 @click.command("list", short_help="List the facts of a user or a session.")
@@ -64,13 +64,15 @@ def list_command(
     offset: int,
     as_json: bool,
     json_schema: bool,
-    **given: Any,
+    **target: Any,
 ) -> int:
     """List the facts of a user, or of the owner of a session, page by page."""
     if json_schema:
         print_schema(FactsReport)
         return 0
-    with opened_facts(settings_from(**given), namespace=namespace, user_id=user, session_id=session) as facts:
+    with opened_facts(
+        settings_from(**target), namespace=namespace, user_id=user, session_id=session
+    ) as facts:
         page = facts.list(
             limit=limit,
             offset=offset,
@@ -111,7 +113,7 @@ def history_command(
     session: str | None,
     as_json: bool,
     json_schema: bool,
-    **given: Any,
+    **target: Any,
 ) -> int:
     """Show each step of a fact, oldest first, and the changes people made to it, even if it is gone.
 
@@ -120,7 +122,7 @@ def history_command(
     if json_schema:
         print_schema(FactHistoryReport)
         return 0
-    with opened_database(settings_from(**given)) as database:
+    with opened_database(settings_from(**target)) as database:
         explanation = explain_fact_alone(
             database, fact_id, namespace=namespace, session_id=session, user_id=user
         )
@@ -141,7 +143,7 @@ def _print(page: FactPage, following: int | None) -> None:
     ]
     print_table(("fact", "state", "said", "by", "text"), rows)
     more = "" if following is None else f"; the next page: --offset {following}"
-    say(f"{len(page):,} of {counted(page.total, 'fact')}{more}")
+    say(f"{len(page):,} of {quantity(page.total, 'fact')}{more}")
 
 
 def _state(fact: Fact) -> str:

@@ -21,14 +21,14 @@ from strandline.cli.reports.replay import (
     SwitchReport,
 )
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.generations.registry import Generation, find, find_kept, serving, settings_differing
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare
 from strandline.pipelines.replay.records import replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.generations import ListGenerations
@@ -47,12 +47,12 @@ def command() -> None:
 @as_json
 @click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
 @target_options
-def list_command(pipeline: str | None, as_json: bool, json_schema: bool, **given: Any) -> int:
+def list_command(pipeline: str | None, as_json: bool, json_schema: bool, **target: Any) -> int:
     """List generations, and replays that are not finished."""
     if json_schema:
         print_schema(GenerationsReport)
         return 0
-    with _database(given) as (database, settings):
+    with _database(target) as (database, settings):
         report = _report(database, settings, pipeline)
     if as_json:
         print_json(report)
@@ -88,12 +88,12 @@ def diff_command(
     owners: int,
     questions: Path | None,
     as_json: bool,
-    **given: Any,
+    **target: Any,
 ) -> int:
     """Show how the memory of GENERATION differs from that of the one that serves."""
     if namespace is None and (user is not None or session is not None):
         namespace = DEFAULT_NAMESPACE
-    with _database(given) as (database, settings):
+    with _database(target) as (database, settings):
         check_known(database, namespace=namespace, session_id=session, user_id=user)
         diff = compare(
             database,
@@ -129,14 +129,14 @@ def diff_command(
 @as_json
 @target_options
 def promote_command(
-    generation: int, namespace: str, user: str | None, session: str | None, as_json: bool, **given: Any
+    generation: int, namespace: str, user: str | None, session: str | None, as_json: bool, **target: Any
 ) -> int:
     """Let a generation serve all owners that it covers, or one owner.
 
     The earlier generation stays fed, so that `rollback` takes effect at once; its model calls cost money
     until `prune`.
     """
-    with _database(given) as (database, _settings):
+    with _database(target) as (database, _settings):
         chosen = find_kept(database, generation)
         check_known(
             database, session_id=session, user_id=user, namespace=namespace if user or session else None
@@ -161,9 +161,9 @@ def promote_command(
 @click.option("--pipeline", required=True, metavar="NAME")
 @as_json
 @target_options
-def rollback_command(pipeline: str, as_json: bool, **given: Any) -> int:
+def rollback_command(pipeline: str, as_json: bool, **target: Any) -> int:
     """Roll back to the generation that served before, for all owners at once."""
-    with _database(given) as (database, _settings):
+    with _database(target) as (database, _settings):
         generation = roll_back(database, pipeline)
     report = SwitchReport(
         pipeline=pipeline, generation=generation.generation_id, done="serves all owners again"
@@ -176,23 +176,23 @@ def rollback_command(pipeline: str, as_json: bool, **given: Any) -> int:
 @click.argument("generation", type=int)
 @as_json
 @target_options
-def prune_command(generation: int, as_json: bool, **given: Any) -> int:
+def prune_command(generation: int, as_json: bool, **target: Any) -> int:
     """Delete a generation that does not serve; the cost of its model calls stays on record."""
-    with _database(given) as (database, _settings):
+    with _database(target) as (database, _settings):
         applied = prune(database, generation)
-        found = find(database, generation)
-    done = f"pruned, with what it had made of {counted(applied, 'receipt')}"
-    pipeline = "" if found is None else found.pipeline
+        record = find(database, generation)
+    done = f"pruned, with what it had made of {quantity(applied, 'receipt')}"
+    pipeline = "" if record is None else record.pipeline
     _print_switch(SwitchReport(pipeline=pipeline, generation=generation, done=done), as_json=as_json)
     return 0
 
 
 @contextmanager
-def _database(given: dict[str, Any]) -> Iterator[tuple[Database, Settings]]:
-    settings = settings_from(given["database_url"], given["broker_url"], given["schema"])
+def _database(target: dict[str, Any]) -> Iterator[tuple[Database, Settings]]:
+    settings = settings_from(target["database_url"], target["broker_url"], target["schema"])
     with (
         servers_for_once(settings) as servers,
-        opened(servers.database_url, settings) as database,
+        opened_pool(servers.database_url, settings) as database,
     ):
         yield database, settings
 
@@ -210,7 +210,7 @@ def _refuse_uncovered(database: Database, generation: Generation) -> None:
     if generation.state != "feeding" or due:
         raise ReplayError(
             f"Generation {generation.generation_id} of {generation.pipeline} is {generation.state}, with"
-            f" {counted(due, 'event')} due, so it cannot serve all owners yet."
+            f" {quantity(due, 'event')} due, so it cannot serve all owners yet."
             " Let workers catch up, then promote again."
         )
 
@@ -243,7 +243,7 @@ def _lines(report: GenerationsReport) -> Iterator[str]:
     for item in report.generations:
         made_with = item.made_with.get("model") or item.made_with.get("embedder") or f"version {item.version}"
         size = f" {item.made_with['dimensions']}" if "dimensions" in item.made_with else ""
-        owners = f", serves {counted(item.owners, 'owner')}" if item.owners else ""
+        owners = f", serves {quantity(item.owners, 'owner')}" if item.owners else ""
         yield (
             f"{item.pipeline} {item.generation}: {item.state}, {made_with}{size}, due {item.due:,},"
             f" dead {item.dead:,}{owners}"

@@ -15,7 +15,7 @@ from strandline.pipelines.models.factory import build_query_embedder
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.vectors.stage import vector_text
 from strandline.producers.search.hits import Hit
-from strandline.producers.search.ranking import Query, Target, Vectors, ranked
+from strandline.producers.search.ranking import Query, Target, Vectors, rank_hits
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
@@ -87,7 +87,7 @@ def _is_found(
         facts = {"kinds": ("fact",), "facts_generation_id": generation.generation_id}
     vectors = Vectors(of_vectors.generation_id, of_vectors.recipe.config)
     target = Target(identity, "owner", shared_key=None, **facts)
-    hits = database.run(ranked(query, vectors, target, limit=LOOKED_AT, similarity_cutoff=0.0))
+    hits = database.run(rank_hits(query, vectors, target, limit=LOOKED_AT, similarity_cutoff=0.0))
     return any(asked.expect.casefold() in text.casefold() for hit in hits for text in _texts(hit))
 
 

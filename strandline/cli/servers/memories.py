@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from strandline.cli.servers.targets import opened, servers_for_once
+from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.inspect.directory import check_known, find_session
@@ -35,7 +35,7 @@ def opened_session(
         NotFoundError: there is no such session.
     """
     with servers_for_once(settings) as servers:
-        with opened(servers.database_url, settings) as database:
+        with opened_pool(servers.database_url, settings) as database:
             identity = find_session(database, session_id, namespace=namespace, user_id=user_id)
             state = session_state(database, identity)
         memory = Memory.from_defaults(
@@ -61,7 +61,7 @@ def opened_user(settings: Settings, user_id: str, *, namespace: str) -> Iterator
         NotFoundError: there is nothing of this user.
     """
     with servers_for_once(settings) as servers:
-        with opened(servers.database_url, settings) as database:
+        with opened_pool(servers.database_url, settings) as database:
             check_known(database, namespace=namespace, user_id=user_id)
         memory = Memory.from_defaults(
             user_id=user_id,
@@ -88,7 +88,7 @@ def opened_facts(
     if session_id is None and user_id is None:
         raise click.UsageError("Whose facts? Give --user, or --session of a session without a user.")
     with servers_for_once(settings) as servers:
-        with opened(servers.database_url, settings) as database:
+        with opened_pool(servers.database_url, settings) as database:
             whose = _owner(database, namespace, user_id, session_id)
         facts = Facts.for_owner(
             **whose,

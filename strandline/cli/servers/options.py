@@ -46,16 +46,16 @@ def settings_from(database_url: str | None, broker_url: str | None, schema: str 
     Raises:
         ConfigurationError: a setting cannot be used.
     """
-    return load_settings(_OPTIONS, **_given(database_url, broker_url, schema))
+    return load_settings(_OPTIONS, **_overrides(database_url, broker_url, schema))
 
 
 def usable_settings_from(
     database_url: str | None, broker_url: str | None, schema: str | None
 ) -> tuple[Settings, dict[str, str]]:
     """As ``settings_from``, with defaults in place of what cannot be used; and why it cannot, by field."""
-    return load_usable_settings(_OPTIONS, **_given(database_url, broker_url, schema))
+    return load_usable_settings(_OPTIONS, **_overrides(database_url, broker_url, schema))
 
 
-def _given(database_url: str | None, broker_url: str | None, schema: str | None) -> dict[str, str]:
+def _overrides(database_url: str | None, broker_url: str | None, schema: str | None) -> dict[str, str]:
     options = {"database_url": database_url, "broker_url": broker_url, "database_schema": schema}
     return {name: value for name, value in options.items() if value is not None}

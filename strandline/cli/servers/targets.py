@@ -53,7 +53,7 @@ def running_servers(settings: Settings, *, only_looking: bool) -> Iterator[Serve
     Raises:
         ConfigurationError: no database is configured, and none runs in STRANDLINE_HOME or may do so.
     """
-    stack = None if settings.database_url is not None else _joined(settings)
+    stack = None if settings.database_url is not None else _joined_stack(settings)
     if settings.database_url is None and stack is None:
         if settings.embedded == "never":
             raise ConfigurationError(
@@ -114,7 +114,7 @@ def started_servers(settings: Settings) -> Iterator[Servers]:
 
 
 @contextmanager
-def opened(database_url: str, settings: Settings, *, pool_size: int = 2) -> Iterator[Database]:
+def opened_pool(database_url: str, settings: Settings, *, pool_size: int = 2) -> Iterator[Database]:
     """A small pool on ``database_url``, closed in the end."""
     database = Database.connect(ConnectionOptions.from_settings(database_url, settings, pool_size=pool_size))
     try:
@@ -138,7 +138,7 @@ def servers_for_once(settings: Settings, *, create: bool = False) -> Iterator[Se
             yield servers
         return
     with start_stack(settings.home, with_broker=False, embedded=settings.embedded) as stack:
-        with opened(stack.database_url, settings) as database:
+        with opened_pool(stack.database_url, settings) as database:
             ensure_tables(stack.database_url, database, settings)
             if create and not serving(database):
                 # No worker has registered the pipelines yet: those of these settings, as a worker would.
@@ -156,7 +156,7 @@ def opened_database(settings: Settings) -> Iterator[Database]:
     """
     with (
         servers_for_once(settings) as servers,
-        opened(servers.database_url, settings) as database,
+        opened_pool(servers.database_url, settings) as database,
     ):
         yield database
 
@@ -177,9 +177,9 @@ def _started_broker(settings: Settings) -> Iterator[tuple[EmbeddedBroker, str]]:
 
 
 def _mend(broker: EmbeddedBroker) -> bool:
-    if broker.ended():
+    if broker.has_ended():
         mend_broker(broker)
-    return not broker.ended()
+    return not broker.has_ended()
 
 
 def _is_stopped(settings: Settings, *, or_missing: bool) -> bool:
@@ -194,7 +194,7 @@ def _is_stopped(settings: Settings, *, or_missing: bool) -> bool:
     return stack is None
 
 
-def _joined(settings: Settings) -> EmbeddedStack | None:
+def _joined_stack(settings: Settings) -> EmbeddedStack | None:
     return running_stack(settings.home) if settings.embedded != "never" else None
 
 

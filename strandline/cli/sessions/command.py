@@ -21,7 +21,7 @@ from strandline.pipelines.inspect.sessions import (
     list_sessions,
     show_session,
 )
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 
 _HEADERS = (
     "namespace", "session", "user", "messages", "window tokens", "pinned", "flushed", "window from",
@@ -60,13 +60,13 @@ def list_command(
     after: str | None,
     as_json: bool,
     json_schema: bool,
-    **given: Any,
+    **target: Any,
 ) -> int:
     """List sessions by name, with their marks, page by page."""
     if json_schema:
         print_schema(SessionPage)
         return 0
-    with opened_database(settings_from(**given)) as database:
+    with opened_database(settings_from(**target)) as database:
         page = list_sessions(database, namespace=namespace, user_id=user, limit=limit, after=after)
     if as_json:
         print_json(page)
@@ -100,13 +100,13 @@ def show_command(
     flushes: int,
     as_json: bool,
     json_schema: bool,
-    **given: Any,
+    **target: Any,
 ) -> int:
     """Show a session's marks, its policy, how far each pipeline is, its flushes and its dead letters."""
     if json_schema:
         print_schema(SessionPicture)
         return 0
-    with opened_database(settings_from(**given)) as database:
+    with opened_database(settings_from(**target)) as database:
         picture = show_session(database, session, namespace=namespace, user_id=user, flushes=flushes)
     if as_json:
         print_json(picture)
@@ -134,8 +134,10 @@ def _print(picture: SessionPicture) -> None:
     say(*map(change_line, picture.policy_changes))
     if picture.coverage:
         say("")
-        print_table(("pipeline", "generation", "covered", "due", "dead"), [*map(_covered, picture.coverage)])
-    say("", f"{counted(picture.flushes, 'flush', 'flushes')} so far")
+        print_table(
+            ("pipeline", "generation", "covered", "due", "dead"), [*map(_coverage_row, picture.coverage)]
+        )
+    say("", f"{quantity(picture.flushes, 'flush', 'flushes')} so far")
     if picture.latest_flushes:
         flushes = [
             (str(flush.event_id), flush.cause, flush.from_seq, flush.through_seq, flush.tokens, _at(flush.at))
@@ -150,7 +152,7 @@ def _state_lines(state: SessionState) -> Iterator[str]:
     owner = f" of {state.user_id}" if state.user_id else ""
     yield f"session {state.session_id}{owner}, namespace {state.namespace}"
     yield f"begun {_at(state.created_at)}, last put {_at(state.last_put_at)}"
-    yield f"{counted(state.messages, 'message')}, seq {state.log_start_seq} to {state.last_seq}"
+    yield f"{quantity(state.messages, 'message')}, seq {state.log_start_seq} to {state.last_seq}"
     yield (
         f"marks: pinned through {state.pinned_through}, flushed through {state.flushed_through},"
         f" window from {state.window_from}"
@@ -161,7 +163,7 @@ def _state_lines(state: SessionState) -> Iterator[str]:
     )
 
 
-def _covered(coverage: PipelineCoverage) -> tuple[str | int, ...]:
+def _coverage_row(coverage: PipelineCoverage) -> tuple[str | int, ...]:
     if coverage.generation is None:
         return coverage.pipeline, "not registered", "-", "-", "-"
     return (

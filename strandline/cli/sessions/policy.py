@@ -17,7 +17,7 @@ from strandline.cli.servers.options import (
 )
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.inspect.sessions import SessionPolicy
-from strandline.schemas.display.shown_text import counted
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.policy import Policy, Unchanged
 
 
@@ -58,7 +58,7 @@ def set_policy_command(
     actor: str | None,
     as_json: bool,
     json_schema: bool,
-    **given: Any,
+    **target: Any,
 ) -> int:
     """Change the stored policy of SESSION, from its next put and flush on; settings not named stay.
 
@@ -75,7 +75,7 @@ def set_policy_command(
     names = _names(pipelines, no_pipelines)
     if max_facts is not None and "facts" not in (names or ()):
         raise click.UsageError("--max-facts needs --pipelines with facts among them.")
-    settings = settings_from(**given)
+    settings = settings_from(**target)
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
         policy = memory.set_policy(
             token_limit=token_limit,
@@ -92,10 +92,10 @@ def set_policy_command(
         print_json(report)
     else:
         say("nothing changed" if report == state.policy else f"changed the policy of session {session}")
-        wanted = state.policy.token_flush_size if token_flush_size is None else token_flush_size
-        if policy.token_flush_size != wanted:
+        requested_size = state.policy.token_flush_size if token_flush_size is None else token_flush_size
+        if policy.token_flush_size != requested_size:
             say(
-                f"the flush size of {wanted:,} does not fit the token limit and became"
+                f"the flush size of {requested_size:,} does not fit the token limit and became"
                 f" {policy.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
             )
         say(*policy_lines(report))
@@ -104,15 +104,15 @@ def set_policy_command(
 
 def policy_lines(policy: SessionPolicy) -> Iterator[str]:
     """A policy, as a person reads it."""
-    idle = "never" if policy.idle_seconds is None else f"after {counted(policy.idle_seconds, 'second')}"
+    idle = "never" if policy.idle_seconds is None else f"after {quantity(policy.idle_seconds, 'second')}"
     window = (
-        f"{counted(policy.max_window_messages, 'message')} and {counted(policy.max_window_bytes, 'byte')}"
+        f"{quantity(policy.max_window_messages, 'message')} and {quantity(policy.max_window_bytes, 'byte')}"
     )
     yield (
         f"policy: token limit {policy.token_limit:,}, mark {policy.flush_at_tokens:,}, flush size"
         f" {policy.token_flush_size:,}; window of at most {window}; delivered when idle: {idle}"
     )
-    facts = "" if policy.max_facts is None else f", at most {counted(policy.max_facts, 'fact')}"
+    facts = "" if policy.max_facts is None else f", at most {quantity(policy.max_facts, 'fact')}"
     shared = "" if policy.shared_scope is None else f", shared with {policy.shared_scope}"
     yield (
         f"  pipelines: {', '.join(policy.pipelines) or 'none'}{facts}{shared}; tokenizer {policy.tokenizer}"

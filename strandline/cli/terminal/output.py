@@ -59,7 +59,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str | int]]) -> 
         say("  ".join(map(_aligned, line, widths, numbers or [False] * len(headers))).rstrip())
 
 
-def styled(
+def styled_text(
     text: str = "",
     style: str = "",
     *,
@@ -81,7 +81,7 @@ def print_schema(*kinds: type[BaseModel]) -> None:
     click.echo(json.dumps(schemas if len(kinds) > 1 else schemas[kinds[0].__name__], indent=2))
 
 
-def masked(url: str | SecretStr | None) -> str:
+def masked_url(url: str | SecretStr | None) -> str:
     """A URL as ``schemas.display.shown_url`` shows it; ``none`` for None."""
     if url is None:
         return "none"

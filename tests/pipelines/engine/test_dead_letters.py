@@ -107,7 +107,7 @@ def test_a_summary_is_folded_again_as_if_it_had_never_failed(
     refuse(model_server, POISON, where="<summary_so_far>")
     drain()
     letter = only_letter(database, "summary")
-    assert (letter.from_seq, letter.ordered, letter.current) == (2, True, True)
+    assert (letter.from_seq, letter.is_ordered, letter.current) == (2, True, True)
     assert [row[0] for row in derived(database_url)["summary"]] == [1, 3, 4]
     assert violations(database) == []
     calls_before = len(model_server.requests)
@@ -213,7 +213,7 @@ def test_facts_come_once_after_a_retry(
     refuse(model_server, POISON, where=section)
     drain()
     letter = only_letter(database, stage)
-    assert not letter.ordered
+    assert not letter.is_ordered
     assert violations(database) == []
     model_server.behave()
     assert retry_dead_letter(database, letter).refolded == 0

@@ -376,7 +376,7 @@ def test_nothing_is_cut_while_a_larger_number_stands_whole(case: Case) -> None:
 @given(case=cases())
 def test_the_tail_shown_is_its_end_and_can_stand_alone(case: Case) -> None:
     shown = fitted_case(case).tail
-    whole = [message for message in case.tail.messages if message.seq not in case.tail.parted]
+    whole = [message for message in case.tail.messages if message.seq not in case.tail.parted_seqs]
     assert list(shown) == whole[len(whole) - len(shown) :]
     starts = {first for first, _ in case.tail.ranges}
     assert not shown or shown[0].role == "user" or shown[0].seq in starts

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
-from strandline.pipelines.models.local.extractive_facts import attributed
+from strandline.pipelines.models.local.extractive_facts import attribute_sentence
 from strandline.pipelines.models.prompts.render import render
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
@@ -25,7 +25,7 @@ from strandline.producers.blocks.base import (
 )
 from strandline.producers.blocks.render import Section, escaped, fact_line, message_line, render_memory
 from strandline.producers.blocks.template import compile_memory_template
-from strandline.producers.reading.insertion import assembled
+from strandline.producers.reading.insertion import assemble_messages
 from strandline.schemas.display.shown_text import is_hidden, seen
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message, speaker_name
@@ -120,7 +120,7 @@ def test_a_name_that_reads_as_another_role_shows_the_role_of_who_spoke(name: str
     line = message_line(Message("user", "Obey.", name=name))
     assert ET.fromstring(line).get("name") == f"{seen(name)} (user)"  # noqa: S314  # made just above
     spoken = TranscriptLine(1, "user", name, "I live in Oslo.", datetime(2024, 3, 11, tzinfo=UTC))
-    assert attributed(spoken, "I live in Oslo.") == f"{name} (user): I live in Oslo."
+    assert attribute_sentence(spoken, "I live in Oslo.") == f"{name} (user): I live in Oslo."
 
 
 @pytest.mark.parametrize(("name", "role"), [("Maren", "user"), ("user", "user"), ("systematic", "user")])
@@ -197,7 +197,7 @@ def insert(memory: str = "<memory/>", **given: Any) -> tuple[Message, ...]:
         "parts": (),
         "method": InsertMethod.SYSTEM,
     }
-    return assembled(memory=memory, **{**arguments, **given})
+    return assemble_messages(memory=memory, **{**arguments, **given})
 
 
 def test_into_the_pinned_system_message() -> None:

@@ -220,18 +220,18 @@ def row(seq: int, size: int = 0) -> HistoryRow:
 
 def test_a_cache_keeps_what_was_read_last_within_its_bound() -> None:
     sessions = [(UUID(int=0), UUID(int=number)) for number in range(5)]
-    window = NOTHING_KNOWN.moved(1, [row(1, 1_000)], "seal")
+    window = NOTHING_KNOWN.move_to(1, [row(1, 1_000)], "seal")
     cache = WindowCache(3 * window.size)
     for session in sessions[:3]:
         cache.keep(session, window)
-    cache.known(sessions[0])
+    cache.find_window(sessions[0])
     cache.keep(sessions[3], window)
-    assert [cache.known(session) is window for session in sessions] == [True, False, True, True, False]
-    too_large = NOTHING_KNOWN.moved(1, [row(seq, 1_000) for seq in range(1, 9)], "seal")
+    assert [cache.find_window(session) is window for session in sessions] == [True, False, True, True, False]
+    too_large = NOTHING_KNOWN.move_to(1, [row(seq, 1_000) for seq in range(1, 9)], "seal")
     cache.keep(sessions[0], too_large)
-    assert cache.known(sessions[0]) is NOTHING_KNOWN
+    assert cache.find_window(sessions[0]) is NOTHING_KNOWN
     cache.keep(sessions[2], NOTHING_KNOWN)
-    assert cache.known(sessions[2]) is NOTHING_KNOWN
+    assert cache.find_window(sessions[2]) is NOTHING_KNOWN
 
 
 def row_of(body: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> HistoryRow:
@@ -262,15 +262,17 @@ def test_a_window_counts_all_that_its_messages_hold(
 ) -> None:
     """Fields beside the content count too: a bound that leaves something out does not bound anything."""
     bodies = [{"content": content}, {"content": content, "extra": extra} | others]
-    window = NOTHING_KNOWN.moved(1, [row_of(body, metadata) for body in bodies], "seal")
+    window = NOTHING_KNOWN.move_to(1, [row_of(body, metadata) for body in bodies], "seal")
     assert window.size >= sum(map(in_memory, window.entries))
-    assert window.moved(2, [], "").size == 0
+    assert window.move_to(2, [], "").size == 0
 
 
 def test_a_message_whose_weight_is_beside_its_content_counts_with_it() -> None:
-    light = NOTHING_KNOWN.moved(1, [row_of({"content": "", "extra": {"blob": "x"}}, None)], "seal")
-    heavy = NOTHING_KNOWN.moved(1, [row_of({"content": "", "extra": {"blob": "x" * 900_000}}, None)], "seal")
-    nested = NOTHING_KNOWN.moved(
+    light = NOTHING_KNOWN.move_to(1, [row_of({"content": "", "extra": {"blob": "x"}}, None)], "seal")
+    heavy = NOTHING_KNOWN.move_to(
+        1, [row_of({"content": "", "extra": {"blob": "x" * 900_000}}, None)], "seal"
+    )
+    nested = NOTHING_KNOWN.move_to(
         1, [row_of({"content": "", "extra": {"blob": ["x" * 900_000]}}, None)], "seal"
     )
     assert light.size < 5_000
@@ -278,8 +280,8 @@ def test_a_message_whose_weight_is_beside_its_content_counts_with_it() -> None:
 
 
 def test_a_window_moves_over_what_is_known() -> None:
-    window = NOTHING_KNOWN.moved(1, [row(1), row(2), row(4)], "of 4")
-    assert window.moved(1, [], "of 4") is window
-    later = window.moved(2, [row(5)], "of 5")
+    window = NOTHING_KNOWN.move_to(1, [row(1), row(2), row(4)], "of 4")
+    assert window.move_to(1, [], "of 4") is window
+    later = window.move_to(2, [row(5)], "of 5")
     assert (later.seqs, later.tokens, later.seal) == ((2, 4, 5), 9, "of 5")
-    assert later.moved(9, [], "") == KnownWindow()
+    assert later.move_to(9, [], "") == KnownWindow()

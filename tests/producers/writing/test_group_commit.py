@@ -26,7 +26,7 @@ from strandline.schemas.errors import (
     DatabaseUnavailableError,
     ServerLimitError,
 )
-from strandline.schemas.postgres.connections import translated
+from strandline.schemas.postgres.connections import translate_errors
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.conversation.messages import Put, PutManyRow, PutOneRow, PutRow
 from strandline.schemas.values.identity import SessionIdentity
@@ -236,7 +236,7 @@ def sent_when(failing: Mapping[str, Exception], puts: int) -> tuple[list[str], l
 def waited_for_a_lock() -> DatabaseTimeoutError:
     """As the boundary makes it of what a role's ``lock_timeout`` ends."""
     try:
-        with translated():
+        with translate_errors():
             raise LockNotAvailable("canceling statement due to lock timeout")
     except DatabaseTimeoutError as error:
         return error

@@ -24,7 +24,7 @@ from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database, execute
 from strandline.schemas.postgres.prepared import AsyncDirectConnection, DirectConnection, plain_values
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.postgres.statements import compiled
+from strandline.schemas.postgres.statements import compile_statements
 from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.settings import Settings
 from tests.conftest import needs_internals, rows_of, wait_until
@@ -97,8 +97,8 @@ def test_what_goes_in_comes_out(connection: DirectConnection, values: tuple[Any,
 
 def test_every_statement_can_be_prepared_as_it_stands(connection: DirectConnection) -> None:
     """Postgres is told no types: each parameter's has to follow from its place."""
-    execute(connection, compiled("strandline")["make_import_table"], Asked())
-    for number, (name, statement) in enumerate(compiled("strandline").items()):
+    execute(connection, compile_statements("strandline")["make_import_table"], Asked())
+    for number, (name, statement) in enumerate(compile_statements("strandline").items()):
         result = connection.pgconn.prepare(b"try_%d" % number, statement)
         assert result.status == psycopg.pq.ExecStatus.COMMAND_OK, (name, result.get_error_message())
 

@@ -12,7 +12,12 @@ import pytest
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack
-from strandline.schemas.postgres.statements import compiled, function_source, statements, with_fragments
+from strandline.schemas.postgres.statements import (
+    compile_statements,
+    function_source,
+    statements,
+    with_fragments,
+)
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import STAGES
 from tests.support.servers.databases import TEMPLATE
@@ -301,7 +306,7 @@ KEPT = [
 
 def kept_plan(name: str, connection: psycopg.Connection[Any], wanted: dict[str, Any]) -> dict[str, Any]:
     """The plan of a statement as producers' connections make it (``ConnectionOptions.planned_once``)."""
-    statement = compiled("strandline")[name]
+    statement = compile_statements("strandline")[name]
     with connection.transaction(force_rollback=True):
         connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         connection.execute("SET LOCAL enable_seqscan = off")
@@ -417,7 +422,9 @@ def test_producers_plan_each_statement_once(make_memory: Callable[..., Memory]) 
         kept = "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"
         plans = connection.execute(kept).fetchall()
     made = {
-        name: sum(generic for text, generic, _ in plans if text in compiled("strandline")[name].decode())
+        name: sum(
+            generic for text, generic, _ in plans if text in compile_statements("strandline")[name].decode()
+        )
         for name in ("put_one", "read")
     }
     assert all(number >= 10 for number in made.values()), made

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import pq
 
-from strandline.schemas.postgres.statements import compiled
+from strandline.schemas.postgres.statements import compile_statements
 from tests.project.test_contracts import ALL, name_of, tree_of
 from tests.support.declared_nulls import wrong_columns
 from tools.queries.headers import Field, read_all, read_headers
@@ -41,7 +41,7 @@ def described(database_url: str) -> dict[str, tuple[list[str], Spelt]]:
     with psycopg.connect(database_url, autocommit=True) as connection:
         oids = connection.execute("SELECT oid, format_type(oid, NULL) FROM pg_type").fetchall()
         names: dict[int, str] = dict(oids)
-        statements = compiled("strandline")
+        statements = compile_statements("strandline")
         connection.execute(statements["make_import_table"])
         for name, statement in statements.items():
             prepared = connection.pgconn.prepare(name.encode(), statement)

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from strandline.cli.entry import run
 from strandline.cli.terminal.logs import FieldFormatter
-from strandline.cli.terminal.output import say, styled
+from strandline.cli.terminal.output import say, styled_text
 from strandline.schemas.display.shown_text import (
-    counted,
     json_seen,
     json_shown,
+    quantity,
     quote,
     seen,
     shown,
@@ -116,7 +116,7 @@ def test_what_is_printed_has_only_the_line_ends_that_the_program_wrote(text: str
         say(text, f"second {text}")
     assert out.getvalue().count("\n") == 2
     assert hidden_in(out.getvalue()) == []
-    assert hidden_in(styled(text).plain) == [] and "\n" not in styled(text).plain
+    assert hidden_in(styled_text(text).plain) == [] and "\n" not in styled_text(text).plain
 
 
 @given(st.recursive(ANY_TEXT.filter(str.isprintable) | ANY_TEXT, lambda inner: st.lists(inner, max_size=3)))
@@ -274,7 +274,7 @@ def test_one_of_a_thing_is_not_counted_as_several(make_memory: MakeMemory, datab
     memory.flush(all=True)
     assert "1 session, 1 message, 1 flush event, 0 facts" in command(database_url, "status").out
     assert "1 message in 1 session, 1 flush event, 0 facts" in command(database_url, "verify").out
-    assert (counted(1_000, "batch", "batches"), counted(1, "batch", "batches")) == (
+    assert (quantity(1_000, "batch", "batches"), quantity(1, "batch", "batches")) == (
         "1,000 batches",
         "1 batch",
     )

@@ -16,7 +16,7 @@ import pytest
 
 from strandline.cli.commands import COMMANDS
 from strandline.cli.entry import cli
-from strandline.cli.terminal.output import masked
+from strandline.cli.terminal.output import masked_url
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 
 ESCAPE = "\x1b"
@@ -170,7 +170,7 @@ def test_debug_adds_the_traceback(run: Run) -> None:
     ],
 )
 def test_passwords_are_masked(url: str, shown: str) -> None:
-    assert masked(url) == shown
+    assert masked_url(url) == shown
 
 
 def test_status_of_a_database(run: Run, database_url: str, make_memory: MakeMemory) -> None:

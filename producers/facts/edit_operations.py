@@ -79,8 +79,8 @@ class Wording:
     @property
     def payload(self) -> dict[str, Any]:
         """The form in which the event stores it."""
-        given = asdict(self) | {"about_date": self.about_date.isoformat() if self.about_date else None}
-        return {name: value for name, value in given.items() if value is not None}
+        fields = asdict(self) | {"about_date": self.about_date.isoformat() if self.about_date else None}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 def edit_facts(shard_key: UUID, change: Callable[[], Operation[T]]) -> Operation[T]:
@@ -97,12 +97,12 @@ def add_fact(owner: Owner, wording: Wording, actor: str | None) -> Operation[UUI
         UnknownPipelineError: no worker has registered facts in this database.
     """
     shard_key = owner.shard_key
-    derivations, serving = yield from _held(shard_key)
+    derivations, serving = yield from _lock_registered(shard_key)
     yield from fetch(NameFactOwner(shard_key=shard_key, namespace=owner.namespace))
     like = yield from fact_like(serving, wording.text)
     fact_id = uuid4() if like is None else like
-    event = yield from _recorded(serving, "add", fact_id, payload=wording.payload, actor=actor)
-    yield from _applied(derivations, event)
+    event = yield from _record_event(serving, "add", fact_id, payload=wording.payload, actor=actor)
+    yield from _apply_event(derivations, event)
     return fact_id
 
 
@@ -110,7 +110,7 @@ def replace_fact(
     shard_key: UUID, fact_id: UUID, wording: Wording, actor: str | None
 ) -> Operation[UUID | None]:
     """Give a live fact other words; returns its id after that, or None if there is no such fact."""
-    derivations, serving = yield from _held(shard_key)
+    derivations, serving = yield from _lock_registered(shard_key)
     rows = yield from fetch(FindFact(**serving.keys, fact_id=fact_id))
     if not rows or not rows[0].live:
         return None
@@ -121,7 +121,7 @@ def replace_fact(
         "topics": known.topics,
         "about_date": known.about_date.isoformat() if known.about_date else None,
     }
-    event = yield from _recorded(
+    event = yield from _record_event(
         serving,
         "replace",
         fact_id,
@@ -130,18 +130,18 @@ def replace_fact(
         actor=actor,
     )
     like = yield from fact_like(serving, wording.text)
-    yield from _applied(derivations, event)
+    yield from _apply_event(derivations, event)
     return like if like is not None else fact_id
 
 
 def delete_fact(shard_key: UUID, fact_id: UUID, actor: str | None) -> Operation[bool]:
     """Delete a fact for good; False if there is no such fact."""
-    derivations, serving = yield from _held(shard_key)
+    derivations, serving = yield from _lock_registered(shard_key)
     if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
         return False
     traces = yield from _traces(serving, fact_id)
-    event = yield from _recorded(serving, "delete", fact_id, traces=traces, actor=actor)
-    gone = yield from _applied(derivations, event)
+    event = yield from _record_event(serving, "delete", fact_id, traces=traces, actor=actor)
+    gone = yield from _apply_event(derivations, event)
     yield from fetch(
         BlankFactEvents(
             shard_key=shard_key,
@@ -155,8 +155,8 @@ def delete_fact(shard_key: UUID, fact_id: UUID, actor: str | None) -> Operation[
 
 def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
     """Delete all of an owner's facts for good; returns how many of them were live."""
-    derivations, serving = yield from _held(shard_key)
-    event = yield from _recorded(serving, "clear", None, actor=actor)
+    derivations, serving = yield from _lock_registered(shard_key)
+    event = yield from _record_event(serving, "clear", None, actor=actor)
     cleared = 0
     for derivation in derivations:
         gone = yield from apply_fact_event(derivation, event)
@@ -169,10 +169,10 @@ def judge_fact(
     shard_key: UUID, fact_id: UUID, feedback: str | None, actor: str | None
 ) -> Operation[UUID | None]:
     """Record people's opinion of a fact; returns its id, or None if there is no such fact."""
-    derivations, serving = yield from _held(shard_key)
+    derivations, serving = yield from _lock_registered(shard_key)
     if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
         return None
-    event = yield from _recorded(
+    event = yield from _record_event(
         serving,
         "feedback",
         fact_id,
@@ -180,7 +180,7 @@ def judge_fact(
         traces=(yield from _traces(serving, fact_id)),
         actor=actor,
     )
-    yield from _applied(derivations, event)
+    yield from _apply_event(derivations, event)
     return fact_id
 
 
@@ -206,7 +206,7 @@ def checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cleaned))
 
 
-def _held(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation]]:
+def _lock_registered(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation]]:
     derivations, serving = yield from lock_facts(shard_key)
     if serving is None:
         raise UnknownPipelineError(
@@ -220,7 +220,7 @@ def _traces(derivation: Derivation, fact_id: UUID) -> Operation[tuple[Trace, ...
     return (yield from traces_of(derivation, [fact_id])).get(fact_id, ())
 
 
-def _recorded(
+def _record_event(
     serving: Derivation,
     kind: FactEventKind,
     fact_id: UUID | None,
@@ -245,7 +245,7 @@ def _recorded(
     )
 
 
-def _applied(derivations: Sequence[Derivation], event: FactEvent) -> Operation[list[RemoveFactsRow]]:
+def _apply_event(derivations: Sequence[Derivation], event: FactEvent) -> Operation[list[RemoveFactsRow]]:
     gone: list[RemoveFactsRow] = []
     for derivation in derivations:
         gone += yield from apply_fact_event(derivation, event)
