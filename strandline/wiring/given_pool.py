@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
@@ -12,16 +12,11 @@ from strandline.schemas.postgres.pools.engine_pool import (
     AsyncEnginePool,
     AsyncPool,
     EnginePool,
+    Pool,
     SyncPool,
     is_async_engine,
     is_engine,
 )
-
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-    from sqlalchemy.ext.asyncio import AsyncEngine
-
-Pool = Union[ConnectionPool[Any], AsyncConnectionPool[Any], "Engine", "AsyncEngine"]
 
 
 class GivenPool:

@@ -19,10 +19,10 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.pools.engine_pool import is_async_engine, is_engine
+from strandline.schemas.postgres.pools.engine_pool import Pool, is_async_engine, is_engine
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
-from strandline.wiring.given_pool import GivenPool, Pool
+from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.process_resources import Consume, ProcessResources
 
 __all__ = ["Consume", "Pool", "Runtime", "runtime_for"]

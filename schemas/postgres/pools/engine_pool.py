@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, Union
 
 import psycopg
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.schemas.postgres.caller_connection import driver_connection
 from strandline.schemas.postgres.isolation import LookedAt
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncEngine
+
+# What a caller may give as ``pool=``.
+Pool = Union[ConnectionPool[Any], AsyncConnectionPool[Any], "Engine", "AsyncEngine"]
 
 
 class SyncPool(Protocol):
