@@ -135,7 +135,7 @@ class SessionMemory(Searching):
             return []
         joined = connection is not None
         accept = put_whole if joined else put_quickly
-        result = self._runner.run(self._put_operation(messages, accept, joined=joined), connection)
+        result = self._runner.run(self._put_all(messages, accept, joined=joined), connection)
         return self._announce(result, joined=joined)
 
     async def aput_messages(
@@ -147,7 +147,7 @@ class SessionMemory(Searching):
             return []
         joined = connection is not None
         accept = put_whole if joined else (await self._resources.group_commit()).accept
-        result = await self._runner.arun(self._put_operation(messages, accept, joined=joined), connection)
+        result = await self._runner.arun(self._put_all(messages, accept, joined=joined), connection)
         return self._announce(result, joined=joined)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
@@ -284,14 +284,12 @@ class SessionMemory(Searching):
 
     def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
-        flushed = self._runner.run(self._flush_operation(everything=check_flag("all", all)), connection)
+        flushed = self._runner.run(self._flush_now(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, joined=connection is not None)
 
     async def aflush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Async twin of ``flush``."""
-        flushed = await self._runner.arun(
-            self._flush_operation(everything=check_flag("all", all)), connection
-        )
+        flushed = await self._runner.arun(self._flush_now(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, joined=connection is not None)
 
     def _changing_policy(
@@ -320,9 +318,7 @@ class SessionMemory(Searching):
         """Async twin of ``close``; to be called on the event loop that used the memory."""
         await self._resources.aclose()
 
-    def _put_operation(
-        self, messages: Sequence[object], accept: Accept, *, joined: bool
-    ) -> Operation[PutResult]:
+    def _put_all(self, messages: Sequence[object], accept: Accept, *, joined: bool) -> Operation[PutResult]:
         request = self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
         return put_messages(request, accept, in_callers_transaction=joined)
 
@@ -343,11 +339,11 @@ class SessionMemory(Searching):
 
     def _replace_messages(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)
-        putting = self._put_operation(messages, put_whole, joined=True) if messages else None
+        put = self._put_all(messages, put_whole, joined=True) if messages else None
         yield from reset(self._identity, derived=False)
-        return (yield from putting) if putting is not None else PutResult([], None)
+        return (yield from put) if put is not None else PutResult([], None)
 
-    def _flush_operation(self, *, everything: bool) -> Operation[Flushed | None]:
+    def _flush_now(self, *, everything: bool) -> Operation[Flushed | None]:
         flushed = yield from flush_by_hand(
             self._identity.shard_key, self._identity.session_key, everything=everything
         )
