@@ -5,12 +5,12 @@ Each takes a ``Database`` (``connect``), and settings if it depends on them; wor
 
 from __future__ import annotations
 
-from strandline.pipelines.generations.registry import Generation, kept, serving
-from strandline.pipelines.replay.comparison import Diff, compare
+from strandline.pipelines.generations.registry import Generation, kept_generations, serving_generations
+from strandline.pipelines.replay.comparison import Diff, compare_generations
 from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
-from strandline.pipelines.replay.records import Replay, Selection, replays, take
+from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.connections import ConnectionOptions
@@ -27,19 +27,19 @@ __all__ = [
     "Selection",
     "begin_generation",
     "begin_in_place",
-    "compare",
+    "claim_replay",
+    "compare_generations",
     "connect",
     "derive_generation",
     "estimate",
-    "kept",
+    "kept_generations",
     "prune",
     "replay_in_place",
     "replays",
     "roll_back",
     "serve_everybody",
-    "serving",
+    "serving_generations",
     "switch_owner",
-    "take",
 ]
 
 

@@ -23,8 +23,8 @@ def stop_at(spec: str | None) -> Callable[[StopPoint], None]:
     """
     if not spec:
         return lambda _point: None
-    wanted, _, name = spec.partition(":")
-    if wanted not in get_args(StopPoint) or name not in signal.Signals.__members__:
+    chosen, _, name = spec.partition(":")
+    if chosen not in get_args(StopPoint) or name not in signal.Signals.__members__:
         raise ConfigurationError(
             f"STRANDLINE_STOP_AT is {spec!r}; it must be one of {', '.join(get_args(StopPoint))}, a colon,"
             " and a signal such as SIGKILL"
@@ -32,7 +32,7 @@ def stop_at(spec: str | None) -> Callable[[StopPoint], None]:
     once = threading.Lock()
 
     def reach(point: StopPoint) -> None:
-        if point == wanted and once.acquire(blocking=False):
+        if point == chosen and once.acquire(blocking=False):
             # To this very thread: sent to the process, another thread may take it, and this one goes on
             # for a moment, past the point.
             signal.pthread_kill(threading.get_ident(), signal.Signals[name])

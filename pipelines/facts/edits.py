@@ -131,7 +131,9 @@ def apply_fact_event(derivation: Derivation, event: FactEvent) -> Operation[list
         yield from _set_feedback(derivation, event)
     elif event.kind == "delete":
         return (
-            yield from _remove(derivation, event, (yield from _by_themselves(derivation, event, _deleted)))
+            yield from _remove(
+                derivation, event, (yield from _by_themselves(derivation, event, _ids_to_delete))
+            )
         )
     else:
         rows = yield from fetch(FactsUntil(**derivation.keys, until=event.at))
@@ -160,8 +162,8 @@ def take_away_again(
         traces = yield from _own_traces(derivation, fact_ids)
         events = yield from _events_about(shard_key, traces)
         for event in events if before is None else [event for event in events if event.number < before]:
-            meant = yield from _recognised(derivation, event, since=event.number - 1)
-            yield from _remove(derivation, event, [fact_id for fact_id in meant if fact_id in traces])
+            ids = yield from _ids_recognised(derivation, event, since=event.number - 1)
+            yield from _remove(derivation, event, [fact_id for fact_id in ids if fact_id in traces])
 
 
 def fact_like(derivation: Derivation, text: str) -> Operation[UUID | None]:
@@ -194,35 +196,35 @@ def _add(derivation: Derivation, event: FactEvent) -> Operation[None]:
 
 def _replace(derivation: Derivation, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
     """Give the fact its new words; a fact that says them already replaces it."""
-    meant = yield from _by_themselves(derivation, event, _meant)
+    ids = yield from _by_themselves(derivation, event, _ids_of_event)
     if event.payload is None:
-        return (yield from _remove(derivation, event, meant))
+        return (yield from _remove(derivation, event, ids))
     like = yield from fact_like(derivation, event.payload["text"])
-    if like is not None and like not in meant[:1]:
+    if like is not None and like not in ids[:1]:
         yield from _repeat(derivation, event, like)
-        return (yield from _remove(derivation, event, [fact_id for fact_id in meant if fact_id != like]))
-    if not meant:
+        return (yield from _remove(derivation, event, [fact_id for fact_id in ids if fact_id != like]))
+    if not ids:
         yield from _write(derivation, event, "replace")
-    elif not (yield from _is_worded_by(derivation, event, meant[0])):
+    elif not (yield from _is_worded_by(derivation, event, ids[0])):
         wording = read_wording(event.payload or {})
         yield from fetch(
             RewordFact(
                 **derivation.keys,
-                fact_id=meant[0],
+                fact_id=ids[0],
                 **wording.words,
                 topics=wording.topics,
                 about_date=wording.about_date,
                 at=event.at,
             )
         )
-        yield from _revise(derivation, event, meant[0], "replace")
-    return (yield from _remove(derivation, event, meant[1:]))
+        yield from _revise(derivation, event, ids[0], "replace")
+    return (yield from _remove(derivation, event, ids[1:]))
 
 
 def _set_feedback(derivation: Derivation, event: FactEvent) -> Operation[None]:
     if event.payload is not None:
-        meant = yield from _meant(derivation, event)
-        rows = yield from fetch(FactsThatHold(**derivation.keys, fact_ids=meant))
+        ids = yield from _ids_of_event(derivation, event)
+        rows = yield from fetch(FactsThatHold(**derivation.keys, fact_ids=ids))
         fact_ids = [row.fact_id for row in rows]
         feedback: str | None = event.payload.get("feedback")
         yield from fetch(SetFeedback(**derivation.keys, fact_ids=fact_ids, feedback=feedback))
@@ -264,7 +266,7 @@ def _events_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Op
     ]
 
 
-def _meant(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
+def _ids_of_event(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
     """The facts that an event concerns: the one of its id, and in other derivations, facts recognised as it.
 
     The derivation that the event was made in has the fact itself; a similar fact there is another one.
@@ -275,10 +277,10 @@ def _meant(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
         named = [row.fact_id for row in rows]
     if named and derivation.generation_id == event.made_in:
         return named
-    return list(dict.fromkeys(named + (yield from _recognised(derivation, event, since=event.number))))
+    return list(dict.fromkeys(named + (yield from _ids_recognised(derivation, event, since=event.number))))
 
 
-def _recognised(derivation: Derivation, event: FactEvent, *, since: int) -> Operation[list[UUID]]:
+def _ids_recognised(derivation: Derivation, event: FactEvent, *, since: int) -> Operation[list[UUID]]:
     """The facts that the event concerns, by its traces.
 
     Excluded are facts that were said again after it, or that a person's event above number ``since`` worded.
@@ -314,12 +316,12 @@ def _said_before(
     )
 
 
-def _deleted(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
+def _ids_to_delete(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
     """The facts that a deletion concerns, and facts with the same words, even if these ended."""
-    meant = yield from _meant(derivation, event)
+    ids = yield from _ids_of_event(derivation, event)
     words = {trace.fingerprint for trace in event.traces}
     facts = yield from _said_before(derivation, event)
-    return list(dict.fromkeys(meant + [row.fact_id for row in facts if fingerprint(row.text) in words]))
+    return list(dict.fromkeys(ids + [row.fact_id for row in facts if fingerprint(row.text) in words]))
 
 
 def _remove(

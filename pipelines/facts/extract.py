@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.facts.grounding import grounded
+from strandline.pipelines.facts.grounding import ground_fact
 from strandline.pipelines.models.answers import ExtractedFact, parse_extract
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import ExtractTask, TextModel
@@ -94,7 +94,7 @@ def _candidates(
         return {}
     facts = parse_extract(answer.body.decode(), len(work.lines), max_facts=_max_facts(batch))
     by_event: dict[UUID, list[ExtractedFact]] = {}
-    for fact in (kept for fact in facts if (kept := grounded(fact, work.lines))):
+    for fact in (kept for fact in facts if (kept := ground_fact(fact, work.lines))):
         by_event.setdefault(work.event_of(fact.messages[0]).event_id, []).append(fact)
     return by_event
 

@@ -22,7 +22,7 @@ EARLIEST = date(1800, 1, 1)
 LATEST_AHEAD = timedelta(days=36_525)
 
 
-def grounded(fact: ExtractedFact, lines: Sequence[TranscriptLine]) -> ExtractedFact | None:
+def ground_fact(fact: ExtractedFact, lines: Sequence[TranscriptLine]) -> ExtractedFact | None:
     """The fact as far as its messages support it; None if none of them was said by a speaker.
 
     ``messages`` keeps those that are; ``said_by`` is one of their speakers, or None if the model named
@@ -43,15 +43,15 @@ def grounded(fact: ExtractedFact, lines: Sequence[TranscriptLine]) -> ExtractedF
 def _speaker(said_by: str | None, cited: Sequence[TranscriptLine]) -> str | None:
     """As prompts show a speaker: a name, a role, or both as ``name (role)``."""
     roles = {line.name or line.role: line.role for line in cited}
-    wanted = (said_by or "").strip()
-    if wanted.casefold() in map(str.casefold, roles):
-        return wanted
-    meant = [
+    name = (said_by or "").strip()
+    if name.casefold() in map(str.casefold, roles):
+        return name
+    speakers = [
         speaker
         for speaker, role in roles.items()
-        if wanted.casefold() in (role, f"{speaker} ({role})".casefold()) or len(roles) == 1
+        if name.casefold() in (role, f"{speaker} ({role})".casefold()) or len(roles) == 1
     ]
-    return meant[0] if len(meant) == 1 else None
+    return speakers[0] if len(speakers) == 1 else None
 
 
 def _date(about: date | None, text: str, cited: Sequence[TranscriptLine]) -> date | None:

@@ -23,8 +23,8 @@ from strandline.pipelines.facts.merge_inputs import (
     Dropped,
     KnownFact,
     MergeWork,
-    heed,
     held_back_by,
+    keep_allowed,
     related_facts,
     tombstones_about,
 )
@@ -64,14 +64,14 @@ class MergeStage:
     def load(self, fetcher: Fetcher, batch: Batch) -> MergeWork:
         scope = batch.lane.derivation_keys
         rows = fetcher.fetch(PendingCandidates(**scope, event_ids=batch.event_ids))
-        found = [Candidate(**row._asdict()) for row in rows]
-        tombstones = tombstones_about(fetcher, scope, found)
-        numbers = [held_back_by(candidate, tombstones) for candidate in found]
-        candidates = tuple(c for c, number in zip(found, numbers, strict=True) if number is None)
+        extracted = [Candidate(**row._asdict()) for row in rows]
+        tombstones = tombstones_about(fetcher, scope, extracted)
+        numbers = [held_back_by(candidate, tombstones) for candidate in extracted]
+        candidates = tuple(c for c, number in zip(extracted, numbers, strict=True) if number is None)
         return MergeWork(
             candidates=candidates,
             known=related_facts(fetcher, scope, candidates),
-            dropped=tuple(Dropped(c, n) for c, n in zip(found, numbers, strict=True) if n is not None),
+            dropped=tuple(Dropped(c, n) for c, n in zip(extracted, numbers, strict=True) if n is not None),
             condensing=plan_condensing(fetcher, scope, batch, self.max_facts),
         )
 
@@ -79,7 +79,7 @@ class MergeStage:
         calls = []
         # One candidate and nothing known that has to do with it: there is nothing to decide.
         if work.candidates and len(work.candidates) + len(work.known) > 1:
-            task = MergeTask(_numbered(work.known), _numbered(work.candidates))
+            task = MergeTask(_number_facts(work.known), _number_facts(work.candidates))
             calls.append(Call(_step(work), lambda: ask(self.model, task)))
         if work.condensing is not None:
             calls.append(condense_call(self.model, work.condensing))
@@ -97,7 +97,7 @@ class MergeStage:
         wordings = [op.text for op in effect.operations if op.text is not None]
         tombstones = tombstones_about(fetcher, scope, work.candidates, work.known, wordings)
         as_they_are = _as_they_are(fetcher, scope, work.known)
-        operations, dropped = heed(work, effect.operations, tombstones, as_they_are)
+        operations, dropped = keep_allowed(work, effect.operations, tombstones, as_they_are)
         fold = Fold(fetcher, scope, batch.batch_id, work)
         for operation in operations:
             fold.apply(operation)
@@ -139,5 +139,5 @@ def _drop(fetcher: Fetcher, scope: DerivationKeys, dropped: Iterable[Dropped]) -
         )
 
 
-def _numbered(facts: Sequence[Candidate | KnownFact]) -> tuple[NumberedFact, ...]:
+def _number_facts(facts: Sequence[Candidate | KnownFact]) -> tuple[NumberedFact, ...]:
     return tuple(NumberedFact(number, fact.text, fact.said_at) for number, fact in enumerate(facts, 1))

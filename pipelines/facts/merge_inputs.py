@@ -127,7 +127,7 @@ def held_back_by(candidate: Candidate, tombstones: Iterable[Tombstone]) -> int |
     return max((stone.number for stone in tombstones if stone.holds_back(utterance)), default=None)
 
 
-def heed(
+def keep_allowed(
     work: MergeWork,
     operations: Iterable[MergeOperation],
     tombstones: Sequence[Tombstone],

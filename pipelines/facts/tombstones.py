@@ -88,7 +88,7 @@ def read_traces(text: str) -> tuple[Trace, ...]:
 
 def write_traces(traces: Sequence[Trace]) -> str:
     """Traces as the JSON that is stored: each once, and with lexemes only if it names messages."""
-    return json.dumps([_stored(trace) for trace in dict.fromkeys(traces)])
+    return json.dumps([_trace_fields(trace) for trace in dict.fromkeys(traces)])
 
 
 def _trace(item: Mapping[str, Any]) -> Trace:
@@ -101,7 +101,7 @@ def _trace(item: Mapping[str, Any]) -> Trace:
     )
 
 
-def _stored(trace: Trace) -> dict[str, Any]:
+def _trace_fields(trace: Trace) -> dict[str, Any]:
     stored: dict[str, Any] = {"fingerprint": trace.fingerprint.hex()}
     if trace.session_key is not None:
         stored |= {

@@ -90,13 +90,13 @@ def _vectors_recipe(settings: Settings) -> Recipe:
     return Recipe(PIPELINE_VERSIONS[VECTORS], config=made_with)
 
 
-def differences(made: Recipe, wanted: Recipe) -> Iterator[str]:
-    """The differences of two recipes, each as ``what: made -> wanted``; without the texts of prompts."""
-    if made.version != wanted.version:
-        yield f"version: {made.version} -> {wanted.version}"
-    if made.entry_scope != wanted.entry_scope:
-        yield f"scope: {made.entry_scope} -> {wanted.entry_scope}"
-    before, after = dict(_points(made.config)), dict(_points(wanted.config))
+def differences(old: Recipe, new: Recipe) -> Iterator[str]:
+    """The differences of two recipes, each as ``what: old -> new``; without the texts of prompts."""
+    if old.version != new.version:
+        yield f"version: {old.version} -> {new.version}"
+    if old.entry_scope != new.entry_scope:
+        yield f"scope: {old.entry_scope} -> {new.entry_scope}"
+    before, after = dict(_points(old.config)), dict(_points(new.config))
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             yield f"{name}: {before.get(name, 'none')} -> {after.get(name, 'none')}"

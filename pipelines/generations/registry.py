@@ -47,13 +47,13 @@ class Generation:
         return cls(row.generation_id, row.pipeline, cast(GenerationState, row.state), recipe)
 
 
-def serving(database: Fetcher) -> dict[str, Generation]:
+def serving_generations(database: Fetcher) -> dict[str, Generation]:
     """The default serving generations, by pipeline; an owner may have another one."""
     generations = [Generation.read(row) for row in database.fetch(ServingGenerations())]
     return {generation.pipeline: generation for generation in generations}
 
 
-def kept(database: Fetcher) -> list[Generation]:
+def kept_generations(database: Fetcher) -> list[Generation]:
     """The generations that are fed, by pipeline and age."""
     return [Generation.read(row) for row in database.fetch(KeptGenerations())]
 
@@ -79,14 +79,14 @@ def find_kept(database: Fetcher, generation_id: int) -> Generation:
     return generation
 
 
-def register(database: Fetcher, wanted: Mapping[str, Recipe]) -> dict[str, Generation]:
+def register(database: Fetcher, recipes: Mapping[str, Recipe]) -> dict[str, Generation]:
     """Make sure that each named pipeline has a serving generation.
 
     An existing one stays as it was made, unless it has derived nothing yet: then it adopts the recipe.
     """
-    for pipeline, recipe in wanted.items():
+    for pipeline, recipe in recipes.items():
         database.fetch(RegisterGeneration(**recipe_params(pipeline, recipe)))
-    return serving(database)
+    return serving_generations(database)
 
 
 def wanted_recipes(
@@ -97,10 +97,10 @@ def wanted_recipes(
     Raises:
         ConfigurationError: as ``recipe_for`` does.
     """
-    wanted = {pipeline: recipe_for(pipeline, settings) for pipeline in sorted(pipelines)}
-    if VECTORS in wanted and VECTORS in before and settings.embedding_backend == "auto":
-        wanted[VECTORS] = before[VECTORS].recipe
-    return wanted
+    recipes = {pipeline: recipe_for(pipeline, settings) for pipeline in sorted(pipelines)}
+    if VECTORS in recipes and VECTORS in before and settings.embedding_backend == "auto":
+        recipes[VECTORS] = before[VECTORS].recipe
+    return recipes
 
 
 def settings_differing(generations: Mapping[str, Generation], settings: Settings) -> dict[str, list[str]]:
@@ -109,9 +109,9 @@ def settings_differing(generations: Mapping[str, Generation], settings: Settings
     Blocks that are not loaded here are skipped: this process knows nothing of them.
     """
     here = [name for name in generations if name in PIPELINE_STAGES or name in load_blocks(settings.blocks)]
-    wanted = wanted_recipes(here, settings, generations)
-    found = {name: list(differences(generations[name].recipe, recipe)) for name, recipe in wanted.items()}
-    return {name: differing for name, differing in found.items() if differing}
+    recipes = wanted_recipes(here, settings, generations)
+    changes = {name: list(differences(generations[name].recipe, recipe)) for name, recipe in recipes.items()}
+    return {name: differing for name, differing in changes.items() if differing}
 
 
 class RecipeParams(TypedDict):

@@ -17,7 +17,7 @@ from strandline.pipelines.engine.stage import Stage
 from strandline.pipelines.facts.extract import ExtractStage
 from strandline.pipelines.facts.merge import MergeStage
 from strandline.pipelines.generations.recipe import PIPELINE_VERSIONS
-from strandline.pipelines.generations.registry import Generation, find, serving
+from strandline.pipelines.generations.registry import Generation, find, serving_generations
 from strandline.pipelines.models.factory import build_embedder, build_text_model
 from strandline.pipelines.summary import SummaryStage
 from strandline.pipelines.vectors.stage import VectorsStage
@@ -72,7 +72,7 @@ class GenerationStages(Mapping[str, Stage[Any, Any]]):
             return [generation_id for generation_id, built in self._built.items() if not built]
 
     def __getitem__(self, name: str) -> Stage[Any, Any]:
-        generation = serving(self._database).get(pipeline_of(name))
+        generation = serving_generations(self._database).get(pipeline_of(name))
         stage = None if generation is None else self.of(generation.generation_id, name)
         if stage is None:
             raise KeyError(name)
@@ -145,10 +145,10 @@ def recorded_settings(generation: Generation, settings: Settings) -> Settings:
 def _vectors(generation: Generation, made_with: Settings) -> VectorsStage:
     embedder = build_embedder(made_with)
     config = generation.recipe.config
-    wanted = config.get("embedder", embedder.model), config.get("dimensions", embedder.dimensions)
-    if wanted != (embedder.model, embedder.dimensions):
+    needed = config.get("embedder", embedder.model), config.get("dimensions", embedder.dimensions)
+    if needed != (embedder.model, embedder.dimensions):
         raise ConfigurationError(
-            f"{_name(generation)} was made with {wanted[0]} ({wanted[1]} dimensions), which is not"
+            f"{_name(generation)} was made with {needed[0]} ({needed[1]} dimensions), which is not"
             f" available here; the model here is {embedder.model} ({embedder.dimensions}). Configure that"
             " model for the workers (STRANDLINE_EMBEDDING_MODEL), or derive it again: strandline"
             f" replay --new --pipeline {generation.pipeline}."
@@ -158,12 +158,12 @@ def _vectors(generation: Generation, made_with: Settings) -> VectorsStage:
 
 def _build_block(generation: Generation, settings: Settings) -> dict[str, Stage[Any, Any]]:
     block = load_blocks(settings.blocks).get(generation.pipeline)
-    made = generation.recipe.version, generation.recipe.entry_scope
-    if block is None or made != (block.version, block.scope):
+    needed = generation.recipe.version, generation.recipe.entry_scope
+    if block is None or needed != (block.version, block.scope):
         here = "is not loaded" if block is None else f"is version {block.version!r}, scope {block.scope!r}"
         raise ConfigurationError(
-            f"{_name(generation)} was made by version {made[0]!r} of the block, scope {made[1]!r}; the block"
-            f" {here} here. Keep a worker with the earlier code until it is derived again:"
+            f"{_name(generation)} was made by version {needed[0]!r} of the block, scope {needed[1]!r};"
+            f" the block {here} here. Keep a worker with the earlier code until it is derived again:"
             f" strandline replay --new --pipeline {generation.pipeline}."
         )
     return {block.name: CustomStage(block, settings.max_state_bytes, settings.block_timeout_seconds)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from strandline.pipelines.generations.registry import Generation, find, find_kept, serving
+from strandline.pipelines.generations.registry import Generation, find, find_kept, serving_generations
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
@@ -59,7 +59,7 @@ class Diff:
     owners: tuple[OwnerDiff, ...] = ()
 
 
-def compare(
+def compare_generations(
     database: Database,
     new_id: int,
     old_id: int | None = None,
@@ -78,21 +78,21 @@ def compare(
     """
     old, new = _pair(database, new_id, old_id)
     totals: Counter[str] = Counter()
-    told: list[OwnerDiff] = []
+    owner_diffs: list[OwnerDiff] = []
     selection = Selection(namespace=namespace, user_id=user_id, session_id=session_id)
     for shard_key in _owners(database, selection):
         owner = _owner(database, new.pipeline, old.generation_id, new.generation_id, shard_key)
         totals.update(change.change for change in owner.facts)
         totals.update("changed" for _state in owner.states)
         totals["same"] += owner.same
-        if (owner.facts or owner.states) and len(told) < max_owners:
-            told.append(owner)
-    return Diff(new.pipeline, old.generation_id, new.generation_id, dict(totals), tuple(told))
+        if (owner.facts or owner.states) and len(owner_diffs) < max_owners:
+            owner_diffs.append(owner)
+    return Diff(new.pipeline, old.generation_id, new.generation_id, dict(totals), tuple(owner_diffs))
 
 
 def _pair(database: Database, new_id: int, old_id: int | None) -> tuple[Generation, Generation]:
     new = find_kept(database, new_id)
-    old = serving(database).get(new.pipeline) if old_id is None else find(database, old_id)
+    old = serving_generations(database).get(new.pipeline) if old_id is None else find(database, old_id)
     if old is None or old.pipeline != new.pipeline or old.generation_id == new.generation_id:
         raise ReplayError(
             f"Generation {new_id} belongs to {new.pipeline}; name another generation of that pipeline to"

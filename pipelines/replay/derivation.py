@@ -18,7 +18,7 @@ from uuid import UUID
 
 from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
 from strandline.pipelines.generations.recipe import differences, recipe_for
-from strandline.pipelines.generations.registry import Generation, find, recipe_params, serving
+from strandline.pipelines.generations.registry import Generation, find, recipe_params, serving_generations
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
@@ -97,20 +97,20 @@ def begin_generation(
         ReplayError: nothing serves, nothing differs, or another replay is not finished.
         ConfigurationError: a generation with these settings cannot be built here.
     """
-    wanted = recipe_for(pipeline, settings)
+    recipe = recipe_for(pipeline, settings)
     with database.transaction() as tx:
         tx.fetch(LockPipeline(pipeline=pipeline))
-        before = serving(tx).get(pipeline)
+        before = serving_generations(tx).get(pipeline)
         if before is None:
             raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
-        if not force and not list(differences(before.recipe, wanted)):
+        if not force and not list(differences(before.recipe, recipe)):
             raise ReplayError(
                 f"The settings match generation {before.generation_id} of {pipeline}, so there is nothing"
                 " new to derive. Leave out --new to check it in place, or add --force to derive it again."
             )
-        (begun,) = tx.fetch(BeginGeneration(**recipe_params(pipeline, wanted)))
+        (begun,) = tx.fetch(BeginGeneration(**recipe_params(pipeline, recipe)))
         generation_id = begun.generation_id
-        build(Generation(generation_id, pipeline, "preparing", wanted), settings)
+        build(Generation(generation_id, pipeline, "preparing", recipe), settings)
         return begin(
             tx, "new", pipeline, generation_id, Selection(), held=hold, calls_per_second=calls_per_second
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from strandline.pipelines.generations.recipe import Recipe, differences, recipe_for
-from strandline.pipelines.generations.registry import Generation, serving
+from strandline.pipelines.generations.registry import Generation, serving_generations
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.planning import Plan, Planner
 from strandline.pipelines.replay.records import Selection
@@ -57,12 +57,12 @@ def estimate(
         ReplayError: nothing of the pipeline serves.
         ConfigurationError: what it would be derived with cannot be built here.
     """
-    generation = serving(database).get(pipeline)
+    generation = serving_generations(database).get(pipeline)
     if generation is None:
         raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
-    wanted = recipe_for(pipeline, settings)
+    recipe = recipe_for(pipeline, settings)
     if new:
-        plan = _planner(database, Generation(0, pipeline, "preparing", wanted), settings).anew()
+        plan = _planner(database, Generation(0, pipeline, "preparing", recipe), settings).anew()
         events, tokens = plan.events, plan.tokens
     else:
         plan = _planner(database, generation, settings).in_place(selection)
@@ -76,12 +76,12 @@ def estimate(
         )
         events, tokens = size.events, size.tokens
     sizes = _sizes(database, pipeline, plan)
-    made_with = wanted if new else generation.recipe
+    made_with = recipe if new else generation.recipe
     return Estimate(
         pipeline=pipeline,
         generation=generation.generation_id,
         new=new,
-        differences=tuple(differences(generation.recipe, wanted)),
+        differences=tuple(differences(generation.recipe, recipe)),
         events=events,
         tokens=tokens,
         batches=plan.batches,
@@ -102,15 +102,15 @@ def _sizes(database: Database, pipeline: str, plan: Plan) -> tuple[int, int] | N
     if not plan.calls.total():
         return 0, 0
     averages = database.fetch(LedgerAverages(pipeline=pipeline))
-    given = answered = 0.0
+    tokens_in = tokens_out = 0.0
     for row in averages:
         share = row.calls * plan.asked_tokens[row.stage] / row.tokens if row.tokens else 0.0
-        given, answered = given + share * row.input_tokens, answered + share * row.output_tokens
-    return (round(given), round(answered)) if averages else None
+        tokens_in, tokens_out = tokens_in + share * row.input_tokens, tokens_out + share * row.output_tokens
+    return (round(tokens_in), round(tokens_out)) if averages else None
 
 
-def _cost(prices: Sequence[ModelPrice], made_with: Recipe, given: int, answered: int) -> float | None:
+def _cost(prices: Sequence[ModelPrice], made_with: Recipe, tokens_in: int, tokens_out: int) -> float | None:
     config: Mapping[str, object] = made_with.config
     model = str(config.get("model") or config.get("embedder") or "")
-    cost = cost_usd(tuple(prices), model, input_tokens=given, output_tokens=answered)
+    cost = cost_usd(tuple(prices), model, input_tokens=tokens_in, output_tokens=tokens_out)
     return None if cost is None else float(cost)

@@ -23,7 +23,7 @@ from strandline.pipelines.engine.batches import read_batch
 from strandline.pipelines.engine.dead_letters import retry_dead_letter
 from strandline.pipelines.engine.stage import Batch, Stage
 from strandline.pipelines.facts.extract import CandidateRows
-from strandline.pipelines.generations.registry import Generation, serving
+from strandline.pipelines.generations.registry import Generation, serving_generations
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import lanes_to_fill, make_due
 from strandline.pipelines.replay.ordered_lanes import Folding, fill_lane, put_right
@@ -90,7 +90,7 @@ def begin_in_place(database: Database, pipeline: str, selection: Selection) -> R
     """
     with database.transaction() as tx:
         tx.fetch(LockPipeline(pipeline=pipeline))
-        generation = serving(tx).get(pipeline)
+        generation = serving_generations(tx).get(pipeline)
         if generation is None:
             raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
         return begin(tx, "in_place", pipeline, generation.generation_id, selection)
@@ -101,7 +101,7 @@ def replay_in_place(
     replay: Replay,
     settings: Settings,
     *,
-    on_progress: Callable[[InPlace], None] = lambda _found: None,
+    on_progress: Callable[[InPlace], None] = lambda _counts: None,
     stop: threading.Event | None = None,
 ) -> InPlace:
     """Carry a replay in place on to its end, or until ``stop`` is set.
@@ -110,7 +110,7 @@ def replay_in_place(
         ReplayError: another generation serves by now.
         ConfigurationError: the one that serves cannot be built here.
     """
-    generation = serving(database).get(replay.pipeline)
+    generation = serving_generations(database).get(replay.pipeline)
     if generation is None or generation.generation_id != replay.generation_id:
         raise ReplayError(
             f"Generation {replay.generation_id} of {replay.pipeline} no longer serves. Check the one that"
@@ -118,14 +118,14 @@ def replay_in_place(
         )
     run = _Run(database, generation, replay.selection, build(generation, settings))
     names = asdict(InPlace())
-    run.found = InPlace(**{name: replay.counts.get(name, 0) for name in names})
+    run.counts = InPlace(**{name: replay.counts.get(name, 0) for name in names})
     try:
         ended = run.carry_on(replay, on_progress, stop or threading.Event())
     except BaseException:
-        report(database, replay, "stopped", asdict(run.found), None)
+        report(database, replay, "stopped", asdict(run.counts), None)
         raise
-    report(database, replay, "done" if ended else "stopped", asdict(run.found), None)
-    return run.found
+    report(database, replay, "done" if ended else "stopped", asdict(run.counts), None)
+    return run.counts
 
 
 class _Run:
@@ -142,7 +142,7 @@ class _Run:
         self._generation = generation
         self._selection = selection
         self._stages = stages
-        self.found = InPlace()
+        self.counts = InPlace()
 
     def carry_on(self, replay: Replay, on_progress: Callable[[InPlace], None], stop: threading.Event) -> bool:
         if self._selection.only_dead:
@@ -156,8 +156,8 @@ class _Run:
             for row in page:
                 after = row.shard_key
                 self._owner(after)
-                report(self._database, replay, "running", asdict(self.found), after)
-                on_progress(self.found)
+                report(self._database, replay, "running", asdict(self.counts), after)
+                on_progress(self.counts)
                 if stop.is_set():
                     return False
             if len(page) < OWNERS_PER_PAGE:
@@ -167,7 +167,7 @@ class _Run:
     def _retry_dead(self) -> None:
         for letter in dead_letters_of(self._database, self._generation, self._selection):
             outcome = retry_dead_letter(self._database, letter).outcome
-            self.found = self.found.plus(retried=int(outcome == "due"))
+            self.counts = self.counts.plus(retried=int(outcome == "due"))
 
     def _owner(self, shard_key: UUID) -> None:
         refuse_truncated(self._database, shard_key, "Nothing of this owner was checked.")
@@ -185,8 +185,8 @@ class _Run:
         else:
             for scope_key in dict.fromkeys(row.scope_key for row in self._batches(shard_key, pipeline)):
                 lane = self._lane(shard_key, scope_key, pipeline)
-                self._count(put_right(self._database, lane, self._ordered(pipeline)))
-        self.found = self.found.plus(owners=1)
+                self._count(put_right(self._database, lane, self._ordered_stage(pipeline)))
+        self.counts = self.counts.plus(owners=1)
 
     def _make_due(self, shard_key: UUID, scope_key: UUID | None = None) -> None:
         """Make events due that the generation never saw: flushed before the session fed the pipeline, or
@@ -194,7 +194,7 @@ class _Run:
         """
         with self._database.transaction() as tx:
             events, _tokens = make_due(tx, self._generation, shard_key, self._selection, scope_key)
-        self.found = self.found.plus(made_due=events)
+        self.counts = self.counts.plus(made_due=events)
 
     def _fill_lanes(self, shard_key: UUID) -> None:
         """The same for ordered lanes: a lane in which earlier events become due is folded again."""
@@ -207,7 +207,7 @@ class _Run:
             self._count(fill_lane(self._database, self._generation, lane, self._selection))
 
     def _count(self, folding: Folding) -> None:
-        self.found = self.found.plus(**asdict(folding))
+        self.counts = self.counts.plus(**asdict(folding))
 
     def _batches(self, shard_key: UUID, stage: str) -> list[SelectedBatchesRow]:
         return self._database.fetch(
@@ -228,7 +228,7 @@ class _Run:
             with self._database.transaction() as tx:
                 redo = RedoBatch(**batch.lane.keys, batch_id=batch.batch_id)
                 redone = tx.fetch(redo) if _lock_applied(tx, batch) else []
-            self.found = self.found.plus(batches=1, asked_again=int(bool(redone)))
+            self.counts = self.counts.plus(batches=1, asked_again=int(bool(redone)))
             return
         effect = stage.effect(batch, work, answers)
         with self._database.transaction() as tx:
@@ -237,7 +237,7 @@ class _Run:
             if not same:
                 tx.fetch(DeleteChunks(**_made_by(batch)))
                 stage.write(tx, batch, work, effect)
-        self.found = self.found.plus(batches=1, same=int(same), rewritten=int(not same))
+        self.counts = self.counts.plus(batches=1, same=int(same), rewritten=int(not same))
 
     def _candidates(self, shard_key: UUID, row: SelectedBatchesRow) -> None:
         batch = self._batch(shard_key, row, EXTRACT_STAGE)
@@ -245,15 +245,15 @@ class _Run:
         work = stage.load(self._database, batch)
         answers = stored_answers(self._database, batch)
         if lacks_answers(stage, batch, work, answers):
-            self.found = self.found.plus(batches=1, kept=1)
+            self.counts = self.counts.plus(batches=1, kept=1)
             return
         rows = stage.effect(batch, work, answers).rows
         derived = _derived_candidates(rows) if rows else None
         with self._database.transaction() as tx:
             same = _is_same(tx, batch, DigestCandidates(**_made_by(batch)), derived)
-        self.found = self.found.plus(batches=1, same=int(same), differing=int(not same))
+        self.counts = self.counts.plus(batches=1, same=int(same), differing=int(not same))
 
-    def _ordered(self, pipeline: str) -> OrderedStage:
+    def _ordered_stage(self, pipeline: str) -> OrderedStage:
         stage = self._stages[pipeline]
         if not isinstance(stage, OrderedStage):
             raise TypeError(f"the stage of pipeline {pipeline!r} does not fold its batches in order")

@@ -48,11 +48,11 @@ class _Refolded:
     ordinal: int
     batch_id: UUID
     stored: str
-    made: str
+    derived: str
 
     @property
     def is_same(self) -> bool:
-        return bool(json.loads(self.made) == json.loads(self.stored))
+        return bool(json.loads(self.derived) == json.loads(self.stored))
 
     def is_in(self, row: LaneStatesRow) -> bool:
         return (row.ordinal, row.batch_id, row.state) == (self.ordinal, self.batch_id, self.stored)
@@ -100,8 +100,8 @@ def _fold_again(
         answers = stored_answers(database, batch)
         if lacks_answers(stage, batch, work, answers):
             break
-        made = stage.effect(batch, work, answers)
-        state = row.state if made is None else made
+        new_state = stage.effect(batch, work, answers)
+        state = row.state if new_state is None else new_state
         refolded.append(_Refolded(row.ordinal, row.batch_id, row.state, state))
     return refolded
 
@@ -118,7 +118,7 @@ def _settle(database: Database, lane: Lane, refolded: Sequence[_Refolded], lacki
         kept = [one for one, _row in pairs]
         differing = [one for one in kept if not one.is_same]
         for one in differing:
-            tx.fetch(RewriteState(**lane.state_keys, batch_id=one.batch_id, state=one.made))
+            tx.fetch(RewriteState(**lane.state_keys, batch_id=one.batch_id, state=one.derived))
         beyond = rows[len(kept) :]
         is_lacking = bool(beyond) and beyond[0].batch_id == lacking
         is_built_on = bool(kept) and not kept[-1].is_same

@@ -78,14 +78,14 @@ class Selection:
         return not (_ends_before(self, other) or _ends_before(other, self))
 
     def to_json(self) -> str:
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        return json.dumps(given, default=datetime.isoformat)
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps(fields, default=datetime.isoformat)
 
     @classmethod
     def from_json(cls, text: str) -> Selection:
-        given = json.loads(text)
-        times = {name: datetime.fromisoformat(given[name]) for name in ("since", "until") if name in given}
-        return cls(**(given | times))
+        fields = json.loads(text)
+        times = {name: datetime.fromisoformat(fields[name]) for name in ("since", "until") if name in fields}
+        return cls(**(fields | times))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,8 @@ def replays(
     database: Fetcher, *, replay_id: int | None = None, pipeline: str | None = None, unfinished: bool = False
 ) -> list[Replay]:
     """The replays that fit, oldest first."""
-    wanted = FindReplays(replay_id=replay_id, pipeline=pipeline, unfinished=unfinished)
-    return [Replay.read(row) for row in database.fetch(wanted)]
+    query = FindReplays(replay_id=replay_id, pipeline=pipeline, unfinished=unfinished)
+    return [Replay.read(row) for row in database.fetch(query)]
 
 
 def begin(
@@ -163,8 +163,8 @@ def begin(
     return replays(tx, replay_id=begun.replay_id)[0]
 
 
-def take(database: Fetcher, replay_id: int) -> Replay:
-    """Resume a replay that was stopped, or whose process is gone.
+def claim_replay(database: Fetcher, replay_id: int) -> Replay:
+    """Claim a replay that was stopped, or whose process is gone, to resume it.
 
     Raises:
         ReplayError: it does not exist, is done, or is running in another process.

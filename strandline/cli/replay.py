@@ -20,12 +20,12 @@ from strandline.cli.servers.options import as_json, settings_from, target_option
 from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT
 from strandline.cli.terminal.output import print_json, say
-from strandline.pipelines.generations.registry import serving, settings_differing
+from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
-from strandline.pipelines.replay.records import Replay, Selection, replays, take
+from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
@@ -133,7 +133,7 @@ def _default_pipelines(database: Database, settings: Settings, *, new: bool) -> 
     Raises:
         ReplayError: they say nothing new.
     """
-    generations = serving(database)
+    generations = serving_generations(database)
     if not new:
         return sorted(generations)
     if not (differing := settings_differing(generations, settings)):
@@ -157,7 +157,7 @@ def _begin(
 ) -> Iterator[Replay]:
     """The replays that were asked for, each begun when the one before has ended."""
     if resume is not None:
-        yield take(database, resume)
+        yield claim_replay(database, resume)
         return
     for name in names:
         if new:

@@ -26,7 +26,7 @@ from strandline.cli.servers.options import as_json, settings_from, target_option
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say, styled_text
-from strandline.pipelines.generations.registry import serving, settings_differing
+from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.postgres.database import Database
@@ -79,7 +79,7 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
     live = database.fetch(StatusWorkers(dead_after_seconds=dead_after))
     workers = [_worker(row) for row in live]
     used = {row.pipeline for row in database.fetch(UsedPipelines())}
-    differing = settings_differing(serving(database), settings)
+    differing = settings_differing(serving_generations(database), settings)
     pipelines = [
         _pipeline(
             row, used, _served_stages(row.generation_id, live), differing, _reasons(row.generation_id, live)

@@ -13,7 +13,12 @@ from typing import Any
 
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.generations.recipe import Recipe, differences
-from strandline.pipelines.generations.registry import Generation, register, serving, wanted_recipes
+from strandline.pipelines.generations.registry import (
+    Generation,
+    register,
+    serving_generations,
+    wanted_recipes,
+)
 from strandline.pipelines.generations.stages import GenerationStages, build
 from strandline.schemas.errors import ConfigurationError, SchemaError
 from strandline.schemas.postgres.database import Database
@@ -58,7 +63,7 @@ def prepare_stages(
             f"There is no stage {', '.join(unknown)}; the stages are {', '.join(known)}."
             " Custom blocks are named by STRANDLINE_BLOCKS."
         )
-    recipes = wanted_recipes({pipeline_of(name) for name in names}, settings, serving(database))
+    recipes = wanted_recipes({pipeline_of(name) for name in names}, settings, serving_generations(database))
     for pipeline, generation in register(database, recipes).items():
         if pipeline in recipes:
             _compare(generation, recipes[pipeline], settings)

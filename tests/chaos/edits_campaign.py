@@ -35,11 +35,11 @@ import psycopg
 from strandline import DeliveredError, Facts, Memory
 from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.engine.leases import LeaseTerms
-from strandline.pipelines.generations.registry import Generation, kept
+from strandline.pipelines.generations.registry import Generation, kept_generations
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
-from strandline.pipelines.replay.records import Replay, Selection, replays, take
+from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody
 from strandline.schemas.errors import ReplayError, StrandlineError
 from strandline.schemas.postgres.connections import ConnectionOptions
@@ -372,7 +372,7 @@ class Campaign:
         over = threading.Event()
         with self._deriving(database, over, live=True):
             for replay in replays(database, unfinished=True):
-                taken = take(database, replay.replay_id)
+                taken = claim_replay(database, replay.replay_id)
                 if taken.kind == "in_place":
                     replay_in_place(database, taken, settings_of(self._url), stop=threading.Event())
                 else:
@@ -443,15 +443,15 @@ class Campaign:
                 self._replays["resumed"] += 1
                 if "--resume" not in str(error):
                     raise
-                replay = take(database, replay.replay_id)
+                replay = claim_replay(database, replay.replay_id)
 
     def _promote(self, database: Database, generation_id: int) -> None:
-        (chosen,) = (g for g in kept(database) if g.generation_id == generation_id)
+        (chosen,) = (g for g in kept_generations(database) if g.generation_id == generation_id)
         serve_everybody(database, chosen)
         self._replays["promoted"] += 1
 
     def _prune(self, database: Database, pipeline: str) -> None:
-        for generation in kept(database):
+        for generation in kept_generations(database):
             if generation.pipeline == pipeline and generation.state != "serving":
                 self._prune_one(database, generation)
 

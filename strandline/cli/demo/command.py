@@ -23,7 +23,7 @@ from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.output import console, is_rich, print_json
 from strandline.memory import Memory
-from strandline.pipelines.generations.registry import serving
+from strandline.pipelines.generations.registry import serving_generations
 from strandline.producers.facts.listing import Fact
 from strandline.producers.tokens import count_default
 from strandline.schemas.settings import load_settings
@@ -288,7 +288,7 @@ def _patience(environment: DemoEnvironment, *, served: bool) -> float:
 def _warm_up(environment: DemoEnvironment) -> None:
     """Load vocabulary and embedding model before anything is measured: a backend does so at its start."""
     count_default("warm-up")
-    vectors = serving(environment.database).get(VECTORS)
+    vectors = serving_generations(environment.database).get(VECTORS)
     if vectors is not None and load_settings().embedder_kind == "local":
         settings = load_settings(
             database_url=environment.servers.database_url, broker_url=environment.servers.broker_url

@@ -12,7 +12,7 @@ from kombu.exceptions import KombuError
 from strandline.cli.doctor.reports import CheckReport
 from strandline.cli.servers.targets import Servers, opened_pool
 from strandline.cli.terminal.output import masked_url
-from strandline.pipelines.generations.registry import serving, settings_differing
+from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
@@ -211,7 +211,7 @@ def _tables(database: Database, settings: Settings, *, may_create: bool) -> Chec
 def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport]:
     try:
         rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
-        generations = serving(database)
+        generations = serving_generations(database)
     except StrandlineError:
         # Without tables there is nothing to look at; the check of the tables says so.
         return

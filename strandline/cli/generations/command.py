@@ -23,9 +23,15 @@ from strandline.cli.reports.replay import (
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
-from strandline.pipelines.generations.registry import Generation, find, find_kept, serving, settings_differing
+from strandline.pipelines.generations.registry import (
+    Generation,
+    find,
+    find_kept,
+    serving_generations,
+    settings_differing,
+)
 from strandline.pipelines.inspect.directory import check_known
-from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare
+from strandline.pipelines.replay.comparison import Diff, OwnerDiff, compare_generations
 from strandline.pipelines.replay.records import replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.schemas.display.shown_text import quantity
@@ -95,7 +101,7 @@ def diff_command(
         namespace = DEFAULT_NAMESPACE
     with _database(target) as (database, settings):
         check_known(database, namespace=namespace, session_id=session, user_id=user)
-        diff = compare(
+        diff = compare_generations(
             database,
             generation,
             against,
@@ -216,7 +222,7 @@ def _refuse_uncovered(database: Database, generation: Generation) -> None:
 
 
 def _report(database: Database, settings: Settings, pipeline: str | None) -> GenerationsReport:
-    differing = settings_differing(serving(database), settings)
+    differing = settings_differing(serving_generations(database), settings)
     listed = []
     for row in database.fetch(ListGenerations(pipeline=pipeline)):
         listed.append(

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from strandline.deploy.embedded.broker import EmbeddedBroker
 from strandline.deploy.embedded.stack import EmbeddedStack, mend_broker, running_stack, start_stack
-from strandline.pipelines.generations.registry import serving
+from strandline.pipelines.generations.registry import serving_generations
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
@@ -140,7 +140,7 @@ def servers_for_once(settings: Settings, *, create: bool = False) -> Iterator[Se
     with start_stack(settings.home, with_broker=False, embedded=settings.embedded) as stack:
         with opened_pool(stack.database_url, settings) as database:
             ensure_tables(stack.database_url, database, settings)
-            if create and not serving(database):
+            if create and not serving_generations(database):
                 # No worker has registered the pipelines yet: those of these settings, as a worker would.
                 prepare_stages(database, settings)
         broker_url = _secret(settings.broker_url)

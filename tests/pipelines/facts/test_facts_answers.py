@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.facts.condense import holds_all_of
-from strandline.pipelines.facts.grounding import grounded
+from strandline.pipelines.facts.grounding import ground_fact
 from strandline.pipelines.models.answers import (
     ExtractedFact,
     check_answer,
@@ -73,7 +73,7 @@ def test_facts_are_taken_as_far_as_their_messages_carry_them(name: str) -> None:
     task = task_of(case)
     assert isinstance(task, ExtractTask)
     found = parse_extract(check_answer(task, case["answer"]), len(task.lines))
-    held = [fact for item in found if (fact := grounded(item, task.lines))]
+    held = [fact for item in found if (fact := ground_fact(item, task.lines))]
     assert [
         {
             "text": fact.text,
@@ -201,9 +201,9 @@ def fact(*messages: int, said_by: str | None = None, about: date | None = None) 
 
 def test_nobodys_words_are_no_facts() -> None:
     lines = (line(1, "system"), line(2, "tool", "fetch"), line(3, "user", "Ann"))
-    assert grounded(fact(1), lines) is None
-    assert grounded(fact(1, 2), lines) is None
-    held = grounded(fact(1, 2, 3), lines)
+    assert ground_fact(fact(1), lines) is None
+    assert ground_fact(fact(1, 2), lines) is None
+    held = ground_fact(fact(1, 2, 3), lines)
     assert held is not None and held.messages == (3,)
 
 
@@ -218,7 +218,7 @@ def test_who_said_it_is_one_who_did() -> None:
         ((3,), "User", "User"),
         ((3,), None, "user"),
     ):
-        held = grounded(fact(*messages, said_by=claimed), lines)
+        held = ground_fact(fact(*messages, said_by=claimed), lines)
         assert held is not None and held.said_by == speaker
 
 
@@ -232,5 +232,5 @@ def test_a_day_is_one_that_can_be_meant() -> None:
         ((2,), None, None),
         ((1, 2), None, None),
     ):
-        held = grounded(fact(*messages, about=claimed), lines)
+        held = ground_fact(fact(*messages, about=claimed), lines)
         assert held is not None and held.about_date == day

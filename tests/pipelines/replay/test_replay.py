@@ -15,13 +15,13 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
-from strandline.pipelines.generations.registry import find, serving
+from strandline.pipelines.generations.registry import find, serving_generations
 from strandline.pipelines.inspect.verify import verify
-from strandline.pipelines.replay.comparison import compare
+from strandline.pipelines.replay.comparison import compare_generations
 from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.estimate import estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
-from strandline.pipelines.replay.records import Replay, Selection, replays, take
+from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
@@ -131,10 +131,10 @@ def rows_by_table(database_url: str) -> dict[str, list[tuple[Any, ...]]]:
 def test_everything_is_derived_anew_and_then_serves(
     memories: list[Memory], database: Database, database_url: str, after: Settings, model_server: ModelServer
 ) -> None:
-    first, asked, facts = serving(database), model_server.received, known(memories)
+    first, asked, facts = serving_generations(database), model_server.received, known(memories)
     done = [replay_new(database, after, pipeline, force=True) for pipeline in (FACTS, SUMMARY, VECTORS)]
     assert {progress.phase for _, progress in done} == {"done"}
-    second = serving(database)
+    second = serving_generations(database)
     assert all(second[name].generation_id != first[name].generation_id for name in second)
     assert second[VECTORS].recipe.config["dimensions"] == 384
     assert second[FACTS].recipe.prompts["extract"] == PROMPT
@@ -183,7 +183,7 @@ def test_a_held_generation_waits_and_is_promoted_for_one_and_for_all(
     memories: list[Memory], database: Database, database_url: str, after: Settings
 ) -> None:
     replay, progress = replay_new(database, after, VECTORS, hold=True)
-    old, new = serving(database)[VECTORS].generation_id, replay.generation_id
+    old, new = serving_generations(database)[VECTORS].generation_id, replay.generation_id
     assert (progress.phase, old == new) == ("held", False)
     with working(database, after):
         # It is fed by what is flushed meanwhile, as is the one that serves.
@@ -197,7 +197,7 @@ def test_a_held_generation_waits_and_is_promoted_for_one_and_for_all(
         assert rows_of(database_url, row, identify_user("default", user).shard_key) == [(served_by,)]
     assert not verify(database).violations
     serve_everybody(database, generation)
-    assert serving(database)[VECTORS].generation_id == new
+    assert serving_generations(database)[VECTORS].generation_id == new
     assert rows_of(database_url, "SELECT count(*) FROM strandline.scope_generation") == [(0,)]
     assert not verify(database).violations
 
@@ -205,12 +205,12 @@ def test_a_held_generation_waits_and_is_promoted_for_one_and_for_all(
 def test_going_back_reads_as_before_and_pruning_leaves_a_line(
     memories: list[Memory], database: Database, database_url: str, after: Settings
 ) -> None:
-    shown, first = reads(memories), serving(database)
+    shown, first = reads(memories), serving_generations(database)
     for pipeline in (FACTS, VECTORS):
         replay_new(database, after, pipeline)
     for pipeline in (FACTS, VECTORS):
         roll_back(database, pipeline)
-    assert {n: g.generation_id for n, g in serving(database).items()} == {
+    assert {n: g.generation_id for n, g in serving_generations(database).items()} == {
         n: g.generation_id for n, g in first.items()
     }
     assert reads(memories) == shown
@@ -328,7 +328,7 @@ def test_a_dead_letter_stands_in_the_way_until_it_is_replayed(
         model_server.behave()
         for letter in list_dead_letters(database, pipeline=VECTORS):
             retry_dead_letter(database, letter)
-        assert derive_generation(database, take(database, replay.replay_id)).phase == "done"
+        assert derive_generation(database, claim_replay(database, replay.replay_id)).phase == "done"
     assert not verify(database).violations
 
 
@@ -397,7 +397,7 @@ def test_a_stopped_replay_goes_on_where_it_was(
     halfway = derive_generation(database, replay, on_progress=stop_soon, stop=stop)
     assert (halfway.phase, halfway.owners) == ("filling", 1)
     with working(database, after):
-        ended = derive_generation(database, take(database, replay.replay_id))
+        ended = derive_generation(database, claim_replay(database, replay.replay_id))
     assert (ended.phase, ended.owners) == ("done", USERS)
     assert not verify(database).violations
 
@@ -501,7 +501,7 @@ def test_two_generations_are_compared(
 
     model_server.behave(responder=reword)
     replay, _ = replay_new(database, after, FACTS, hold=True)
-    found = compare(database, replay.generation_id)
+    found = compare_generations(database, replay.generation_id)
     assert {name: count for name, count in found.totals.items() if count} == {"same": 11, "changed": 1}
     ((owner,),) = [found.owners]
     assert (owner.user_id, owner.facts[0].before, owner.facts[0].after) == (
@@ -525,7 +525,7 @@ def test_no_flush_falls_between_the_phases(
             derive_generation(database, replay, wait_seconds=0.3)
         connection.commit()
     with working(database, after):
-        assert derive_generation(database, take(database, replay.replay_id)).phase == "done"
+        assert derive_generation(database, claim_replay(database, replay.replay_id)).phase == "done"
         wait_until(lambda: nothing_due(database_url), timeout=30, what="the rest")
     assert "my tender is called Pip" in known(memories)
     assert not verify(database).violations
@@ -553,7 +553,7 @@ def test_a_log_of_which_messages_are_gone_is_refused(
     memories: list[Memory], database: Database, database_url: str, after: Settings
 ) -> None:
     """What serves knows what they said; neither a new generation nor a replay in place may forget it."""
-    served, facts = serving(database)[FACTS].generation_id, known(memories)
+    served, facts = serving_generations(database)[FACTS].generation_id, known(memories)
     rows_of(
         database_url,
         "DELETE FROM strandline.message m USING strandline.session s"
@@ -563,5 +563,5 @@ def test_a_log_of_which_messages_are_gone_is_refused(
     for replay_it in (replay_new, in_place):
         with pytest.raises(ReplayError, match=said):
             replay_it(database, after, FACTS)
-    assert serving(database)[FACTS].generation_id == served
+    assert serving_generations(database)[FACTS].generation_id == served
     assert known(memories) == facts

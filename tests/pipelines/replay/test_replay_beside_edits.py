@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from strandline import Memory
-from strandline.pipelines.generations.registry import find, recipe_params, serving
+from strandline.pipelines.generations.registry import find, recipe_params, serving_generations
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.derivation import begin_generation, derive_generation
 from strandline.pipelines.replay.filling import make_due
@@ -59,7 +59,9 @@ def drain(worker: HandWorker, database_url: str) -> None:
 
 def begin_another(database: Database, pipeline: str) -> int:
     """A generation as the one that serves, which flushes feed, not filled yet."""
-    (begun,) = database.fetch(BeginGeneration(**recipe_params(pipeline, serving(database)[pipeline].recipe)))
+    (begun,) = database.fetch(
+        BeginGeneration(**recipe_params(pipeline, serving_generations(database)[pipeline].recipe))
+    )
     database.fetch(FeedGeneration(generation_id=begun.generation_id))
     return begun.generation_id
 

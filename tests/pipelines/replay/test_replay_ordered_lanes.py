@@ -11,12 +11,12 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
-from strandline.pipelines.generations.registry import find, recipe_params, serving
+from strandline.pipelines.generations.registry import find, recipe_params, serving_generations
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay import filling
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
-from strandline.pipelines.replay.records import Selection, take
+from strandline.pipelines.replay.records import Selection, claim_replay
 from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.derived.generations import BeginGeneration, EndBackfill, FeedGeneration
@@ -182,7 +182,7 @@ def test_a_replay_that_is_killed_between_any_two_statements_folds_in_order_when_
                 "UPDATE strandline.replay SET updated_at = updated_at - interval '1 hour' RETURNING 1",
             )
             drain()
-            replay_in_place(database, take(database, replay.replay_id), settings)
+            replay_in_place(database, claim_replay(database, replay.replay_id), settings)
         drain()
         assert states(database_url, session_key(database_url, name))[-1] == [[1], [2], [3], [4]], ran
         return len(ran) >= statement
@@ -276,7 +276,7 @@ def test_what_a_lane_has_in_hand_is_not_folded_before_earlier_events(
 
 def begin_another(database: Database, pipeline: str, drain: Drain) -> int:
     """A generation as the one that serves, filled and derived, which does not serve."""
-    recipe = serving(database)[pipeline].recipe
+    recipe = serving_generations(database)[pipeline].recipe
     (begun,) = database.fetch(BeginGeneration(**recipe_params(pipeline, recipe)))
     database.fetch(FeedGeneration(generation_id=begun.generation_id))
     generation = find(database, begun.generation_id)
