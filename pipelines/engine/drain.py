@@ -1,4 +1,4 @@
-"""Draining a lane: claim, then batch after batch until nothing is due; the last one gives the lane back.
+"""Draining a lane: claim, then batch after batch until nothing is due; the last one releases the lane.
 
 Read top-down, this is a batch's whole life: load, call, store, compute, apply.  No database connection is
 held while a model is called or the effect computed; the answer is stored before it is applied, and the
@@ -70,6 +70,14 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class _LaneEnd:
+    """How the work on a claimed lane ended; and the lanes that its batches gave work to, each once."""
+
+    outcome: Outcome
+    next_lanes: Sequence[Lane]
+
+
+@dataclass(frozen=True, slots=True)
 class _BatchEnd:
     """Whether the lane has more to do, and so is still held; and the lanes that the batch gave work to."""
 
@@ -103,9 +111,8 @@ def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Turn:
             claimed = claim(engine.database, lane, engine.worker_id, engine.terms, engine.batch_token_budget)
         if claimed is None:
             return Turn(lane, "nothing_to_claim")
-        next_lanes: dict[Lane, None] = {}
-        outcome = _drain_claimed(engine, claimed, stage, next_lanes, gives_way=gives_way)
-    return _turn(engine, claimed.lease, outcome, next_lanes)
+        end = _drain_claimed(engine, claimed, stage, gives_way=gives_way)
+    return _turn(engine, claimed.lease, end)
 
 
 def drain_next(engine: Engine, hint: Lane) -> Turn:
@@ -143,9 +150,8 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
         its_stage = engine.stages.of(lane.generation_id, lane.stage)
         if its_stage is None:
             return Turn(lane, "unserved" if _return_untouched(engine, claimed.lease) else "lost")
-        next_lanes: dict[Lane, None] = {}
-        outcome = _drain_claimed(engine, claimed, its_stage, next_lanes, gives_way=True)
-    return _turn(engine, claimed.lease, outcome, next_lanes)
+        end = _drain_claimed(engine, claimed, its_stage, gives_way=True)
+    return _turn(engine, claimed.lease, end)
 
 
 def _left_out(engine: Engine, stage: str) -> list[int]:
@@ -167,94 +173,107 @@ def _return_untouched(engine: Engine, lease: Lease, wait_seconds: float = 0.0) -
     return True
 
 
-def _turn(engine: Engine, lease: Lease, outcome: Outcome, next_lanes: dict[Lane, None]) -> Turn:
+def _turn(engine: Engine, lease: Lease, end: _LaneEnd) -> Turn:
     """The result of a lane's turn; the lane is among the next ones if it was left with work.
 
     If a namespace may have only so many lanes at work, hints for its other lanes came in vain: so a worker
     that frees a place rings, if only with the finished lane.
     """
-    if outcome == "gave_way" or lease.has_lane_limit:
+    next_lanes = dict.fromkeys(end.next_lanes)
+    if end.outcome == "gave_way" or lease.has_lane_limit:
         engine.ring_later([lease.lane])
-    elif outcome in ("drained", "stopped"):
+    elif end.outcome in ("drained", "stopped"):
         try:
             if _has_work(engine, lease.lane):
                 next_lanes[lease.lane] = None
         except StrandlineError:
             engine.ring(list(next_lanes))
             raise
-    return Turn(lease.lane, outcome, tuple(next_lanes))
+    return Turn(lease.lane, end.outcome, tuple(next_lanes))
 
 
 def _drain_claimed(
-    engine: Engine,
-    claimed: ClaimedLane,
-    stage: Stage[Any, Any],
-    next_lanes: dict[Lane, None],
-    *,
-    gives_way: bool,
-) -> Outcome:
-    """Process batch after batch; collect in ``next_lanes`` the lanes that they gave work to."""
+    engine: Engine, claimed: ClaimedLane, stage: Stage[Any, Any], *, gives_way: bool
+) -> _LaneEnd:
+    """Process batch after batch, and release the lane."""
     lease = claimed.lease
+    next_lanes: dict[Lane, None] = {}
     try:
         while (batch := claimed.batch()) is not None:
             end = _process(engine, lease, batch, stage)
             next_lanes.update(dict.fromkeys(engine.pass_on(end.next_lanes)))
             if not end.has_more:
-                return _left(engine)
+                # The statement that ended the batch has released the lane.
+                return _LaneEnd(_drained_or_stopped(engine), tuple(next_lanes))
             lease = lease.after_a_batch()
             if engine.stopping():
                 break
-            renewed = renew(
-                engine.database,
-                lease,
-                engine.terms,
-                engine.batch_token_budget,
-                gives_way=gives_way,
-                left_out=_left_out(engine, lease.lane.stage) if gives_way else (),
-            )
+            renewed = _renew(engine, lease, gives_way=gives_way)
             if renewed is None:
-                return "gave_way"
+                return _LaneEnd("gave_way", tuple(next_lanes))
             claimed, lease = renewed, renewed.lease
-        if not release(engine.database, lease):
-            return "lost"
-    except LeaseLostError:
-        logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
-        return "lost"
-    except ServerLimitError as error:
-        # The server is there: a statement that takes too long once does so again, and must not be retried for
-        # good.
-        return _postpone(engine, lease, error)
-    except DatabaseUnavailableError as error:
-        # Not even the release can be written now; the sweep hands the lane back when Postgres is there.
-        logger.log(
-            level_of(error, ending=engine.stopping()),
-            "database unavailable",
-            extra={"action": "database_unavailable", **_where(lease.lane)},
-        )
-        return "lost"
-    except BudgetError:
-        # No worker takes up this namespace's work until its time has come; so this does not count.
-        return "postponed" if _return_untouched(engine, lease) else "lost"
-    except ReplayBudgetError as error:
-        wait_seconds = error.retry_after_seconds or 0.0
-        return "postponed" if _return_untouched(engine, lease, wait_seconds) else "lost"
-    except TransientModelError as error:
-        return _postpone(engine, lease, error)
+        outcome = _drained_or_stopped(engine) if release(engine.database, lease) else "lost"
     except Exception as error:  # noqa: BLE001
-        # The outermost edge: a defect in a stage must neither stop the worker nor be retried without end.
-        # Its message, and the driver's message behind it, may quote users' text: neither is logged.
-        logger.error(
-            "stage failed",
-            extra={"action": "stage_failed", "error": type(error).__name__, "at": raised_at(error)}
-            | _where(lease.lane),
-        )
-        return _postpone(engine, lease, error)
-    return _left(engine)
+        # The outermost edge: no error may stop the worker.  Whatever the finished batches gave work to stays.
+        outcome = _outcome_of(engine, lease, error)
+    return _LaneEnd(outcome, tuple(next_lanes))
 
 
-def _left(engine: Engine) -> Outcome:
-    """The outcome for a lane that was given back in good order."""
+def _drained_or_stopped(engine: Engine) -> Outcome:
+    """The outcome for a lane that was released in good order."""
     return "stopped" if engine.stopping() else "drained"
+
+
+def _renew(engine: Engine, lease: Lease, *, gives_way: bool) -> ClaimedLane | None:
+    """Claim the next batch; None if the lane has given way, and is released."""
+    return renew(
+        engine.database,
+        lease,
+        engine.terms,
+        engine.batch_token_budget,
+        gives_way=gives_way,
+        left_out=_left_out(engine, lease.lane.stage) if gives_way else (),
+    )
+
+
+def _outcome_of(engine: Engine, lease: Lease, error: Exception) -> Outcome:
+    """The outcome that an error leads to; the lane is released here, if the database can be reached.
+
+    The order of the cases counts: a ``ServerLimitError`` is a ``DatabaseUnavailableError`` as well.
+    """
+    match error:
+        case LeaseLostError():
+            logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
+            return "lost"
+        case ServerLimitError():
+            # The server is there: a statement that takes too long once does so again, and must not be
+            # retried for good.
+            return _postpone(engine, lease, error)
+        case DatabaseUnavailableError():
+            # Not even the release can be written now; the upkeep writes it when Postgres is there.
+            logger.log(
+                level_of(error, ending=engine.stopping()),
+                "database unavailable",
+                extra={"action": "database_unavailable", **_where(lease.lane)},
+            )
+            return "lost"
+        case BudgetError():
+            # No worker takes up this namespace's work until its time has come; so this does not count.
+            return "postponed" if _return_untouched(engine, lease) else "lost"
+        case ReplayBudgetError():
+            wait_seconds = error.retry_after_seconds or 0.0
+            return "postponed" if _return_untouched(engine, lease, wait_seconds) else "lost"
+        case TransientModelError():
+            return _postpone(engine, lease, error)
+        case _:
+            # A defect in a stage must not be retried without end.
+            # Its message, and the driver's message behind it, may quote users' text: neither is logged.
+            logger.error(
+                "stage failed",
+                extra={"action": "stage_failed", "error": type(error).__name__, "at": raised_at(error)}
+                | _where(lease.lane),
+            )
+            return _postpone(engine, lease, error)
 
 
 def _has_work(engine: Engine, lane: Lane) -> bool:
