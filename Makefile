@@ -7,9 +7,13 @@ BIN    := $(VENV)/bin
 # No cache in the home directory, no question about a newer pip.
 PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --no-input
 
+# More processes than processors, since many tests wait for others; a file's tests stay together and share
+# what they set up, and the slow files begin first, as tests/conftest.py orders them.
+PYTEST := $(BIN)/python -m pytest --timeout=600 --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check queries bench bench-charts bench-recall bench-weighting chaos soak lock clean
+.PHONY: help demo test test-fast check queries bench bench-charts bench-recall bench-weighting chaos soak lock clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -22,8 +26,11 @@ demo: $(VENV)/.demo-ready ## set up, then play the sample conversation through t
 test: $(VENV)/.test-ready ## set up, then run every check: ruff, mypy, import contracts, tests
 	@$(MAKE) --no-print-directory check
 	@echo "==> pytest"
-	@$(BIN)/python -m pytest --timeout=600 --numprocesses=3 --dist=loadfile
+	@$(PYTEST)
 	@echo "==> all checks passed"
+
+test-fast: $(VENV)/.test-ready ## the tests that take a moment each: for in between, while you work
+	@$(PYTEST) -m 'not slow'
 
 check: $(VENV)/.test-ready ## the checks that run no code: ruff, mypy, import contracts
 	@echo "==> ruff check"

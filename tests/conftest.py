@@ -22,9 +22,11 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.declared_nulls import undeclared, watch_nulls
-from tests.support.servers.databases import template, temporary_database
+from tests.support.servers.databases import forgo_durability, template, temporary_database
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
+
+TESTS = Path(__file__).parent
 
 _broker_databases = count()
 
@@ -43,11 +45,25 @@ needs_internals = pytest.mark.skipif(
 """Marks tests of what undocumented parts of psycopg, Kombu and Celery bring."""
 
 
+# Whatever takes many seconds: whole installations, campaigns, processes that are killed and come back.
+SLOW = (
+    "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/replay", "project/test_bench.py",
+    "project/test_documentation.py", "project/test_packaging.py", "project/test_recall.py",
+    "project/test_replay_recipes.py", "schemas/postgres/test_plans.py", "schemas/values/test_linear_work.py",
+    "strandline/cli", "strandline/test_forking.py", "strandline/test_plain_use.py",
+)  # fmt: skip
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that share the run's servers, so that ``-m "not servers"`` leaves them out."""
+    """Mark what is slow, so that ``-m "not slow"`` leaves it out, and begin with it.
+
+    What would begin last is what the whole run would then wait for.
+    """
+    slow = tuple(str(TESTS / part) for part in SLOW)
     for item in items:
-        if "stack" in getattr(item, "fixturenames", ()):
-            item.add_marker("servers")
+        if str(item.path).startswith(slow):
+            item.add_marker("slow")
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +97,7 @@ OTHER_SERVER = os.environ.get("STRANDLINE_TEST_DATABASE_URL")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedStack]:
     """Postgres and a broker of our own, for the whole run."""
     with start_stack(tmp_path_factory.mktemp("stack"), with_broker=True) as running:
+        forgo_durability(running.database_url)
         stack = running if OTHER_SERVER is None else replace(running, database_url=OTHER_SERVER)
         with template(stack.database_url):
             yield stack
@@ -195,6 +212,12 @@ def rows_of(database_url: str, sql: str, *params: object) -> list[tuple[Any, ...
 def nothing_due(database_url: str) -> bool:
     """Whether every event has been consumed by all its pipelines."""
     return rows_of(database_url, "SELECT count(*) FROM strandline.due") == [(0,)]
+
+
+def lock_is_awaited(database_url: str) -> bool:
+    """Whether a statement in this database waits for a lock that another transaction holds."""
+    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return bool(rows_of(database_url, waiting))
 
 
 def _registered(database: Database, pid: int) -> bool:

@@ -47,7 +47,7 @@ NOBODY = UUID(int=0)
 
 OWNERS_PER_PAGE = 100
 WAIT_SECONDS = 60.0
-PAUSE_SECONDS = 0.2
+POLL_SECONDS = 0.2
 PAUSE_SECONDS = 10.0
 
 
@@ -202,7 +202,7 @@ class _Run:
                     f" pg_stat_activity), then: strandline replay --resume {self._replay.replay_id}."
                 )
             self.write("running")
-            self._stop.wait(PAUSE_SECONDS)
+            self._stop.wait(POLL_SECONDS)
 
     def _fill(self) -> bool:
         """Go through the log from where the last run ended; False if stopped before the end of the log."""
@@ -258,7 +258,7 @@ class _Run:
                 return
             self._tell(phase="deriving")
             self.write("running")
-            self._stop.wait(PAUSE_SECONDS)
+            self._stop.wait(POLL_SECONDS)
 
     def _switch_all(self) -> None:
         idle_passes = 0
@@ -279,7 +279,7 @@ class _Run:
                 self._fill_lacking(lacking)
             elif idle_passes > 3:
                 raise ReplayError(self._in_the_way(len(lacking), dead))
-            self._stop.wait(PAUSE_SECONDS)
+            self._stop.wait(POLL_SECONDS)
 
     def _due_of(self, owners: list[UUID]) -> int:
         """The due work of these owners; others produce new work all the time."""

@@ -228,12 +228,20 @@ def test_a_session_whose_producer_died_before_the_flush_is_flushed(
     wait_until(lambda: nothing_due(database_url), timeout=20, what="its work to be done")
 
 
+def let_time_pass(database_url: str) -> None:
+    """As if everything had been put two hours earlier."""
+    for table, columns in {"session": ("last_put_at", "watched_until"), "watch": ("check_at",)}.items():
+        earlier = ", ".join(f"{column} = {column} - interval '2 hours'" for column in columns)
+        rows_of(database_url, f"UPDATE strandline.{table} SET {earlier} RETURNING 1")
+
+
 def test_an_idle_session_is_remembered_and_still_there(
     make_memory: MakeMemory, start_worker: StartWorker, model_server: ModelServer, database_url: str
 ) -> None:
     start_worker(**environment(model_server))
-    memory = make_memory(user_id="sailor", idle_seconds=1)
+    memory = make_memory(user_id="sailor", idle_seconds=3600)
     talk(memory, 3)
+    let_time_pass(database_url)
     idle = "SELECT count(*) FROM strandline.flush_event WHERE cause = 'idle'"
     wait_until(
         lambda: rows_of(database_url, idle)[0][0] == 1, timeout=15, what="the session to count as idle"
@@ -247,6 +255,7 @@ def test_an_idle_session_is_remembered_and_still_there(
     watches = "SELECT count(*) FROM strandline.watch"
     wait_until(lambda: rows_of(database_url, watches) == [(0,)], timeout=5, what="the watch to end")
     talk(memory, 1, begin=3)
+    let_time_pass(database_url)
     wait_until(lambda: rows_of(database_url, idle)[0][0] == 2, timeout=15, what="the next idle time")
     assert rows_of(database_url, "SELECT from_seq, through_seq FROM strandline.flush_event ORDER BY 1") == [
         (1, 6),

@@ -73,3 +73,23 @@ def test_no_module_is_imported_by_a_name_in_a_string(path: Path) -> None:
     called = [node.func for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
     names = [f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in called]
     assert not {"import_module", "__import__"} & set(names), "neither mypy nor the import contracts see it"
+
+
+@pytest.mark.parametrize("path", CHECKED, ids=name_of)
+def test_no_name_is_given_twice(path: Path) -> None:
+    tree = tree_of(path)
+    for scope in (tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))):
+        names = [name for node in scope.body for name in _named_by(node)]
+        assert len(names) == len(set(names)), "the second value takes the place of the first, unseen"
+
+
+def _named_by(node: ast.stmt) -> list[str]:
+    """What a statement names for good; overloads and properties name one thing several times."""
+    match node:
+        case ast.Assign():
+            return [target.id for target in node.targets if isinstance(target, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is not None:
+            return [name]
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if not node.decorator_list:
+            return [node.name]
+    return []

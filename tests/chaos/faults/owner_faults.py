@@ -20,8 +20,6 @@ WRITER = "campaign"
 LINES = 6
 # More than an owner ever has here.
 MOST_FACTS = 1_000
-# More than an owner ever has here.
-MOST_FACTS = 1_000
 RESULTS, RESULT_WORDS = 4, 110_000
 # For so long facts are waited for; the model may be away meanwhile.
 DERIVED_WITHIN_SECONDS = 90.0

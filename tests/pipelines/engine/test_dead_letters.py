@@ -31,7 +31,7 @@ from strandline.schemas.queries.work.dead_letters import Refold, ReviveEvent
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import Lane
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
 
@@ -259,7 +259,11 @@ def claimed_lane(database: Database, letter: DeadLetter) -> ClaimedLane:
 
 
 def test_a_retry_waits_for_the_worker_that_writes_and_locks_no_session(
-    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    drain: Drain,
+    model_server: ModelServer,
 ) -> None:
     memory = make_memory("s")
     converse(memory, f"the {POISON} sleeps")
@@ -274,8 +278,8 @@ def test_a_retry_waits_for_the_worker_that_writes_and_locks_no_session(
         hold(tx, lease)
         retrying.start()
         memory.put({"role": "user", "content": "a put waits for neither"})
-        retrying.join(0.2)
-        assert retrying.is_alive(), "the worker writes under its lease first"
+        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the retry to wait for the worker")
+        assert len(list_dead_letters(database)) == 1, "the worker writes under its lease first"
     retrying.join(100)
     assert not retrying.is_alive()
     assert list_dead_letters(database) == []

@@ -341,6 +341,11 @@ def test_a_stopping_worker_leaves_the_rest_to_others_at_once(
     assert lane_row(database_url)["holder"] is None
 
 
+def no_more_claims(worker: Consumer) -> bool:
+    with worker.engine.active.claiming() as admitted:
+        return not admitted
+
+
 def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(
     database: Database, database_url: str, settings: Settings, lane: Lane
 ) -> None:
@@ -366,7 +371,9 @@ def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(
         draining = threads.submit(worker.drain, lane)
         assert asked.wait(100)
         given_back = threads.submit(worker.leave)
-        assert not leaving.wait(0.2), "a claim is under way"
+        # Its doors are shut, so it waits for the claim, and for nothing else.
+        wait_until(lambda: no_more_claims(worker), timeout=10, what="the worker to take nothing more")
+        assert not leaving.is_set(), "a claim is under way"
         go_on.set()
         assert given_back.result(100) == [lane]
         left.set()

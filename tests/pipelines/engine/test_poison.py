@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,16 +31,6 @@ MakeMemory = Callable[..., Memory]
 SECONDS_IN_TRANSACTION = 2.0
 
 
-@pytest.fixture
-def impatient(database_url: str) -> Iterator[Database]:
-    """A database that soon ends a statement, and a transaction that waits."""
-    options = ConnectionOptions.from_settings(database_url, load_settings())
-    options = replace(options, statement_timeout=1.0, idle_in_transaction_timeout=0.5)
-    opened = Database.connect(options)
-    yield opened
-    opened.close()
-
-
 def different_words(count: int, *, begin: str) -> str:
     """No word twice, so that no cache helps with them."""
     return " ".join(f"{begin}{number:x}ing" for number in range(count))
@@ -52,6 +42,7 @@ class WaitsInTransaction(CountingStage):
     url = ""
 
     def write(self, fetcher: Any, batch: Batch, work: Any, effect: Any) -> list[Lane]:
+        fetcher._connection.execute("SET LOCAL idle_in_transaction_session_timeout = 100")
         own = fetcher._connection.info.backend_pid
         is_there = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
         wait_until(lambda: rows_of(self.url, is_there, own) == [(0,)], timeout=120, what="the server's limit")
@@ -62,20 +53,21 @@ class SlowStatement(CountingStage):
     """Runs a statement that the server ends."""
 
     def write(self, fetcher: Any, batch: Batch, work: Any, effect: Any) -> list[Lane]:
+        fetcher._connection.execute("SET LOCAL statement_timeout = 100")
         fetcher._connection.execute("SELECT pg_sleep(600)")
         return []
 
 
 @pytest.mark.parametrize("kind", [WaitsInTransaction, SlowStatement])
 def test_what_the_server_ends_at_its_limit_becomes_a_dead_letter(
-    kind: type[CountingStage], make_memory: MakeMemory, impatient: Database, database_url: str
+    kind: type[CountingStage], make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
     memory = make_memory("s", memory_blocks=["summary"])
     say(memory, "too much")
     stage = kind()
     if isinstance(stage, WaitsInTransaction):
         stage.url = database_url
-    worker = HandWorker(impatient, counting(stage))
+    worker = HandWorker(database, counting(stage))
     lane = summary_lane(database_url, "s")
     for failure in (1, 2, 3):
         assert worker.drain(lane) == "postponed"
@@ -90,7 +82,7 @@ def test_what_the_server_ends_at_its_limit_becomes_a_dead_letter(
 
 
 def test_a_server_that_goes_away_condemns_nothing(
-    make_memory: MakeMemory, impatient: Database, database_url: str
+    make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
     class LosesItsConnection(CountingStage):
         def write(self, fetcher: Any, batch: Batch, work: Any, effect: Any) -> list[Lane]:
@@ -98,7 +90,7 @@ def test_a_server_that_goes_away_condemns_nothing(
             return super().write(fetcher, batch, work, effect)
 
     say(make_memory("s", memory_blocks=["summary"]), "one")
-    worker = HandWorker(impatient, counting(LosesItsConnection()))
+    worker = HandWorker(database, counting(LosesItsConnection()))
     assert worker.drain(summary_lane(database_url, "s")) == "lost"
     assert rows_of(database_url, "SELECT failures, last_error FROM strandline.lane") == [(0, None)]
 

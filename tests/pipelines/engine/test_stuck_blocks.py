@@ -27,6 +27,8 @@ from tests.support.workers.hand_worker import HandWorker
 MakeMemory = Callable[..., Memory]
 
 BLOCKS = "tests.support.sample_blocks:Stuck"
+# Harmless code needs microseconds, and has thousands of times as long.
+SECONDS = 2.0
 STATES = "SELECT state::text FROM strandline.block_state ORDER BY shard_key, scope_key, ordinal DESC"
 
 
@@ -59,11 +61,11 @@ def test_an_event_on_which_a_block_does_not_come_back_is_a_dead_letter(
     make_stuck: Callable[..., Memory], database: Database, database_url: str
 ) -> None:
     say(make_stuck("s"), "one", f"two {POISON}", "three")
-    settings = load_settings(blocks=BLOCKS, block_timeout_seconds=0.3)
+    settings = load_settings(blocks=BLOCKS, block_timeout_seconds=SECONDS)
     drain_everything(database, database_url, settings, ["stuck"])
     (letter,) = list_dead_letters(database, stage="stuck")
     assert letter.reason == (
-        "fold() of block 'stuck' did not return within 0.3 seconds (STRANDLINE_BLOCK_TIMEOUT_SECONDS)"
+        f"fold() of block 'stuck' did not return within {SECONDS} seconds (STRANDLINE_BLOCK_TIMEOUT_SECONDS)"
     )
     assert nothing_due(database_url)
     assert rows_of(database_url, STATES)[0] == ('["one", "three"]',)
@@ -80,7 +82,7 @@ def test_a_worker_that_lost_its_threads_says_so_and_ends_for_its_supervisor_to_s
 ) -> None:
     own = environment(model_server) | {
         "STRANDLINE_BLOCKS": BLOCKS,
-        "STRANDLINE_BLOCK_TIMEOUT_SECONDS": "0.3",
+        "STRANDLINE_BLOCK_TIMEOUT_SECONDS": str(SECONDS),
     }
     worker = start_worker("--queues", "stuck", "--concurrency", "1", **own)
     say(make_stuck("s", broker_url=broker_url), f"one {POISON}")
