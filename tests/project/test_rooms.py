@@ -77,8 +77,8 @@ def test_no_module_is_imported_by_a_name_in_a_string(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CHECKED, ids=name_of)
 def test_no_name_is_given_twice(path: Path) -> None:
-    tree = tree_of(path)
-    for scope in (tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))):
+    scopes = (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Module | ast.ClassDef))
+    for scope in scopes:
         names = [name for node in scope.body for name in _named_by(node)]
         assert len(names) == len(set(names)), "the second value takes the place of the first, unseen"
 

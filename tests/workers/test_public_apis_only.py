@@ -91,6 +91,7 @@ def test_a_broker_that_was_away_is_used_again(
             STRANDLINE_PUBLIC_APIS_ONLY="true",
         )
         memory = make_memory("s")
+        wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker to listen")
         proxy.down()
         wait_until(lambda: "broker away" in "".join(worker.output), timeout=30, what="the loss to be told")
         memory.put({"role": "user", "content": "I sail in spring."})

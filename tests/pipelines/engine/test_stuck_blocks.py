@@ -28,7 +28,7 @@ MakeMemory = Callable[..., Memory]
 
 BLOCKS = "tests.support.sample_blocks:Stuck"
 # Harmless code needs microseconds, and has thousands of times as long.
-SECONDS = 2.0
+SECONDS = 1.5
 STATES = "SELECT state::text FROM strandline.block_state ORDER BY shard_key, scope_key, ordinal DESC"
 
 

@@ -26,7 +26,7 @@ from strandline.schemas.values.message import Message, speaker_name
 from strandline.schemas.values.normal_form import MAX_MARKS, folded, normal_form, stream_safe
 from tests.support.workers.within_cpu import patterns, stuck_in
 
-LENGTH = 200_000
+LENGTH = 100_000
 NOW = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
 
 # A mark of a higher class before one of a lower (the last two) is what has to be put in order.

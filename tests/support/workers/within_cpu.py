@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
-CPU_SECONDS = 20
+CPU_SECONDS = 15
 
 
 def stuck_in(work: Callable[[], Iterator[tuple[str, Callable[[], object]]]]) -> str | None:
