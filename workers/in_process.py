@@ -15,7 +15,7 @@ from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 
 THREADS = 4
 
@@ -26,15 +26,15 @@ class BackgroundRunner:
     def __init__(self, database: Database, stages: Stages, settings: Settings) -> None:
         self._hints: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
         self._names = frozenset(stages)
-        self.consumer = Consumer(database, stages, settings, ring=self.ring)
+        self.worker = Worker(database, stages, settings, ring=self.ring)
         self._threads = [
             threading.Thread(target=self._run, name=f"strandline-lane-{number}", daemon=True)
             for number in range(THREADS)
         ]
 
     def start(self) -> None:
-        """Begin to drain; raises as ``Consumer.start`` does."""
-        self.consumer.start()
+        """Begin to drain; raises as ``Worker.start`` does."""
+        self.worker.start()
         for thread in self._threads:
             thread.start()
 
@@ -50,16 +50,16 @@ class BackgroundRunner:
         pause = threading.Event()
         while not self._idle() and time.monotonic() < deadline:
             pause.wait(0.02)
-        self.consumer.begin_stopping()
-        self.consumer.await_idle(max(0.0, deadline - time.monotonic()))
+        self.worker.begin_stopping()
+        self.worker.await_idle(max(0.0, deadline - time.monotonic()))
         for _thread in self._threads:
             self._hints.put(None)
-        self.consumer.stop()
+        self.worker.stop()
 
     def _idle(self) -> bool:
-        return self._hints.empty() and not len(self.consumer.engine.active)
+        return self._hints.empty() and not len(self.worker.engine.active)
 
     def _run(self) -> None:
         while (lane := self._hints.get()) is not None:
-            if not self.consumer.stopping:
-                self.consumer.take_up(lane)
+            if not self.worker.stopping:
+                self.worker.take_up(lane)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from strandline.schemas.values.lanes import Lane, Ring
 from strandline.workers.orphaned_lanes import TakeOver
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 
 
 class WithoutBroker:
@@ -24,20 +24,20 @@ class WithoutBroker:
     def __init__(self, ring: Ring, *, threads: int) -> None:
         self._publish = ring
         self._threads = threads
-        self._consumer: Consumer | None = None
+        self._worker: Worker | None = None
 
-    def work_for(self, consumer: Consumer, stages: Sequence[str]) -> None:
-        """Drain lanes of ``stages`` with ``consumer`` whenever its condition has no broker."""
-        self._consumer, self._served = consumer, frozenset(stages)
+    def work_for(self, worker: Worker, stages: Sequence[str]) -> None:
+        """Drain lanes of ``stages`` with ``worker`` whenever its condition has no broker."""
+        self._worker, self._served = worker, frozenset(stages)
         self._take_up = TakeOver(self._drain, self._threads)
 
     def ring(self, lanes: Iterable[Lane]) -> None:
         """Publish hints; or begin draining the lanes here, if this process serves their stages."""
-        if self._consumer is None or self._consumer.condition.has_broker:
+        if self._worker is None or self._worker.condition.has_broker:
             self._publish(lanes)
         else:
             self._take_up([lane for lane in lanes if lane.stage in self._served])
 
     def _drain(self, lane: Lane) -> None:
-        if self._consumer is not None and not self._consumer.stopping:
-            self._consumer.take_up(lane)
+        if self._worker is not None and not self._worker.stopping:
+            self._worker.take_up(lane)

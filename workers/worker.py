@@ -1,4 +1,4 @@
-"""A consumer: the engine with its heartbeat, upkeep and sweep, started and stopped together.
+"""A worker: the engine with its heartbeat, upkeep and sweep, started and stopped together.
 
 Celery workers and the in-process runner are thin drivers around it: they bring hints to ``drain``.
 """
@@ -51,7 +51,7 @@ LOST_SHARE = 0.25
 CLAIM_SECONDS = 1.0
 
 
-class Consumer:
+class Worker:
     """Drains lanes for this process.
 
     Args:
@@ -72,7 +72,6 @@ class Consumer:
     ) -> None:
         self.worker_id: UUID = uuid4()
         self._database = database
-        self._concurrency = settings.worker_concurrency
         self._stages = stages
         self._left_out: list[int] = []
         self.condition = Condition()
@@ -84,24 +83,14 @@ class Consumer:
         self._ring = ring
         self._stopping = threading.Event()
         self._budgets = Budgets(database, self.worker_id)
-        self.engine = Engine(
-            database=database,
-            stages=stages,
-            worker_id=self.worker_id,
-            terms=LeaseTerms(settings.worker_dead_after_seconds, settings.lease_deadline_seconds),
-            retry=RetryPolicy(
-                base_seconds=settings.retry_base_seconds,
-                max_seconds=settings.retry_max_seconds,
-                max_failures=settings.max_failures,
-                max_crashes=settings.max_crashes,
-            ),
-            batch_token_budget=settings.batch_token_budget,
+        self.engine = _make_engine(
+            database,
+            stages,
+            settings,
+            self._budgets,
             ring=ring,
-            ring_later=ring,
             stopping=self._stopping.is_set,
             reach=reach,
-            prices=settings.model_prices,
-            budgets=self._budgets,
         )
         self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
@@ -145,8 +134,8 @@ class Consumer:
         that.
         """
         with self._logged():
-            if self._take_turn(hint) not in (None, hint) and not self.stopping and not self._is_busy():
-                self._take_turn(hint)
+            if self._drain_next(hint) not in (None, hint) and not self.stopping and not self._is_busy():
+                self._drain_next(hint)
 
     def _is_busy(self) -> bool:
         """Whether few threads are free."""
@@ -157,7 +146,7 @@ class Consumer:
         with self._logged():
             self._drain(partial(drain, self.engine, lane, gives_way=True), gives_way=True)
 
-    def _take_turn(self, hint: Lane) -> Lane | None:
+    def _drain_next(self, hint: Lane) -> Lane | None:
         return self._drain(partial(drain_next, self.engine, hint), gives_way=True).lane
 
     def _drain(self, begin: Callable[[], Turn], *, gives_way: bool) -> Turn:
@@ -279,3 +268,35 @@ class Consumer:
         if condition != self._told:
             self._database.fetch(TellCondition(worker_id=self.worker_id, condition=condition))
             self._told = condition
+
+
+def _make_engine(
+    database: Database,
+    stages: Stages,
+    settings: Settings,
+    budgets: Budgets,
+    *,
+    ring: Ring,
+    stopping: Callable[[], bool],
+    reach: Callable[[StopPoint], None],
+) -> Engine:
+    """The engine of the worker that ``budgets`` belong to."""
+    return Engine(
+        database=database,
+        stages=stages,
+        worker_id=budgets.worker_id,
+        terms=LeaseTerms(settings.worker_dead_after_seconds, settings.lease_deadline_seconds),
+        retry=RetryPolicy(
+            base_seconds=settings.retry_base_seconds,
+            max_seconds=settings.retry_max_seconds,
+            max_failures=settings.max_failures,
+            max_crashes=settings.max_crashes,
+        ),
+        batch_token_budget=settings.batch_token_budget,
+        ring=ring,
+        ring_later=ring,
+        stopping=stopping,
+        reach=reach,
+        prices=settings.model_prices,
+        budgets=budgets,
+    )

@@ -1,4 +1,4 @@
-"""Assembly: makes a process's stages, consumer and registry entries out of its settings.
+"""Assembly: makes a process's stages, runner and registry entries out of its settings.
 
 Only consuming processes (workers, ``up``, the in-process runner) need this, and with it the model
 clients; it is imported when one of them starts.

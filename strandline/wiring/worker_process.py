@@ -18,7 +18,7 @@ from strandline.workers.celery_app.app import make_app, serve
 from strandline.workers.celery_app.shutdown import Shutdown
 from strandline.workers.startup import Patience
 from strandline.workers.without_broker import WithoutBroker
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 
 
 def run_worker(
@@ -50,13 +50,13 @@ def run_worker(
         app = make_app(settings, broker_url, list(built))
         bell = Doorbell(broker_url, level=logging.INFO, public_apis_only=settings.public_apis_only)
         alone = WithoutBroker(bell.ring, threads=settings.worker_concurrency)
-        consumer = Consumer(database, built, settings, ring=alone.ring, with_sweep=sweep, reach=stop_points())
-        alone.work_for(consumer, list(built))
-        serve(app, consumer, list(built))
+        worker = Worker(database, built, settings, ring=alone.ring, with_sweep=sweep, reach=stop_points())
+        alone.work_for(worker, list(built))
+        serve(app, worker, list(built))
         patience.for_broker(app)
         # Celery warns that root may be handed pickled code; only JSON is accepted here.
         warnings.filterwarnings("ignore", category=SecurityWarning)
-        worker = app.Worker(
+        celery_worker = app.Worker(
             pool="threads",
             concurrency=settings.worker_concurrency,
             queues=[queue_name(stage) for stage in built],
@@ -67,14 +67,14 @@ def run_worker(
             quiet=True,
         )
         shutdown = Shutdown(
-            consumer, grace_seconds=settings.shutdown_grace_seconds, close_bell=bell.close, tell=tell
+            worker, grace_seconds=settings.shutdown_grace_seconds, close_bell=bell.close, tell=tell
         )
         shutdown.take_signals()
         app.on_worker_start = shutdown.take_signals_again
         # Before the first hint comes: a lease is worth nothing without a heartbeat.
-        patience.for_postgres(consumer.start)
-        worker.start()
+        patience.for_postgres(worker.start)
+        celery_worker.start()
         bell.close()
-        return int(worker.exitcode or 0)
+        return int(celery_worker.exitcode or 0)
     finally:
         database.close()

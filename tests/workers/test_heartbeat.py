@@ -17,7 +17,7 @@ from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 from tests.conftest import rows_of, wait_until
 from tests.support.workers.hand_worker import TERMS, counting, say, summary_lane
 
@@ -42,13 +42,13 @@ def held(url: str, lock: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def worker(settings: Settings, database_url: str) -> Iterator[Consumer]:
+def worker(settings: Settings, database_url: str) -> Iterator[Worker]:
     """A worker that has not begun to beat by itself, and whose statements may wait longer than a test may."""
     patient = settings.model_copy(
         update={"heartbeat_interval_seconds": 0.1, "statement_timeout_seconds": 600.0}
     )
     database = Database.connect(ConnectionOptions.from_settings(database_url, patient))
-    worker = Consumer(database, counting(), patient, ring=lambda _lanes: None, with_sweep=False)
+    worker = Worker(database, counting(), patient, ring=lambda _lanes: None, with_sweep=False)
     yield worker
     worker.stop()
     database.close()
@@ -66,7 +66,7 @@ def await_beats(url: str) -> None:
         wait_until(lambda last=last: rows_of(url, BEATEN) > last, timeout=10, what="a beat")  # type: ignore[misc]
 
 
-def test_a_worker_beats_while_a_thread_of_it_waits_for_a_slice(worker: Consumer, database_url: str) -> None:
+def test_a_worker_beats_while_a_thread_of_it_waits_for_a_slice(worker: Worker, database_url: str) -> None:
     rows_of(database_url, LIMIT, 0)
     worker.start()
     with ThreadPoolExecutor() as threads:
@@ -81,7 +81,7 @@ def test_a_worker_beats_while_a_thread_of_it_waits_for_a_slice(worker: Consumer,
 
 @pytest.mark.parametrize("table", ["lane", "budget_slice"])
 def test_a_worker_beats_while_what_else_it_writes_waits_for_a_lock(
-    table: str, worker: Consumer, database_url: str
+    table: str, worker: Worker, database_url: str
 ) -> None:
     rows_of(database_url, LIMIT, 100)
     worker.start()
@@ -114,7 +114,7 @@ def test_a_beat_waits_for_a_connection_no_longer_than_for_its_answer(
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_lanes_are_handed_back_though_what_was_used_of_a_budget_cannot_be_written(
-    leaves: bool, worker: Consumer, make_memory: MakeMemory, database: Database, database_url: str
+    leaves: bool, worker: Worker, make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
     rows_of(database_url, LIMIT, 100)
     say(make_memory("s"), "one")

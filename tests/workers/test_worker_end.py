@@ -16,7 +16,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.settings import Settings
 from strandline.workers.periodic import Periodic
-from strandline.workers.worker import CLAIM_SECONDS, Consumer
+from strandline.workers.worker import CLAIM_SECONDS, Worker
 from tests.conftest import MakeMemory
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, say, summary_lane
 
@@ -50,9 +50,9 @@ def slow(database_url: str, settings: Settings) -> Iterator[Slow]:
     slow.close()
 
 
-def looking(slow: Slow, settings: Settings) -> Consumer:
+def looking(slow: Slow, settings: Settings) -> Worker:
     """A worker one of whose threads is looking for replays."""
-    worker = Consumer(slow, counting(), settings, ring=lambda _lanes: None, with_sweep=False)
+    worker = Worker(slow, counting(), settings, ring=lambda _lanes: None, with_sweep=False)
     worker.start()
     assert slow.looking.wait(100)
     return worker

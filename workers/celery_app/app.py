@@ -22,7 +22,7 @@ from strandline.schemas.values.lanes import queue_name
 from strandline.workers.celery_app.broker_connection import BrokerConnection
 from strandline.workers.celery_app.broker_watch import BrokerWatch
 from strandline.workers.condition import Condition
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 
 
 class WorkerApp(Celery):  # type: ignore[misc]  # Celery carries no types
@@ -67,27 +67,27 @@ def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Work
     return app
 
 
-def serve(app: WorkerApp, consumer: Consumer, stages: Sequence[str]) -> None:
-    """Add a task per stage, and end the consumer with the worker."""
-    app.condition = consumer.condition
-    app.is_stopping = lambda: consumer.stopping
+def serve(app: WorkerApp, worker: Worker, stages: Sequence[str]) -> None:
+    """Add a task per stage, and end our worker with Celery's."""
+    app.condition = worker.condition
+    app.is_stopping = lambda: worker.stopping
     for stage in stages:
-        app.task(name=queue_name(stage), bind=True, shared=False)(_drain_task(app, consumer))
+        app.task(name=queue_name(stage), bind=True, shared=False)(_drain_task(app, worker))
 
     def stop(**_: Any) -> None:
         # Celery has waited for its own threads, not for those that take over; the grace time bounds this.
-        consumer.begin_stopping()
-        consumer.await_idle()
-        consumer.stop()
+        worker.begin_stopping()
+        worker.await_idle()
+        worker.stop()
 
     # weak=False: nothing else holds the function.
     worker_shutdown.connect(stop, weak=False)
     worker_process_shutdown.connect(stop, weak=False)
 
 
-def _drain_task(app: WorkerApp, consumer: Consumer) -> Callable[..., None]:
+def _drain_task(app: WorkerApp, worker: Worker) -> Callable[..., None]:
     def drain_lane(_task: Task[Any, Any], *arguments: object) -> None:
-        if consumer.stopping:
+        if worker.stopping:
             return
         try:
             hint = check_hint(arguments, app.stages)
@@ -95,6 +95,6 @@ def _drain_task(app: WorkerApp, consumer: Consumer) -> Callable[..., None]:
             app.condition.drop_hint(str(error))
             return
         if not hint.is_stale(time.time()):
-            consumer.take_up(hint.lane)
+            worker.take_up(hint.lane)
 
     return drain_lane

@@ -20,7 +20,7 @@ from celery.worker import state as celery_state
 
 from strandline.schemas.display.shown_text import quantity
 from strandline.workers.signal_pipe import SignalPipe
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 
 logger = logging.getLogger("strandline.workers")
 
@@ -37,7 +37,7 @@ class Shutdown:
     """Ends this process at a signal.
 
     Args:
-        consumer: the consumer to stop, whose lanes are handed back.
+        worker: the worker to stop, whose lanes are handed back.
         grace_seconds: how long running batches may go on after the first signal.
         close_bell: publishes the hints for lanes that were handed back.
         tell: called with one line when the process begins to stop, with the reason.
@@ -45,13 +45,13 @@ class Shutdown:
 
     def __init__(
         self,
-        consumer: Consumer,
+        worker: Worker,
         *,
         grace_seconds: float,
         close_bell: Callable[[], None],
         tell: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        self._consumer = consumer
+        self._worker = worker
         self._grace_seconds = grace_seconds
         self._close_bell = close_bell
         self._tell = tell
@@ -63,7 +63,7 @@ class Shutdown:
         So does the loss of many threads, with exit code 75, for the supervisor to start another one.
         """
         self._signals = signals = SignalPipe(SIGNALS)
-        self._consumer.on_threads_lost = partial(self._stop_for_lost, signals)
+        self._worker.on_threads_lost = partial(self._stop_for_lost, signals)
         threading.Thread(target=self._end, args=(signals,), name="strandline-shutdown", daemon=True).start()
 
     def take_signals_again(self) -> None:
@@ -71,17 +71,17 @@ class Shutdown:
         self._signals.take_again()
 
     def _stop_for_lost(self, signals: SignalPipe, count: int) -> None:
-        if not (self._reason or self._consumer.stopping):
+        if not (self._reason or self._worker.stopping):
             self._reason = f"code of custom blocks has not returned from {quantity(count, 'thread')}"
             signals.wake()
 
     def _end(self, signals: SignalPipe) -> None:
         first = signals.wait()
         ending = 0 if first else LOST_EXIT
-        self._consumer.begin_stopping()
+        self._worker.begin_stopping()
         # Celery's loop looks at it about once a second, and shuts down warmly with this exit code.
         celery_state.should_stop = ending
-        in_hand = len(self._consumer.engine.active)
+        in_hand = len(self._worker.engine.active)
         logger.info("worker is stopping", extra={"action": "stopping", "in_hand": in_hand})
         why = signal.Signals(first).name if first else self._reason
         self._tell(f"stops ({why}); {quantity(in_hand, 'lane')} in hand, {self._grace_seconds:g} s at most")
@@ -97,7 +97,7 @@ class Shutdown:
 
     def _hand_back(self, exit_code: int) -> None:
         try:
-            handed_back = self._consumer.leave()
+            handed_back = self._worker.leave()
             logger.warning(
                 "worker ends before its batches do",
                 extra={"action": "handed_back", "lanes": len(handed_back)},

@@ -17,7 +17,7 @@ from strandline.schemas.queries.work.lanes import BringRingsForward, OrphanedLan
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, SUMMARY_STAGE, Lane
 from strandline.workers.sweep import Sweep
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import check_done_once, converse, environment
@@ -154,7 +154,7 @@ def test_a_worker_s_leases_end_no_later_than_one_that_begins_now(
     make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
 ) -> None:
     lane = one_lane(make_memory, database_url)
-    consumer = Consumer(
+    worker = Worker(
         database,
         FixedStages({SUMMARY_STAGE: CountingStage()}),
         settings,
@@ -162,12 +162,12 @@ def test_a_worker_s_leases_end_no_later_than_one_that_begins_now(
         with_sweep=False,
     )
     claim = "SELECT * FROM strandline.claim_lane_v1(%s, %s, %s, %s, %s, 5, 600)"
-    with consumer.engine.active.enter(lane):
-        rows_of(database_url, claim, *lane.to_args(), consumer.worker_id)
+    with worker.engine.active.enter(lane):
+        rows_of(database_url, claim, *lane.to_args(), worker.worker_id)
         step_back(database_url)
-        consumer._keep_up()
+        worker._keep_up()
         ends = "SELECT holder, deadline_at <= clock_timestamp() + interval '600 seconds' FROM strandline.lane"
-        assert rows_of(database_url, ends) == [(consumer.worker_id, True)]
+        assert rows_of(database_url, ends) == [(worker.worker_id, True)]
 
 
 def test_an_owner_is_held_for_a_switch_no_longer_than_a_minute(

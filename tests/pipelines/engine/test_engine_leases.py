@@ -28,7 +28,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.in_process import BackgroundRunner
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.workers.hand_worker import (
     TERMS,
@@ -341,7 +341,7 @@ def test_a_stopping_worker_leaves_the_rest_to_others_at_once(
     assert lane_row(database_url)["holder"] is None
 
 
-def no_more_claims(worker: Consumer) -> bool:
+def no_more_claims(worker: Worker) -> bool:
     with worker.engine.active.claiming() as admitted:
         return not admitted
 
@@ -366,7 +366,7 @@ def test_a_worker_that_leaves_takes_no_lane_behind_its_own_back(
 
     slow = Slow.connect(ConnectionOptions.from_settings(database_url, settings))
     stages = counting(CountingStage(fail=until_it_left))
-    worker = Consumer(slow, stages, settings, ring=lambda _lanes: None, with_sweep=False)
+    worker = Worker(slow, stages, settings, ring=lambda _lanes: None, with_sweep=False)
     with ThreadPoolExecutor() as threads:
         draining = threads.submit(worker.drain, lane)
         assert asked.wait(100)

@@ -36,7 +36,7 @@ from strandline.schemas.queries.work.lanes import RingDue
 from strandline.schemas.queries.work.limits import SetLimits
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.sweep import Sweep
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.pipelines.engine.test_turns import Backlog, serve, stage_of, workers
 from tests.support.workers.hand_worker import TERMS, HandWorker, counting, summary_lane
@@ -287,7 +287,7 @@ def test_a_namespace_never_has_more_lanes_at_work_than_it_may(
     for worker in both:
         stage_of(worker).fail = at_work.work
 
-    def take(worker: Consumer) -> None:
+    def take(worker: Worker) -> None:
         while (hint := hints.get()) is not None:
             worker.take_up(hint)
 

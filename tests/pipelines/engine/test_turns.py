@@ -25,7 +25,7 @@ from strandline.schemas.queries.work.lanes import TakeTurn
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane, Ring
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 from tests.conftest import rows_of
 from tests.support.workers.hand_worker import TERMS, CountingStage, counting
 
@@ -124,10 +124,10 @@ def workers(
     *,
     budget: int = 8_000,
     ring: Ring | None = None,
-) -> list[Consumer]:
+) -> list[Worker]:
     """Workers that note what they drain, and whose hints for later go to the end of the queue."""
     made = [
-        Consumer(
+        Worker(
             database,
             counting(CountingStage(fail=backlog.note)),
             load_settings().model_copy(update={"batch_token_budget": budget}),
@@ -141,13 +141,13 @@ def workers(
     return made
 
 
-def stage_of(worker: Consumer) -> CountingStage:
+def stage_of(worker: Worker) -> CountingStage:
     stage = worker.engine.stages.of(0, SUMMARY_STAGE)
     assert isinstance(stage, CountingStage)
     return stage
 
 
-def serve(workers: Sequence[Consumer], backlog: Backlog, hints: int | None = None) -> list[str]:
+def serve(workers: Sequence[Worker], backlog: Backlog, hints: int | None = None) -> list[str]:
     """Give the hints out in their order, to one worker after the other; whose work was done, in order."""
     given_out = 0
     while backlog.hints and (hints is None or given_out < hints):

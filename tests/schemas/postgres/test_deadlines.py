@@ -25,7 +25,7 @@ from strandline.schemas.postgres.deadlines import BoundedConnection
 from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 from tests.conftest import needs_internals, rows_of, wait_until
 from tests.support.servers.stalling_proxy import Direction, StallingProxy
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, folded, say, summary_lane
@@ -235,7 +235,7 @@ def test_a_lane_whose_thread_hangs_in_a_statement_is_taken_over(
     say(make_memory("s"), "first")
     lane = summary_lane(database_url, "s")
     cut = CountingStage(fail=lambda _batch: proxy.stall(direction))
-    first = Consumer(through, counting(cut), settings, ring=lambda _lanes: None, with_sweep=False)
+    first = Worker(through, counting(cut), settings, ring=lambda _lanes: None, with_sweep=False)
     second = HandWorker(database, counting())
     first.start()
     try:
@@ -254,7 +254,7 @@ def test_a_heartbeat_on_a_connection_cut_without_a_word_goes_on_by_another(
     """Long before the deadline of a statement, by when the worker would count as dead."""
     patient = settings.model_copy(update={"statement_timeout_seconds": 600.0})
     through = Database.connect(ConnectionOptions.from_settings(proxy.url, patient))
-    worker = Consumer(through, counting(), patient, ring=lambda _lanes: None, with_sweep=False)
+    worker = Worker(through, counting(), patient, ring=lambda _lanes: None, with_sweep=False)
     beaten = "SELECT heartbeat_at FROM strandline.worker"
     worker._beat()
     last = rows_of(database_url, beaten)

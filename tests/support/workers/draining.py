@@ -8,7 +8,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.wiring.assembly import prepare_stages
-from strandline.workers.worker import Consumer
+from strandline.workers.worker import Worker
 from tests.conftest import rows_of
 
 
@@ -16,21 +16,21 @@ def drain_everything(
     database: Database, database_url: str, settings: Settings, stages: Sequence[str] = STAGES
 ) -> None:
     """Drain every lane that has work in ``stages``, until none of them gets on any more."""
-    consumer = Consumer(
+    worker = Worker(
         database,
         prepare_stages(database, settings, stages),
         settings,
         ring=lambda _lanes: None,
         with_sweep=False,
     )
-    consumer.start()
+    worker.start()
     try:
         drained = True
         while drained:
-            outcomes = [consumer.drain(lane) for lane in due_lanes(database_url, stages)]
+            outcomes = [worker.drain(lane) for lane in due_lanes(database_url, stages)]
             drained = "drained" in outcomes
     finally:
-        consumer.stop()
+        worker.stop()
 
 
 def due_lanes(database_url: str, stages: Sequence[str] = STAGES) -> list[Lane]:
