@@ -19,7 +19,7 @@ from strandline.producers.arguments import (
 )
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
-from strandline.producers.memory_search import Searching
+from strandline.producers.memory_search import MemorySearch
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import ReadRequest, read
@@ -39,7 +39,7 @@ from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
-class SessionMemory(Searching):
+class SessionMemory(MemorySearch):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share

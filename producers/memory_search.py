@@ -10,15 +10,13 @@ from strandline.producers.execution import OperationRunner
 from strandline.producers.resources import Resources
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
-from strandline.producers.search.search import Search, SearchHit, search
+from strandline.producers.search.search import FoundMessage, SearchRequest, SearchResult, search_history
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.foreign_values import plain_scalar
 from strandline.schemas.values.identity import SessionIdentity
 
-Found = SearchHit | FoundFact
 
-
-class Searching:
+class MemorySearch:
     """The search methods of ``SessionMemory``."""
 
     def __init__(self, resources: Resources, identity: SessionIdentity, shared_key: UUID | None) -> None:
@@ -36,7 +34,7 @@ class Searching:
         scope: SearchScope = "session",
         exclude_current: bool = False,
         include_window: bool = True,
-    ) -> list[SearchHit]: ...
+    ) -> list[FoundMessage]: ...
 
     @overload
     def search(
@@ -48,7 +46,7 @@ class Searching:
         exclude_current: bool = False,
         include_window: bool = True,
         kinds: Sequence[HitKind],
-    ) -> list[SearchHit | FoundFact]: ...
+    ) -> list[FoundMessage | FoundFact]: ...
 
     def search(
         self,
@@ -59,7 +57,7 @@ class Searching:
         exclude_current: bool = False,
         include_window: bool = True,
         kinds: Sequence[HitKind] = MESSAGES_ALONE,
-    ) -> Sequence[Found]:
+    ) -> Sequence[SearchResult]:
         """Search messages, and facts if asked for, that match ``query``, best first.
 
         Args:
@@ -93,7 +91,7 @@ class Searching:
         scope: SearchScope = "session",
         exclude_current: bool = False,
         include_window: bool = True,
-    ) -> list[SearchHit]: ...
+    ) -> list[FoundMessage]: ...
 
     @overload
     async def asearch(
@@ -105,7 +103,7 @@ class Searching:
         exclude_current: bool = False,
         include_window: bool = True,
         kinds: Sequence[HitKind],
-    ) -> list[SearchHit | FoundFact]: ...
+    ) -> list[FoundMessage | FoundFact]: ...
 
     async def asearch(
         self,
@@ -116,7 +114,7 @@ class Searching:
         exclude_current: bool = False,
         include_window: bool = True,
         kinds: Sequence[HitKind] = MESSAGES_ALONE,
-    ) -> Sequence[Found]:
+    ) -> Sequence[SearchResult]:
         """Async twin of ``search``."""
         return await self._runner.arun(
             self._search_operation(query, limit, scope, exclude_current, include_window, kinds), None
@@ -130,9 +128,9 @@ class Searching:
         exclude_current: bool,
         include_window: bool,
         kinds: Sequence[HitKind],
-    ) -> Operation[list[Found]]:
-        return search(
-            Search(
+    ) -> Operation[list[SearchResult]]:
+        return search_history(
+            SearchRequest(
                 identity=self._identity,
                 query=query,
                 limit=plain_scalar(limit),

@@ -18,7 +18,7 @@ from strandline.producers.facts.listing import Fact
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
-from strandline.producers.search.search import SearchHit
+from strandline.producers.search.search import FoundMessage
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,
@@ -58,6 +58,7 @@ __all__ = [
     "FactExtractionMemoryBlock",
     "Facts",
     "FoundFact",
+    "FoundMessage",
     "Hit",
     "ImagePart",
     "InsertMethod",
@@ -70,7 +71,6 @@ __all__ = [
     "OwnerError",
     "ReplayError",
     "SchemaError",
-    "SearchHit",
     "ServerLimitError",
     "StaticMemoryBlock",
     "StrandlineError",

@@ -21,8 +21,8 @@ from typing import TypedDict
 
 from bench.environment import prepared_ground
 from bench.recall.data import WHERE, Conversation, Question, conversations
-from strandline import Memory, SearchHit, VectorMemoryBlock
-from strandline.producers.search.search import Search, search_messages
+from strandline import FoundMessage, Memory, VectorMemoryBlock
+from strandline.producers.search.search import SearchRequest, search_messages
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
@@ -116,16 +116,16 @@ def remember(url: str, conversation: Conversation) -> str:
 
 
 @contextmanager
-def opened(url: str, user_id: str, session_id: str) -> Iterator[Callable[[str, bool], list[SearchHit]]]:
+def opened(url: str, user_id: str, session_id: str) -> Iterator[Callable[[str, bool], list[FoundMessage]]]:
     """The search over all sessions of a user; without the embedder it is the operation below ``search``."""
     identity = identify_session("default", session_id, user_id)
     database = Database.connect(ConnectionOptions.from_settings(url, load_settings()))
     memory = Memory.from_defaults(session_id, user_id=user_id, database_url=url)
 
-    def search(text: str, embedding: bool) -> list[SearchHit]:
+    def search(text: str, embedding: bool) -> list[FoundMessage]:
         if embedding:
             return memory.search(text, limit=FIRST, scope="owner")
-        return database.run(search_messages(Search(identity, text, FIRST, "owner", None)))
+        return database.run(search_messages(SearchRequest(identity, text, FIRST, "owner", None)))
 
     try:
         yield search
@@ -134,7 +134,7 @@ def opened(url: str, user_id: str, session_id: str) -> Iterator[Callable[[str, b
         database.close()
 
 
-def share_found(question: Question, hits: Sequence[SearchHit]) -> float:
+def share_found(question: Question, hits: Sequence[FoundMessage]) -> float:
     """Of the messages that hold the answer, the share that is among the hits."""
     return len(question.evidence & {hit.message.id for hit in hits}) / len(question.evidence)
 

@@ -39,7 +39,7 @@ class CandidateRows(DerivationKeys):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExtractedCandidates:
     """Candidates as statements take them, and the tokens of each event that has some."""
 
     rows: CandidateRows | None = None
@@ -65,14 +65,16 @@ class ExtractStage:
         task = ExtractTask(work.lines, max_facts=_max_facts(batch))
         return (Call(_STEP, lambda: ask(self.model, task)),)
 
-    def effect(self, batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]) -> Found:
+    def effect(self, batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]) -> ExtractedCandidates:
         answer = answers.get(_STEP)
         candidates = _candidates(batch, work, answer)
         if not candidates or answer is None:
-            return Found()
-        return Found(_rows(batch, work, candidates, answer), _sizes(batch, candidates))
+            return ExtractedCandidates()
+        return ExtractedCandidates(_rows(batch, work, candidates, answer), _sizes(batch, candidates))
 
-    def write(self, fetcher: Fetcher, batch: Batch, work: Transcript, effect: Found) -> list[Lane]:
+    def write(
+        self, fetcher: Fetcher, batch: Batch, work: Transcript, effect: ExtractedCandidates
+    ) -> list[Lane]:
         if effect.rows is not None:
             fetcher.fetch(InsertCandidates(**effect.rows))
         owner_lane = Lane(batch.lane.shard_key, batch.lane.shard_key, batch.lane.generation_id, MERGE_STAGE)

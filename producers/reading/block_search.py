@@ -18,7 +18,7 @@ from strandline.producers.search.hits import Hit
 from strandline.producers.search.query import MAX_QUERY_CHARACTERS
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
-    Query,
+    SearchQuery,
     Target,
     Vectors,
     facts_generation,
@@ -84,8 +84,8 @@ def sources_of(
     return Sources(Vectors(serving["generation_id"], serving["config"]), facts, shared_key)
 
 
-def search(
-    block: VectorMemoryBlock, query: Query, sources: Sources, shown: Shown
+def search_for_block(
+    block: VectorMemoryBlock, query: SearchQuery, sources: Sources, shown: Shown
 ) -> Operation[tuple[tuple[Hit, ...], list[Omission]]]:
     """The best hits for one block, without those that are shown anyway; and the search's omissions.
 

@@ -25,7 +25,7 @@ from strandline.producers.reading.applicable_blocks import readable_blocks, shor
 from strandline.producers.reading.block_search import (
     Shown,
     query_text,
-    search,
+    search_for_block,
     sources_of,
     without_shown,
 )
@@ -37,7 +37,7 @@ from strandline.producers.reading.snapshot import Snapshot, read_snapshot
 from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.query import EmbedQuery, prepare_query
-from strandline.producers.search.ranking import Query
+from strandline.producers.search.ranking import SearchQuery
 from strandline.producers.sessions import check_unowned
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, is_loaded
 from strandline.schemas.errors import StrandlineError
@@ -205,7 +205,7 @@ def _search(
     if VECTORS not in snapshot.serving or not any(_may_find(block, snapshot) for block in blocks):
         return hits, omissions
     shown = yield from _shown_anyway(request, snapshot)
-    prepared: dict[tuple[str, int], Query] = {}
+    prepared: dict[tuple[str, int], SearchQuery] = {}
     for block in blocks:
         text = query_text(request.query, request.messages, snapshot.window, block.retrieval_context_window)
         if not text or not _may_find(block, snapshot):
@@ -217,7 +217,7 @@ def _search(
             asked = text, sources.vectors.generation_id
             if asked not in prepared:
                 prepared[asked] = yield from prepare_query(text, sources.vectors, request.embed_query)
-            hits[block.name], left_out = yield from search(block, prepared[asked], sources, shown)
+            hits[block.name], left_out = yield from search_for_block(block, prepared[asked], sources, shown)
         except StrandlineError as error:
             if request.in_callers_transaction:
                 raise

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.producers.search.ranking import Query, Vectors
+from strandline.producers.search.ranking import SearchQuery, Vectors
 from strandline.schemas.errors import ConfigurationError, ProviderSetupError, StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run
 
@@ -17,32 +17,36 @@ EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
 MAX_QUERY_CHARACTERS = 8_000
 
 
-def prepare_query(text: str, vectors: Vectors | None, embed_query: EmbedQuery | None) -> Operation[Query]:
+def prepare_query(
+    text: str, vectors: Vectors | None, embed_query: EmbedQuery | None
+) -> Operation[SearchQuery]:
     """Words and vector of a query; the embedding may call a model, and does not block the event loop."""
     if vectors is None:
-        return Query(text, query_lexemes(text), None, "There are no vectors: the search compared only words.")
-    prepared: Query = yield Run(partial(_prepare, text, vectors.config, embed_query))
+        return SearchQuery(
+            text, query_lexemes(text), None, "There are no vectors: the search compared only words."
+        )
+    prepared: SearchQuery = yield Run(partial(_prepare, text, vectors.config, embed_query))
     return prepared
 
 
-def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | None) -> Query:
+def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | None) -> SearchQuery:
     lexemes = query_lexemes(text)
     if embed_query is None:
-        return Query(
+        return SearchQuery(
             text, lexemes, None, "No embedding model is set for queries: the search compared only words."
         )
     try:
         vector = embed_query(text, config)
     except StrandlineError as error:
         problem = f"The query could not be embedded, so the search compared only words: {_reason(error)}"
-        return Query(text, lexemes, None, problem)
+        return SearchQuery(text, lexemes, None, problem)
     if vector is None:
         problem = (
             f"The stored vectors are of another embedding model ({config.get('embedder')}): the search"
             " compared only words."
         )
-        return Query(text, lexemes, None, problem)
-    return Query(text, lexemes, vector, None)
+        return SearchQuery(text, lexemes, None, problem)
+    return SearchQuery(text, lexemes, vector, None)
 
 
 def _reason(error: StrandlineError) -> str:

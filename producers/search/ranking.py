@@ -51,7 +51,7 @@ class Vectors:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SearchQuery:
     """A query in the form of the search; if it has no vector, ``problem`` says why."""
 
     text: str
@@ -103,7 +103,7 @@ class Target:
 
 
 def rank_hits(
-    query: Query, vectors: Vectors | None, target: Target, *, limit: int, similarity_cutoff: float
+    query: SearchQuery, vectors: Vectors | None, target: Target, *, limit: int, similarity_cutoff: float
 ) -> Operation[list[Hit]]:
     """The best hits, best first.
 
@@ -139,13 +139,13 @@ def rank_hits(
     return read_hits((yield from fetch(of_the_owner)))
 
 
-def _cutoff(query: Query, similarity_cutoff: float) -> float:
+def _cutoff(query: SearchQuery, similarity_cutoff: float) -> float:
     """The cut-off to apply: without a vector no hit has a similarity, so a cut-off would drop all hits."""
     return 0.0 if query.vector is None else similarity_cutoff
 
 
 def ranked_facts(
-    query: Query,
+    query: SearchQuery,
     vectors: Vectors | None,
     shard_key: UUID,
     facts_generation_id: int,
@@ -176,7 +176,7 @@ def ranked_facts(
     return read_hits((yield from fetch(facts_alone)))
 
 
-def _comparison_params(query: Query, vectors: Vectors | None) -> _Compared:
+def _comparison_params(query: SearchQuery, vectors: Vectors | None) -> _Compared:
     return {
         "generation_id": None if vectors is None else vectors.generation_id,
         "embedding": query.vector,

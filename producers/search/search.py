@@ -21,7 +21,7 @@ from strandline.producers.search.query import MAX_QUERY_CHARACTERS, EmbedQuery, 
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
     NOTHING_VISIBLE,
-    Query,
+    SearchQuery,
     Target,
     Vectors,
     facts_generation,
@@ -42,7 +42,7 @@ MAX_LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class SearchHit:
+class FoundMessage:
     """A message that a search found.
 
     Attributes:
@@ -65,8 +65,11 @@ class SearchHit:
         return self.message.text
 
 
+SearchResult = FoundMessage | FoundFact
+
+
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchRequest:
     """One search: its query, its scope and its limits."""
 
     identity: SessionIdentity
@@ -105,7 +108,7 @@ class Search:
         )
 
 
-def search(asked: Search) -> Operation[list[SearchHit | FoundFact]]:
+def search_history(asked: SearchRequest) -> Operation[list[SearchResult]]:
     """The messages and facts that match best, best first.
 
     Raises:
@@ -127,11 +130,11 @@ def search(asked: Search) -> Operation[list[SearchHit | FoundFact]]:
         yield from history_page(asked.identity, 0, 1)  # raises if the session belongs to another owner
     names = yield from _session_names(target, hits)
     facts = yield from facts_of(asked.identity.owner, hits)
-    return [one for hit in hits for one in _as_found(hit, names, facts, query.vector is not None)]
+    return [one for hit in hits for one in _as_result(hit, names, facts, query.vector is not None)]
 
 
 def _ranked_hits(
-    asked: Search, query: Query, vectors: Vectors | None, target: Target
+    asked: SearchRequest, query: SearchQuery, vectors: Vectors | None, target: Target
 ) -> Operation[list[Hit]]:
     hits: list[Hit] = []
     if vectors is not None or target.facts_generation_id is not None:
@@ -142,10 +145,10 @@ def _ranked_hits(
     return (yield from with_unsearched(hits, query, target, generation_id, asked.limit))
 
 
-def search_messages(asked: Search) -> Operation[list[SearchHit]]:
-    """As ``search``, but only messages."""
-    hits = yield from search(asked)
-    return [hit for hit in hits if isinstance(hit, SearchHit)]
+def search_messages(asked: SearchRequest) -> Operation[list[FoundMessage]]:
+    """As ``search_history``, but only messages."""
+    hits = yield from search_history(asked)
+    return [hit for hit in hits if isinstance(hit, FoundMessage)]
 
 
 def _session_names(target: Target, hits: Sequence[Hit]) -> Operation[dict[UUID, str]]:
@@ -160,9 +163,9 @@ def _session_names(target: Target, hits: Sequence[Hit]) -> Operation[dict[UUID, 
     return {row.session_key: row.session_id for row in rows}
 
 
-def _as_found(
+def _as_result(
     hit: Hit, names: dict[UUID, str], facts: dict[UUID, Fact], has_vector: bool
-) -> list[SearchHit | FoundFact]:
+) -> list[SearchResult]:
     """A hit as a caller sees it; an empty list if it was deleted after it was ranked."""
     similarity = hit.similarity if has_vector and hit.has_vector else None
     if hit.fact is not None:
@@ -171,4 +174,4 @@ def _as_found(
     if hit.session_key not in names:
         return []
     session_id = names[hit.session_key]
-    return [SearchHit(message, session_id, hit.score, similarity) for message in hit.messages]
+    return [FoundMessage(message, session_id, hit.score, similarity) for message in hit.messages]

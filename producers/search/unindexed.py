@@ -16,7 +16,7 @@ from strandline.pipelines.text.bm25 import NEARBY, WORDS_BESIDE_VECTOR, by_lengt
 from strandline.pipelines.text.lexemes import length_of, lexemes
 from strandline.pipelines.vectors.chunks import chunks
 from strandline.producers.search.hits import Hit
-from strandline.producers.search.ranking import ALL_VISIBLE, Query, Target
+from strandline.producers.search.ranking import ALL_VISIBLE, SearchQuery, Target
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.search import UnsearchedMessages
 from strandline.schemas.values.message import Message, read_rows
@@ -38,7 +38,7 @@ class _WordCounts:
 
 
 def with_unsearched(
-    hits: Sequence[Hit], query: Query, target: Target, generation_id: int | None, limit: int
+    hits: Sequence[Hit], query: SearchQuery, target: Target, generation_id: int | None, limit: int
 ) -> Operation[list[Hit]]:
     """The ``hits`` of a search merged with matches among messages that it could not find, best first.
 
@@ -76,7 +76,9 @@ def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
     )
 
 
-def _merge_hits(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: Query) -> list[Hit]:
+def _merge_hits(
+    hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: SearchQuery
+) -> list[Hit]:
     """Both in one order: the word score of each is relative to the best word score of all."""
     known = [(hit.session_key, message) for hit in hits for message in hit.messages]
     scores = _scores([_count_words(key, message, query) for key, message in (*known, *waiting)])
@@ -98,7 +100,7 @@ def _merge_hits(hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], qu
     return sorted((*lowered, *added), key=lambda hit: -hit.score)
 
 
-def _count_words(session_key: UUID | None, message: Message, query: Query) -> _WordCounts:
+def _count_words(session_key: UUID | None, message: Message, query: SearchQuery) -> _WordCounts:
     sought_words = frozenset(query.lexemes)
     pieces = [lexemes(chunk.text) for chunk in chunks([message])]
     divisor = by_length(max(1, sum(map(length_of, pieces))))

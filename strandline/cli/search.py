@@ -19,9 +19,9 @@ from strandline.cli.servers.options import (
 from strandline.cli.terminal.output import print_json, print_schema, print_table, say
 from strandline.pipelines.inspect.rows import excerpt
 from strandline.pipelines.transcript import speaker
-from strandline.producers.memory_search import Found
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import HitKind
+from strandline.producers.search.search import SearchResult
 from strandline.schemas.settings import Settings
 
 Scope = Literal["session", "owner"]
@@ -111,7 +111,7 @@ def _find_hits(
         return [_hit(one) for one in memory.search(query, limit=limit, scope=scope, kinds=kinds)]
 
 
-def _hit(hit: Found) -> HitReport:
+def _hit(hit: SearchResult) -> HitReport:
     if isinstance(hit, FoundFact):
         return HitReport(
             kind="fact",

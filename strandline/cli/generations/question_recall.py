@@ -15,7 +15,7 @@ from strandline.pipelines.models.factory import build_query_embedder
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.vectors.stage import vector_text
 from strandline.producers.search.hits import Hit
-from strandline.producers.search.ranking import Query, Target, Vectors, rank_hits
+from strandline.producers.search.ranking import SearchQuery, Target, Vectors, rank_hits
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
@@ -81,7 +81,7 @@ def _is_found(
 ) -> bool:
     identity = identify_session(asked.namespace, asked.session or asked.user or "", asked.user)
     (vector,) = embedder.embed([asked.question]).vectors
-    query = Query(asked.question, query_lexemes(asked.question), vector_text(vector), None)
+    query = SearchQuery(asked.question, query_lexemes(asked.question), vector_text(vector), None)
     facts: dict[str, Any] = {"kinds": ("message",)}
     if generation.pipeline == FACTS:
         facts = {"kinds": ("fact",), "facts_generation_id": generation.generation_id}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strandline import ConfigurationError, Memory, OwnerError, VectorMemoryBlock
 from strandline.producers.reading import rerank as postprocessing
 from strandline.producers.search.hits import Hit
-from strandline.producers.search.search import Search, SearchHit, search_messages
+from strandline.producers.search.search import FoundMessage, SearchRequest, search_messages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.queries.conversation.search import SearchChunks
@@ -52,14 +52,14 @@ def remember(make_memory: MakeMemory, database: Database, database_url: str) -> 
     return put
 
 
-def texts(hits: Sequence[SearchHit]) -> list[str]:
+def texts(hits: Sequence[FoundMessage]) -> list[str]:
     return [hit.message.text for hit in hits]
 
 
-def by_words(database: Database, memory: Memory, query: str) -> list[SearchHit]:
+def by_words(database: Database, memory: Memory, query: str) -> list[FoundMessage]:
     """The same search without an embedding model."""
     identity = identify_session(memory.namespace, memory.session_id, memory.user_id)
-    return database.run(search_messages(Search(identity, query, 10, "session", None)))
+    return database.run(search_messages(SearchRequest(identity, query, 10, "session", None)))
 
 
 def test_a_search_ranks_messages_and_says_how_well_they_fit(remember: Remember) -> None:
@@ -76,7 +76,7 @@ def test_a_search_ranks_messages_and_says_how_well_they_fit(remember: Remember) 
 def test_both_twins_find_the_same(remember: Remember, make_memory: MakeMemory) -> None:
     found = remember("s", [*CHATTER, "Lars sails to Bergen."]).search("Bergen")
 
-    async def search() -> list[SearchHit]:
+    async def search() -> list[FoundMessage]:
         memory = make_memory("s")
         try:
             return await memory.asearch("Bergen")
@@ -108,7 +108,7 @@ def test_a_word_does_not_count_in_the_next_session(remember: Remember, database:
     remember("a", [*CHATTER, "The lighthouse."], user_id="maren")
     memory = remember("b", ["Painted red.", *CHATTER], user_id="maren")
     identity = identify_session("default", "b", "maren")
-    hits = database.run(search_messages(Search(identity, "lighthouse", 10, "owner", None)))
+    hits = database.run(search_messages(SearchRequest(identity, "lighthouse", 10, "owner", None)))
     assert {hit.session_id for hit in hits} == {"a"}
     assert memory.search("lighthouse", limit=1, scope="owner")[0].session_id == "a"
 

@@ -11,7 +11,7 @@ import pytest
 
 from strandline import ConfigurationError, FactExtractionMemoryBlock, Memory, VectorMemoryBlock
 from strandline.producers.search.facts import FoundFact
-from strandline.producers.search.search import SearchHit
+from strandline.producers.search.search import FoundMessage
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, rows_of
@@ -54,7 +54,7 @@ def test_a_fact_is_found_with_where_it_comes_from(remember: Remember) -> None:
     hits = memory.search("Who lives in Bergen?", kinds=BOTH)
     assert {hit.kind for hit in hits} == {"message", "fact"}
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    (said,) = (hit for hit in hits if isinstance(hit, SearchHit) and hit.text == BERGEN)
+    (said,) = (hit for hit in hits if isinstance(hit, FoundMessage) and hit.text == BERGEN)
     fact = next(hit for hit in hits if isinstance(hit, FoundFact))
     assert "Bergen" in fact.text
     assert said.message.id in fact.fact.message_ids
@@ -68,7 +68,7 @@ def test_messages_alone_are_found_where_nothing_else_is_asked_for(remember: Reme
     memory = remember("s", [BERGEN, BEES])
     alone = memory.search("Who lives in Bergen?")
     assert alone
-    assert all(isinstance(hit, SearchHit) for hit in alone)
+    assert all(isinstance(hit, FoundMessage) for hit in alone)
     assert memory.search("Who lives in Bergen?", kinds=["message"]) == alone
     assert all(hit.kind == "fact" for hit in memory.search("bees", kinds=FACTS))
 

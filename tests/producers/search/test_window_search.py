@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strandline import ConfigurationError, Memory, OwnerError
-from strandline.producers.search.search import Search, SearchHit, search_messages
+from strandline.producers.search.search import FoundMessage, SearchRequest, search_messages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
@@ -59,11 +59,11 @@ def converse(memory: Memory, texts: Sequence[str]) -> None:
 def by_words(database: Database, memory: Memory, query: str) -> list[tuple[int | None, float]]:
     """Found without an embedding model: number and score, best first."""
     identity = identify_session(memory.namespace, memory.session_id, memory.user_id)
-    hits = database.run(search_messages(Search(identity, query, 50, "session", None)))
+    hits = database.run(search_messages(SearchRequest(identity, query, 50, "session", None)))
     return sorted((hit.message.seq, round(hit.score, 6)) for hit in hits)
 
 
-def texts(hits: Sequence[SearchHit]) -> list[str]:
+def texts(hits: Sequence[FoundMessage]) -> list[str]:
     return [hit.text for hit in hits]
 
 
