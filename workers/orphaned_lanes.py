@@ -21,11 +21,11 @@ class TakeOver:
     """Drains the lanes it is given, at most ``most_threads`` at once.
 
     Args:
-        take_up: drains one lane; if another worker took it meanwhile, this costs one statement.
+        drain: drains one lane; if another worker took it meanwhile, this costs one statement.
     """
 
-    def __init__(self, take_up: Callable[[Lane], None], most_threads: int = MAX_THREADS) -> None:
-        self._take_up = take_up
+    def __init__(self, drain: Callable[[Lane], None], most_threads: int = MAX_THREADS) -> None:
+        self._drain = drain
         self._most_threads = most_threads
         self._lock = threading.Lock()
         self._known: set[Lane] = set()
@@ -55,7 +55,7 @@ class TakeOver:
     def _run(self) -> None:
         while (lane := self._next()) is not None:
             try:
-                self._take_up(lane)
+                self._drain(lane)
             finally:
                 with self._lock:
                     self._known.discard(lane)

@@ -29,14 +29,14 @@ class WithoutBroker:
     def work_for(self, worker: Worker, stages: Sequence[str]) -> None:
         """Drain lanes of ``stages`` with ``worker`` whenever its condition has no broker."""
         self._worker, self._served = worker, frozenset(stages)
-        self._take_up = TakeOver(self._drain, self._threads)
+        self._take_over = TakeOver(self._drain, self._threads)
 
     def ring(self, lanes: Iterable[Lane]) -> None:
         """Publish hints; or begin draining the lanes here, if this process serves their stages."""
         if self._worker is None or self._worker.condition.has_broker:
             self._publish(lanes)
         else:
-            self._take_up([lane for lane in lanes if lane.stage in self._served])
+            self._take_over([lane for lane in lanes if lane.stage in self._served])
 
     def _drain(self, lane: Lane) -> None:
         if self._worker is not None and not self._worker.stopping:
