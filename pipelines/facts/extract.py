@@ -77,7 +77,7 @@ class ExtractStage:
     ) -> list[Lane]:
         if effect.rows is not None:
             fetcher.fetch(InsertCandidates(**effect.rows))
-        owner_lane = Lane(batch.lane.shard_key, batch.lane.shard_key, batch.lane.generation_id, MERGE_STAGE)
+        owner_lane = Lane.of_owner(**batch.lane.derivation_keys, stage=MERGE_STAGE)
         _receipts(fetcher, batch, [event_id for event_id in batch.event_ids if event_id not in effect.sizes])
         _pass_on(fetcher, owner_lane, effect.sizes)
         return [owner_lane] if effect.sizes else []

@@ -61,6 +61,11 @@ class Lane:
     generation_id: int
     stage: str
 
+    @classmethod
+    def of_owner(cls, shard_key: UUID, generation_id: int, stage: str) -> Lane:
+        """The lane of a stage that takes an owner's events in order; the owner is its scope."""
+        return cls(shard_key, shard_key, generation_id, stage)
+
     @property
     def keys(self) -> LaneKeys:
         return {
