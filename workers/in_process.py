@@ -61,5 +61,5 @@ class BackgroundRunner:
 
     def _run(self) -> None:
         while (lane := self._hints.get()) is not None:
-            if not self.worker.stopping:
+            if not self.worker.is_stopping:
                 self.worker.take_up(lane)

@@ -50,10 +50,10 @@ class Patience:
             try:
                 return start()
             except DatabaseUnavailableError as error:
-                if self._left() <= 0:
+                if self._seconds_left() <= 0:
                     raise DatabaseUnavailableError(f"{self._gave_up('Postgres')} {error}") from error
                 self._say("Postgres", str(error))
-            pause.wait(min(PAUSE_SECONDS, self._left()))
+            pause.wait(min(PAUSE_SECONDS, self._seconds_left()))
 
     def for_broker(self, app: Celery) -> None:
         """Return once the application's broker takes a connection.
@@ -69,7 +69,7 @@ class Patience:
             except (OperationalError, OSError) as error:
                 # Its own sentence may quote the URL.
                 cause = type(error.__cause__ or error).__name__
-                if self._left() <= 0:
+                if self._seconds_left() <= 0:
                     raise BrokerUnavailableError(
                         f"{self._gave_up('The broker')} Check that it runs and that STRANDLINE_BROKER_URL is"
                         f" right ({cause}); `strandline doctor` says more."
@@ -77,9 +77,9 @@ class Patience:
                 self._say("the broker", cause)
             else:
                 return
-            threading.Event().wait(min(PAUSE_SECONDS, self._left()))
+            threading.Event().wait(min(PAUSE_SECONDS, self._seconds_left()))
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return max(0.0, self._deadline - self._clock())
 
     def _gave_up(self, server: str) -> str:
@@ -98,6 +98,6 @@ class Patience:
                 "action": "startup_wait",
                 "server": server,
                 "reason": reason,
-                "at_most_seconds": round(self._left(), 1),
+                "at_most_seconds": round(self._seconds_left(), 1),
             },
         )

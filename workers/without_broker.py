@@ -39,5 +39,5 @@ class WithoutBroker:
             self._take_over([lane for lane in lanes if lane.stage in self._served])
 
     def _drain(self, lane: Lane) -> None:
-        if self._worker is not None and not self._worker.stopping:
+        if self._worker is not None and not self._worker.is_stopping:
             self._worker.take_up(lane)

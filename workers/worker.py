@@ -78,7 +78,7 @@ class Worker:
         self._concurrency = settings.worker_concurrency
         # Called about once a second while it is so; a process that can be restarted sets it.
         self.on_threads_lost: Callable[[int], None] = lambda _count: None
-        self._told = self.condition.as_json({}, 0)
+        self._reported = self.condition.as_json({}, 0)
         self._dead_after_seconds = settings.worker_dead_after_seconds
         self._ring = ring
         self._stopping = threading.Event()
@@ -133,8 +133,8 @@ class Worker:
         rung for, and then the hint's own lane would wait for the sweep.  A busy worker has other hints for
         that.
         """
-        with self._logged():
-            if self._drain_next(hint) not in (None, hint) and not self.stopping and not self._is_busy():
+        with self._log_failures():
+            if self._drain_next(hint) not in (None, hint) and not self.is_stopping and not self._is_busy():
                 self._drain_next(hint)
 
     def _is_busy(self) -> bool:
@@ -143,7 +143,7 @@ class Worker:
 
     def take_over(self, lane: Lane) -> None:
         """Drain a lane that its holder did not give back."""
-        with self._logged():
+        with self._log_failures():
             self._drain(partial(drain, self.engine, lane, gives_way=True), gives_way=True)
 
     def _drain_next(self, hint: Lane) -> Lane | None:
@@ -156,12 +156,12 @@ class Worker:
         return turn
 
     @contextmanager
-    def _logged(self) -> Iterator[None]:
+    def _log_failures(self) -> Iterator[None]:
         """Log a failure: the work is still due, and is rung for again."""
         try:
             yield
         except StrandlineError as error:
-            level = level_of(error, ending=self.stopping)
+            level = level_of(error, ending=self.is_stopping)
             logger.log(level, "drain failed", extra={"action": "drain_failed", "reason": str(error)})
 
     def begin_stopping(self) -> None:
@@ -170,7 +170,7 @@ class Worker:
         self._replaying.stop()
 
     @property
-    def stopping(self) -> bool:
+    def is_stopping(self) -> bool:
         return self._stopping.is_set()
 
     def await_idle(self, timeout_seconds: float = math.inf) -> bool:
@@ -265,9 +265,9 @@ class Worker:
         if lost > LOST_SHARE * self._concurrency:
             self.on_threads_lost(lost)
         condition = self.condition.as_json(self.engine.troubles.current(), lost)
-        if condition != self._told:
+        if condition != self._reported:
             self._database.fetch(TellCondition(worker_id=self.worker_id, condition=condition))
-            self._told = condition
+            self._reported = condition
 
 
 def _make_engine(

@@ -60,7 +60,7 @@ class ActiveLanes:
                         del self._lanes[lane]
 
     @contextmanager
-    def claiming(self) -> Iterator[bool]:
+    def permit_claim(self) -> Iterator[bool]:
         """Hold up ``close`` while a lane is being claimed; yields False once closed: then claim no lane."""
         claim = object()
         with self._lock:

@@ -30,7 +30,7 @@ from strandline.pipelines.engine.leases import (
     KeptLease,
     Lease,
     give_back_untouched,
-    hold,
+    lock_lease,
     release,
 )
 from strandline.pipelines.engine.stage import Batch, Sharing, Stage, Stepping
@@ -105,7 +105,7 @@ def drain(engine: Engine, lane: Lane, *, gives_way: bool = False) -> Turn:
     with engine.active.enter(lane) as entered:
         if not entered:
             return Turn(lane, "in_hand")
-        with engine.active.claiming() as admitted:
+        with engine.active.permit_claim() as admitted:
             if not admitted:
                 return Turn(lane, "stopped")
             claimed = claim(engine.database, lane, engine.worker_id, engine.terms, engine.batch_token_budget)
@@ -130,7 +130,7 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
         return Turn(None, "postponed")
     engine.turns.meet(hint.stage, hint.generation_id)
     with ExitStack() as at_work:
-        with engine.active.claiming() as admitted:
+        with engine.active.permit_claim() as admitted:
             if not admitted:
                 return Turn(None, "stopped")
             claimed = take_turn(
@@ -156,9 +156,9 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
 
 def _left_out(engine: Engine, stage: str) -> list[int]:
     """Generations that get no turn here: they cannot be served, or their provider is down."""
-    met = engine.turns.met(stage)
-    made = {generation_id: engine.stages.of(generation_id, stage) for generation_id in met}
-    return [number for number, here in made.items() if here is None or here.wait_seconds() > 0]
+    met = engine.turns.generations_met(stage)
+    stages_here = {generation_id: engine.stages.of(generation_id, stage) for generation_id in met}
+    return [number for number, here in stages_here.items() if here is None or here.wait_seconds() > 0]
 
 
 def _return_untouched(engine: Engine, lease: Lease, wait_seconds: float = 0.0) -> bool:
@@ -334,7 +334,7 @@ def _apply(
 def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchEnd:
     """Split a batch, so that each event is tried alone; an event that is alone becomes a dead letter."""
     with engine.database.transaction() as tx:
-        hold(tx, lease)
+        lock_lease(tx, lease)
         if len(batch.events) > 1:
             close(tx, batch, "split")
             return _BatchEnd(has_more=True)

@@ -89,7 +89,7 @@ class KeptLease:
         self._kept_at = time.monotonic()
 
 
-def hold(fetcher: Fetcher, lease: Lease) -> None:
+def lock_lease(fetcher: Fetcher, lease: Lease) -> None:
     """Lock the lease for the rest of a transaction.
 
     Raises:

@@ -86,7 +86,7 @@ class Turns:
             if generation_id not in self._met.setdefault(stage, ()):
                 self._met[stage] = (*self._met[stage], generation_id)
 
-    def met(self, stage: str) -> tuple[int, ...]:
+    def generations_met(self, stage: str) -> tuple[int, ...]:
         """The generations whose work this process has met in a stage."""
         return self._met.get(stage, ())
 

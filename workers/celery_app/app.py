@@ -70,7 +70,7 @@ def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> Work
 def serve(app: WorkerApp, worker: Worker, stages: Sequence[str]) -> None:
     """Add a task per stage, and end our worker with Celery's."""
     app.condition = worker.condition
-    app.is_stopping = lambda: worker.stopping
+    app.is_stopping = lambda: worker.is_stopping
     for stage in stages:
         app.task(name=queue_name(stage), bind=True, shared=False)(_drain_task(app, worker))
 
@@ -87,7 +87,7 @@ def serve(app: WorkerApp, worker: Worker, stages: Sequence[str]) -> None:
 
 def _drain_task(app: WorkerApp, worker: Worker) -> Callable[..., None]:
     def drain_lane(_task: Task[Any, Any], *arguments: object) -> None:
-        if worker.stopping:
+        if worker.is_stopping:
             return
         try:
             hint = check_hint(arguments, app.stages)

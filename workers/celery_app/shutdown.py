@@ -71,7 +71,7 @@ class Shutdown:
         self._signals.take_again()
 
     def _stop_for_lost(self, signals: SignalPipe, count: int) -> None:
-        if not (self._reason or self._worker.stopping):
+        if not (self._reason or self._worker.is_stopping):
             self._reason = f"code of custom blocks has not returned from {quantity(count, 'thread')}"
             signals.wake()
 

@@ -23,7 +23,7 @@ from strandline.pipelines.engine.dead_letters import (
     list_dead_letters,
     retry_dead_letter,
 )
-from strandline.pipelines.engine.leases import LeaseTerms, hold, release
+from strandline.pipelines.engine.leases import LeaseTerms, lock_lease, release
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.postgres.database import Database
@@ -239,7 +239,7 @@ def test_a_retry_takes_the_ordered_lane_from_its_holder_and_its_open_batch(
     assert batch is not None
     retry_dead_letter(database, letter)
     with pytest.raises(LeaseLostError), database.transaction() as tx:
-        hold(tx, claimed.lease)
+        lock_lease(tx, claimed.lease)
     assert rows_of(
         database_url, "SELECT state FROM strandline.batch WHERE batch_id = %s", batch.batch_id
     ) == [("void",)]
@@ -275,7 +275,7 @@ def test_a_retry_waits_for_the_worker_that_writes_and_locks_no_session(
     lease = claimed_lane(database, letter).lease
     retrying = threading.Thread(target=retry_dead_letter, args=(database, letter))
     with database.transaction() as tx:
-        hold(tx, lease)
+        lock_lease(tx, lease)
         retrying.start()
         memory.put({"role": "user", "content": "a put waits for neither"})
         wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the retry to wait for the worker")

@@ -16,7 +16,7 @@ from strandline import Memory
 from strandline.pipelines.engine.batches import claim, renew
 from strandline.pipelines.engine.drain import drain_next
 from strandline.pipelines.engine.engine import StopPoint
-from strandline.pipelines.engine.leases import LeaseTerms, hold, release
+from strandline.pipelines.engine.leases import LeaseTerms, lock_lease, release
 from strandline.pipelines.engine.stage import Batch, Stage
 from strandline.pipelines.flush.flush import flush_by_hand
 from strandline.schemas.errors import BudgetError, LeaseLostError, ReplayBudgetError
@@ -115,10 +115,10 @@ def test_a_lane_in_an_open_transaction_is_passed_over(
     assert held is not None
     holder.die(database_url)
     with database.transaction() as tx:
-        hold(tx, held.lease)
+        lock_lease(tx, held.lease)
         # Had it waited, the server would have ended the holder's transaction for its idleness.
         assert other.drain(lane) == "nothing_to_claim"
-        hold(tx, held.lease)
+        lock_lease(tx, held.lease)
     assert other.drain(lane) == "drained"
 
 
@@ -342,7 +342,7 @@ def test_a_stopping_worker_leaves_the_rest_to_others_at_once(
 
 
 def no_more_claims(worker: Worker) -> bool:
-    with worker.engine.active.claiming() as admitted:
+    with worker.engine.active.permit_claim() as admitted:
         return not admitted
 
 

@@ -370,6 +370,6 @@ def test_what_was_claimed_while_a_turn_is_being_taken_is_not_handed_back() -> No
     """A turn names its lane only when it was claimed, which a slow server may say late."""
     active = ActiveLanes()
     assert active.params()["older_than_seconds"] == SETTLED_SECONDS
-    with active.claiming():
+    with active.permit_claim():
         assert active.params()["older_than_seconds"] > SETTLED_SECONDS
     assert active.params()["older_than_seconds"] == SETTLED_SECONDS
