@@ -101,6 +101,13 @@ def test_every_public_name_can_be_imported_without_anything_heavy() -> None:
     assert not {name.partition(".")[0] for name in modules}.intersection(HEAVY)
 
 
+@pytest.mark.parametrize("module", ["cli.status", "wiring.runtime", "wiring.worker_process"])
+def test_alembic_and_sqlalchemy_are_loaded_by_those_who_migrate_alone(module: str) -> None:
+    """They are a third of what a command that only looks would take to begin."""
+    modules = _measure(IMPORT.format(statement=f"import strandline.{module}"))["modules"]
+    assert not {"alembic", "sqlalchemy"}.intersection(modules)
+
+
 def test_public_names_are_listed() -> None:
     names = _measure("import json, strandline; print(json.dumps({'all': list(strandline.__all__)}))")
     assert set(PUBLIC) <= set(names["all"])
