@@ -129,7 +129,7 @@ def left_out(
     words, embedder = np.zeros(len(belongs)), np.zeros(len(belongs))
     for conversation in range(belongs.max() + 1):
         held_out = belongs == conversation
-        best = tried[int(both[:, ~held_out].mean(axis=1).argmax())]
+        best = tried[int(np.argmax(both[:, ~held_out].mean(axis=1)))]
         chosen.append(best.weighting)
         words[held_out], embedder[held_out] = best.words[held_out], best.embedder[held_out]
     return chosen, words, embedder

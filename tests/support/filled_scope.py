@@ -99,7 +99,7 @@ def search(
 
 def exact(filled: Filled, words: Sequence[int], vector: Floats | None) -> dict[int, float]:
     """The score of each message, by a scan of all of them."""
-    last = int(filled.seqs.max())
+    last = int(np.max(filled.seqs))
     there = np.zeros(last + 1, dtype=bool)
     there[filled.seqs] = True
     lengths = np.zeros(last + 1)
