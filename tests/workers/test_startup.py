@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.errors import BrokerUnavailableError, DatabaseUnavailableError
 from strandline.schemas.settings import load_settings
 from strandline.workers.celery_app.app import make_app
 from strandline.workers.startup import Patience
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
+from tests.support.servers.stalling_proxy import StallingProxy
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
 NOBODY = "redis://:s3cret@127.0.0.1:1/0"
@@ -60,26 +58,24 @@ def test_a_worker_waits_for_a_broker_that_starts_after_it(
 
 
 def test_a_worker_waits_for_a_postgres_that_starts_after_it(
-    running: list[WorkerProcess],
-    database_url: str,
-    broker_url: str,
-    stack: EmbeddedStack,
-    tmp_path: Path,
+    running: list[WorkerProcess], database_url: str, broker_url: str
 ) -> None:
-    """As long as a server has not started, its socket does not exist."""
-    found = re.search(r"host=([^&]+)&port=(\d+)", database_url)
-    assert found is not None
-    directory, port = found[1].replace("%2F", "/"), found[2]
-    later = tmp_path / "s"
-    worker = begin(running, database_url.replace(found[1], str(later).replace("/", "%2F")), broker_url, "600")
+    """As long as a server has not started, nothing listens on its port."""
+    with StallingProxy(database_url) as gone:
+        pass
+    port = urlsplit(gone.url).port
+    assert port is not None
+    worker = begin(running, gone.url, broker_url, "600")
     wait_until(lambda: said(worker, "server=Postgres"), timeout=60, what="the worker to say so")
-    later.symlink_to(directory)
-    assert (later / f".s.PGSQL.{port}").exists()
     pids = "SELECT pid FROM strandline.worker"
-    wait_until(
-        lambda: rows_of(database_url, pids) == [(worker.pid,)], timeout=60, what="the worker to register"
-    )
-    assert said(worker, "worker waits for a server") == 1
+    with StallingProxy(database_url, port=port):
+        wait_until(
+            lambda: rows_of(database_url, pids) == [(worker.pid,)],
+            timeout=60,
+            what="the worker to register",
+        )
+        assert said(worker, "worker waits for a server") == 1
+        worker.end()
 
 
 @pytest.mark.parametrize("away", ["Postgres", "The broker"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
@@ -66,3 +68,19 @@ def _strategy(connection: psycopg.Connection[object]) -> str:
 
 def database_in(url: str, name: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+def server_address(url: str) -> tuple[str, int]:
+    """The host, or the folder of the socket, and the port: those of libpq if the URL names none."""
+    parameters = conninfo_to_dict(url)
+    return str(parameters.get("host") or "localhost"), int(parameters.get("port") or 5432)
+
+
+def connect_to(url: str) -> socket.socket:
+    """A plain connection to the server, by TCP or by the socket in a folder."""
+    host, port = server_address(url)
+    if not host.startswith("/"):
+        return socket.create_connection((host, port))
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(f"{host}/.s.PGSQL.{port}")
+    return connection

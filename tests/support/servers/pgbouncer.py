@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import socket
 import subprocess
@@ -11,9 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import psycopg
+
+from tests.support.servers.databases import server_address
 
 READY_SECONDS = 200.0
 
@@ -44,29 +47,32 @@ def program() -> str | None:
 
 @contextmanager
 def pgbouncer_before(database_url: str) -> Iterator[str]:
-    """Run one before an embedded Postgres; gives the same database's URL by way of it."""
+    """Run one before a Postgres; gives the same database's URL by way of it."""
     parts = urlsplit(database_url)
-    (socket_folder,), (port,) = (parse_qs(parts.query)[name] for name in ("host", "port"))
+    host, port = server_address(database_url)
+    local = host.startswith("/")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         listen_port = probe.getsockname()[1]
     config = _CONFIG.format(
-        host=_WORKING_DIRECTORY, port=port, listen_port=listen_port, connections=SERVER_CONNECTIONS
+        host=_WORKING_DIRECTORY if local else host,
+        port=port,
+        listen_port=listen_port,
+        connections=SERVER_CONNECTIONS,
     )
-    # The socket belongs to the user that Postgres runs as; root is refused by PgBouncer anyway.
-    owner = Path(socket_folder).stat()
     with tempfile.TemporaryDirectory(prefix="strandline-pgbouncer-") as folder:
         file = Path(folder) / "pgbouncer.ini"
         file.write_text(config, encoding="utf-8")
-        if os.getuid() == 0:
-            os.chown(folder, owner.st_uid, owner.st_gid)
+        # The socket belongs to the user that Postgres runs as; PgBouncer refuses to run as root anyway.
+        uid, gid = _account(Path(host) if local else Path(folder))
+        os.chown(folder, uid, gid)
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen(
                 [str(program()), str(file)],
-                cwd=socket_folder,
+                cwd=host if local else folder,
                 stderr=log,
                 stdout=log,
-                user=owner.st_uid if os.getuid() == 0 else None,
-                group=owner.st_gid if os.getuid() == 0 else None,
+                user=uid if os.getuid() == 0 else None,
+                group=gid if os.getuid() == 0 else None,
             )
         try:
             url = f"postgresql://postgres@127.0.0.1:{listen_port}{parts.path}"
@@ -75,6 +81,17 @@ def pgbouncer_before(database_url: str) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(10)
+
+
+def _account(folder: Path) -> tuple[int, int]:
+    """The user and group to run as: this one's, or as root the folder's owner, or ``nobody``."""
+    if os.getuid() != 0:
+        return os.getuid(), os.getgid()
+    owner = folder.stat()
+    if owner.st_uid != 0:
+        return owner.st_uid, owner.st_gid
+    nobody = pwd.getpwnam("nobody")
+    return nobody.pw_uid, nobody.pw_gid
 
 
 def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -7,24 +7,25 @@ import socket
 import threading
 from types import TracebackType
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
+
+from tests.support.servers.databases import connect_to
 
 Direction = Literal["asked", "answered"]
 
 
 class StallingProxy:
-    """Forwards to the embedded Postgres of ``url``, until it swallows what goes one way.
+    """Forwards to the Postgres of ``url``, until it swallows what goes one way.
 
     Attributes:
         url: the same database by way of the proxy.
         swallowed: set once something was.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, port: int = 0) -> None:
         parts = urlsplit(url)
-        query = parse_qs(parts.query)
-        self._target = f"{query['host'][0]}/.s.PGSQL.{query['port'][0]}"
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._target = url
+        self._listener = socket.create_server(("127.0.0.1", port))
         user = parts.netloc.rpartition("@")[0] or "postgres"
         self.url = f"postgresql://{user}@127.0.0.1:{self._listener.getsockname()[1]}{parts.path}"
         self.swallowed = threading.Event()
@@ -68,8 +69,7 @@ class StallingProxy:
         with contextlib.suppress(OSError):
             while True:
                 near, _address = self._listener.accept()
-                far = socket.socket(socket.AF_UNIX)
-                far.connect(self._target)
+                far = connect_to(self._target)
                 self._links.append(_Link(near, far, self._stalled, self.swallowed))
 
 
