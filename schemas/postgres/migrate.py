@@ -24,6 +24,7 @@ from strandline.schemas.postgres.connections import TCP, psycopg_url
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
+from strandline.schemas.postgres.revision import OLDEST_SERVER, major_version
 
 # Two processes that migrate at once (a deploy, `up` beside a script) take turns.
 _LOCK = 0x7374726E646C6E65
@@ -44,11 +45,12 @@ def migrate(
 
     Raises:
         DatabaseUnavailableError: Postgres cannot be reached.
-        SchemaError: the database refused a step, such as creating the pgvector extension.
+        SchemaError: the server is too old, or refused a step, such as creating the pgvector extension.
     """
     with _connection(url, _kind(public_apis_only)) as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         before = _current(connection, schema)
+        _check_server(connection)
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
         _ensure_pgvector(connection)
         command.upgrade(_config(connection, schema), "head")
@@ -100,6 +102,15 @@ def _connect(url: str, kind: type[OwnConnection]) -> OwnConnection:
         raise DatabaseUnavailableError(connect_problem(error, url)) from None
     connection.statement_seconds = MAINTENANCE_SECONDS
     return connection
+
+
+def _check_server(connection: Connection) -> None:
+    version = str(connection.scalar(text("SELECT current_setting('server_version')")))
+    if major_version(version) < OLDEST_SERVER:
+        raise SchemaError(
+            f"The server is PostgreSQL {version}, and Strandline needs PostgreSQL {OLDEST_SERVER} or newer;"
+            " upgrade it, or name another in STRANDLINE_DATABASE_URL."
+        )
 
 
 def _ensure_pgvector(connection: Connection) -> None:

@@ -16,7 +16,7 @@ from strandline.pipelines.generations.registry import serving_generations, setti
 from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.revision import HEAD_REVISION
+from strandline.schemas.postgres.revision import HEAD_REVISION, OLDEST_SERVER, major_version
 from strandline.schemas.queries.inspection.status import (
     DescribeServer,
     SchemaRevision,
@@ -26,7 +26,6 @@ from strandline.schemas.queries.inspection.status import (
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES
 
-OLDEST_SERVER = 14
 OLDEST_PGVECTOR = (0, 8, 4)
 OLDEST_RABBITMQ = (3, 10)
 CLOCK_SECONDS = 2.0
@@ -145,7 +144,7 @@ def _names(error: BaseException | None) -> Iterator[str]:
 
 
 def _server(version: str, where: str) -> CheckReport:
-    old = int(version.split(".", 1)[0]) < OLDEST_SERVER
+    old = major_version(version) < OLDEST_SERVER
     return CheckReport(
         name="database",
         result="problem" if old else "ok",

@@ -15,11 +15,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from strandline import Memory, SchemaError
+from strandline.cli.entry import run
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres.connections import psycopg_url
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import current_revision, head_revision, migrate
-from strandline.schemas.postgres.revision import HEAD_REVISION
+from strandline.schemas.postgres.revision import HEAD_REVISION, major_version
 from strandline.schemas.postgres.statements import FUNCTIONS, function_source
 from strandline.schemas.tables import SCHEMA, metadata
 from tests.conftest import rows_of, wait_until
@@ -203,6 +204,33 @@ def test_tables_live_in_the_schema_that_is_asked_for(
     assert rows_of(empty_database_url, "SELECT count(*) FROM tenant_7.flush_event") != [(0,)]
     memory.reset(derived=True)
     assert memory.get_all() == []
+
+
+def test_a_server_that_is_too_old_is_named_with_the_version_that_is_needed(
+    empty_database_url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No old server is at hand; a function of that name, found first, makes this one look so."""
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute(OLD_SERVER)
+        connection.execute(b"ALTER ROLE CURRENT_USER IN DATABASE " + _name(connection) + _PATH)
+    with pytest.raises(SchemaError, match=r"is PostgreSQL 13[.]23 .* needs PostgreSQL 14 or newer"):
+        migrate(empty_database_url, SCHEMA)
+    assert rows_of(empty_database_url, "SELECT 1 FROM pg_namespace WHERE nspname = %s", SCHEMA) == []
+    assert run(["doctor", "--database-url", empty_database_url]) == 1
+    assert "use PostgreSQL 14 or newer" in capfd.readouterr().out
+
+
+OLD_SERVER = b"""
+CREATE FUNCTION public.current_setting(name text) RETURNS text LANGUAGE sql AS
+$$SELECT CASE name WHEN 'server_version' THEN '13.23 (Debian)' ELSE pg_catalog.current_setting(name) END$$
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "major"), [("14.23", 14), ("18.4 (Debian 18.4-1)", 18), ("19beta1", 19), ("20devel", 20)]
+)
+def test_the_major_version_is_the_number_that_a_servers_version_begins_with(version: str, major: int) -> None:
+    assert major_version(version) == major
 
 
 def test_a_server_without_pgvector_is_told_what_to_install(
