@@ -7,7 +7,6 @@ this level as they are opened; those of a pooler or of a caller's pool are check
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -15,7 +14,11 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.statements import compile_statements
+
+# Asked of a connection before it is used, whatever the schema; so it is not among the named statements.
+_QUESTION = (
+    b"SELECT current_setting('transaction_isolation'), current_setting('default_transaction_read_only')"
+)
 
 
 class LookedAt:
@@ -43,22 +46,18 @@ class LookedAt:
 
 def check_isolation(connection: psycopg.Connection[Any]) -> None:
     """Ask a connection how its transactions begin; raises as ``LookedAt.look``."""
-    _judge(psycopg.RawCursor(connection, row_factory=tuple_row).execute(_question()).fetchall())
+    for defaults in psycopg.RawCursor(connection, row_factory=tuple_row).execute(_QUESTION):
+        _judge(*defaults)
 
 
 async def check_isolation_async(connection: psycopg.AsyncConnection[Any]) -> None:
     """Async twin of ``check_isolation``."""
-    cursor = await psycopg.AsyncRawCursor(connection, row_factory=tuple_row).execute(_question())
-    _judge(await cursor.fetchall())
+    cursor = await psycopg.AsyncRawCursor(connection, row_factory=tuple_row).execute(_QUESTION)
+    async for defaults in cursor:
+        _judge(*defaults)
 
 
-def _question() -> bytes:
-    # It names no table, so that any schema does.
-    return compile_statements("strandline")["transaction_defaults"]
-
-
-def _judge(rows: Sequence[Any]) -> None:
-    isolation, read_only = rows[0]
+def _judge(isolation: str, read_only: str) -> None:
     if isolation != "read committed":
         raise ConfigurationError(
             f"Transactions on this connection begin as {isolation!r}, and Strandline needs 'read committed'."

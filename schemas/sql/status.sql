@@ -74,9 +74,3 @@ SELECT current_setting('server_version') AS server,
 -- Which migration the tables are at.
 -- row: version_num varchar
 SELECT version_num FROM strandline.alembic_version
-
--- name: transaction_defaults
--- The default isolation and access mode of a transaction.
--- row: isolation text, read_only text
-SELECT current_setting('transaction_isolation') AS isolation,
-    current_setting('default_transaction_read_only') AS read_only

@@ -115,16 +115,3 @@ class SchemaRevision(Query[SchemaRevisionRow]):
     __slots__ = ()
     name = "schema_revision"
     row = SchemaRevisionRow
-
-
-class TransactionDefaultsRow(NamedTuple):
-    isolation: str
-    read_only: str
-
-
-class TransactionDefaults(Query[TransactionDefaultsRow]):
-    """The default isolation and access mode of a transaction."""
-
-    __slots__ = ()
-    name = "transaction_defaults"
-    row = TransactionDefaultsRow

@@ -113,12 +113,11 @@ def test_no_column_is_read_by_its_place() -> None:
 
 
 def test_the_drivers_know_no_statement_by_name() -> None:
-    """But the one that a connection is asked before it is used."""
     drivers = [path for path in ALL if name_of(path).startswith("schemas/postgres/")]
     texts = {
         node.value for path in drivers for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant)
     }
-    assert texts & set(HEADERS) == {"transaction_defaults"}
+    assert texts & set(HEADERS) == set()
 
 
 HEADER = """-- name: some
