@@ -19,11 +19,11 @@ from strandline.producers.arguments import (
 )
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
+from strandline.producers.execution import Resources
 from strandline.producers.memory_search import MemorySearch
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import ReadRequest, read
-from strandline.producers.resources import Resources
 from strandline.producers.sessions import HISTORY_PAGE, history_page, whole_history
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
 from strandline.producers.writing.accepting import Accept, put_quickly, put_whole

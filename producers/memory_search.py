@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import overload
 from uuid import UUID
 
-from strandline.producers.execution import OperationRunner
-from strandline.producers.resources import Resources
+from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
 from strandline.producers.search.search import FoundMessage, SearchRequest, SearchResult, search_history

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from strandline.producers.execution import OperationRunner
+from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.facts.edit_operations import clear_facts, edit_facts
-from strandline.producers.resources import Resources
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import OwnersWithFacts
 from strandline.schemas.values.identity import check_name

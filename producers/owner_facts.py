@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from strandline.producers.execution import OperationRunner
+from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.facts.edit_operations import (
     Wording,
     add_fact,
@@ -30,7 +30,6 @@ from strandline.producers.facts.listing import (
     get_fact,
     list_facts,
 )
-from strandline.producers.resources import Resources
 from strandline.producers.search.facts import FoundFact, search_facts
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner

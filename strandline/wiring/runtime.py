@@ -81,7 +81,7 @@ def _is_pool(pool: object) -> bool:
 
 
 class Runtime:
-    """Implements ``producers.resources.Resources``; safe to share between threads, event loops and forks."""
+    """Implements ``producers.execution.Resources``; safe to share between threads, event loops and forks."""
 
     def __init__(
         self, settings: Settings, *, pool: Pool | None, consume: Consume | None, forget: Callable[[], None]
