@@ -36,27 +36,29 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
     session_key = identify_session(DEFAULT_NAMESPACE, memory.session_id, None).session_key
     ((generation_id, shard_key),) = ground.rows(SERVING_IN, session_key, "vectors")
     database = Database.connect(ConnectionOptions.from_settings(ground.url, load_settings()))
-    asked = {
-        "shard_key": shard_key,
-        "generation_id": generation_id,
-        "lexemes": [],
-        "session_key": session_key,
-        "scope_key": session_key,
-        "similarity_cutoff": 0.0,
-        "top_k": LIMIT,
-        "visible_from": NOTHING_VISIBLE,
-        "messages": True,
-        "facts_generation_id": None,
-        "facts_shown": [],
-        "topics": None,
-        "agent_id": None,
-        "team_id": None,
-        "beside": 0,
-    }
+
+    def search_for(vector: Sequence[float]) -> SearchChunks:
+        return SearchChunks(
+            shard_key=shard_key,
+            generation_id=generation_id,
+            embedding=vector_text(vector),
+            lexemes=[],
+            session_key=session_key,
+            scope_key=session_key,
+            similarity_cutoff=0.0,
+            top_k=LIMIT,
+            visible_from=NOTHING_VISIBLE,
+            messages=True,
+            facts_generation_id=None,
+            facts_shown=[],
+            topics=None,
+            agent_id=None,
+            team_id=None,
+            beside=0,
+        )
+
     try:
-        yield lambda vector: {
-            row.from_seq for row in database.fetch(SearchChunks(**asked, embedding=vector_text(vector)))
-        }
+        yield lambda vector: {row.from_seq for row in database.fetch(search_for(vector))}
     finally:
         database.close()
 

@@ -71,9 +71,9 @@ def _search(ground: Ground, *, with_facts: bool) -> Reading:
     ground.rows("DELETE FROM strandline.chunk RETURNING 1")
     ground.rows("DELETE FROM strandline.fact_revision RETURNING 1")
     ground.rows("DELETE FROM strandline.fact RETURNING 1")
-    wanted = fill_scope(ground.database_url, with_facts=with_facts)
+    params = fill_scope(ground.database_url, with_facts=with_facts)
     database = ground.database()
-    taken = median(seconds_of(partial(database.fetch, SearchChunks(**wanted))) for _ in range(9))
+    taken = median(seconds_of(partial(database.fetch, SearchChunks(**params))) for _ in range(9))
     beside = " with its facts" if with_facts else ""
     return Reading(f"a search in a scope of 10,000 messages{beside}, median", 1000 * taken, 150, "ms")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
+from uuid import UUID
 
 import psycopg
 
@@ -36,7 +37,28 @@ FROM made m CROSS JOIN LATERAL (SELECT substr(m.text, 6)::bigint * 4 AS n) AS s 
 """
 
 
-def fill_scope(database_url: str, *, with_facts: bool) -> dict[str, Any]:
+class ScopeSearch(TypedDict):
+    """The parameters of ``search_chunks``."""
+
+    shard_key: UUID
+    session_key: UUID
+    scope_key: UUID | None
+    generation_id: int
+    embedding: str
+    lexemes: list[str]
+    similarity_cutoff: float
+    visible_from: int
+    top_k: int
+    messages: bool
+    facts_generation_id: int | None
+    facts_shown: list[UUID]
+    topics: list[str] | None
+    agent_id: str | None
+    team_id: str | None
+    beside: int
+
+
+def fill_scope(database_url: str, *, with_facts: bool) -> ScopeSearch:
     """Fill the scope; returns what ``search_chunks`` is run with."""
     keys = identify_session(DEFAULT_NAMESPACE, "s", None)
     named = {"shard_key": keys.shard_key, "session_key": keys.session_key}
@@ -46,19 +68,21 @@ def fill_scope(database_url: str, *, with_facts: bool) -> dict[str, Any]:
         ((generation_id,),) = connection.execute(
             "SELECT generation_id FROM strandline.generation WHERE pipeline = 'vectors'"
         )
-    return named | {
-        "scope_key": None,
-        "generation_id": generation_id,
-        "embedding": "[" + ",".join(["0.0625"] * 256) + "]",
-        "lexemes": ["often1", "often2", "rare17"],
-        "similarity_cutoff": 0.0,
-        "visible_from": 10_001,
-        "top_k": 10,
-        "messages": True,
-        "facts_generation_id": facts_generation_id if with_facts else None,
-        "facts_shown": [],
-        "topics": None,
-        "agent_id": None,
-        "team_id": None,
-        "beside": 0,
-    }
+    return ScopeSearch(
+        shard_key=keys.shard_key,
+        session_key=keys.session_key,
+        scope_key=None,
+        generation_id=generation_id,
+        embedding="[" + ",".join(["0.0625"] * 256) + "]",
+        lexemes=["often1", "often2", "rare17"],
+        similarity_cutoff=0.0,
+        visible_from=10_001,
+        top_k=10,
+        messages=True,
+        facts_generation_id=facts_generation_id if with_facts else None,
+        facts_shown=[],
+        topics=None,
+        agent_id=None,
+        team_id=None,
+        beside=0,
+    )

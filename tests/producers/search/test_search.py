@@ -331,13 +331,13 @@ def test_a_search_in_a_scope_of_ten_thousand_messages_reads_few_pages(
     database: Database, database_url: str, settings: Settings, with_facts: bool
 ) -> None:
     """Also where the planner has no statistics, and expects a handful of rows."""
-    wanted = fill_scope(database_url, with_facts=with_facts)
-    rows = database.fetch(SearchChunks(**wanted))
+    params = fill_scope(database_url, with_facts=with_facts)
+    rows = database.fetch(SearchChunks(**params))
     assert with_facts == any(row.fact_id is not None for row in rows)
     explained = (
         f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statements(settings.database_schema)['search_chunks']}"
     )
     with psycopg.connect(database_url, cursor_factory=psycopg.ClientCursor) as connection:
-        ((((plan,),),),) = [connection.execute(explained.encode(), wanted).fetchall()]
+        ((((plan,),),),) = [connection.execute(explained.encode(), params).fetchall()]
     pages = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
     assert pages < MOST_PAGES, f"{pages} pages were read"

@@ -111,9 +111,21 @@ def put_of(key: UUID, message_id: str, **given: Any) -> SinglePut:
 
 def whole(identity: SessionIdentity, message_id: str) -> Put:
     """What of the statement ``put`` the log looks at."""
-    names = "roles tokens bytes digests envelopes metadata created_at calls answers".split()
-    unset: dict[str, Any] = {name: [] for name in names}
-    return Put(**identity.keys, **unset, claimed=False, session="{}", ids=[message_id])
+    return Put(
+        **identity.keys,
+        claimed=False,
+        session="{}",
+        ids=[message_id],
+        roles=[],
+        tokens=[],
+        bytes=[],
+        digests=[],
+        envelopes=[],
+        metadata=[],
+        created_at=[],
+        calls=[],
+        answers=[],
+    )
 
 
 def ok(seq: int) -> PutRow:
