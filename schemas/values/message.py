@@ -9,19 +9,37 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NoReturn, Protocol, get_args
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.normal_form import folded
-from strandline.schemas.values.read_only_dict import ReadOnlyDict
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: tuple[str, ...] = get_args(Role)
 HEAD_ROLES = ("system", "developer")
 
 Content = str | Sequence[Mapping[str, Any]] | None
+
+
+class ReadOnlyDict(dict[str, Any]):
+    """A dict that cannot be changed, so that several readers can share it.
+
+    It behaves like a dict when read, compared or written as JSON; its copies and pickles are plain dicts.
+    """
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("This value is shared and cannot be changed; change a copy: dict(…)")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return dict, (dict(self),)
+
 
 NOTHING = ReadOnlyDict()
 

@@ -23,8 +23,7 @@ from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.conversation.messages import HistoryRow
-from strandline.schemas.values.message import Message
-from strandline.schemas.values.read_only_dict import ReadOnlyDict
+from strandline.schemas.values.message import Message, ReadOnlyDict
 from tests.conftest import rows_of
 
 R = TypeVar("R")
