@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NotRequired, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 import click
@@ -32,6 +32,29 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 Outcome = Literal["due", "void", "gone", "retired", "dropped"]
 
 MAX_REASON_CHARACTERS = 100
+
+
+class _Options(TypedDict):
+    """The options that all these commands have, and the filters of most."""
+
+    database_url: str | None
+    broker_url: str | None
+    schema: str | None
+    namespace: NotRequired[str | None]
+    session: NotRequired[str | None]
+    pipeline: NotRequired[str | None]
+
+
+class _Filters(TypedDict, total=False):
+    namespace: str | None
+    session_id: str | None
+    pipeline: str | None
+    dropped: bool
+
+
+class _Id(TypedDict):
+    event_id: UUID
+    stage: str | None
 
 
 class DeadLetterReport(Report):
@@ -118,13 +141,13 @@ def command() -> None:
 @as_json
 @click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
 @target_options
-def list_command(everything: bool, as_json: bool, json_schema: bool, **options: Any) -> int:
+def list_command(everything: bool, as_json: bool, json_schema: bool, **options: Unpack[_Options]) -> int:
     """List dead letters, oldest first."""
     if json_schema:
         print_schema(DeadLettersReport)
         return 0
     with _database(options) as (database, _broker_url):
-        letters = list_dead_letters(database, dropped=everything, **_filters(database, options))
+        letters = list_dead_letters(database, **(_filters(database, options) | {"dropped": everything}))
     if as_json:
         print_json(DeadLettersReport(dead_letters=[_report(letter) for letter in letters]))
     elif not letters:
@@ -138,7 +161,7 @@ def list_command(everything: bool, as_json: bool, json_schema: bool, **options: 
 @click.argument("id_", metavar="ID")
 @as_json
 @target_options
-def show_command(id_: str, as_json: bool, **options: Any) -> int:
+def show_command(id_: str, as_json: bool, **options: Unpack[_Options]) -> int:
     """Show one dead letter with its whole reason."""
     with _database(options) as (database, _broker_url):
         letters = _choose_letters(database, [id_], everything=False, filters={"dropped": True})
@@ -154,7 +177,7 @@ def show_command(id_: str, as_json: bool, **options: Any) -> int:
 @choice_options
 @as_json
 @target_options
-def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **options: Any) -> int:
+def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **options: Unpack[_Options]) -> int:
     """Make events due again.
 
     A pipeline that folds, such as the summary, is folded again from the state before the event, later events
@@ -182,7 +205,7 @@ def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **optio
 @choice_options
 @as_json
 @target_options
-def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **options: Any) -> int:
+def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **options: Unpack[_Options]) -> int:
     """Give events up for good: their messages stay in the log, and reads no longer wait for them.
 
     A record of each drop and its reason is kept; `list --all` shows it.
@@ -210,12 +233,12 @@ def _ring(broker_url: str | None, lanes: Sequence[Lane], settings: Settings) -> 
     return True
 
 
-def _settings(options: dict[str, Any]) -> Settings:
+def _settings(options: _Options) -> Settings:
     return settings_from(options["database_url"], options["broker_url"], options["schema"])
 
 
 @contextmanager
-def _database(options: dict[str, Any]) -> Iterator[tuple[Database, str | None]]:
+def _database(options: _Options) -> Iterator[tuple[Database, str | None]]:
     """The database, and the broker's URL if there is one."""
     settings = _settings(options)
     with (
@@ -225,7 +248,7 @@ def _database(options: dict[str, Any]) -> Iterator[tuple[Database, str | None]]:
         yield database, servers.broker_url
 
 
-def _filters(database: Database, options: dict[str, Any]) -> dict[str, Any]:
+def _filters(database: Database, options: _Options) -> _Filters:
     """The filters, checked to exist; a session without a namespace is in ``default``."""
     namespace = options["namespace"]
     if namespace is None and options["session"] is not None:
@@ -239,7 +262,7 @@ def _filters(database: Database, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _choose_letters(
-    database: Database, ids: Sequence[str], *, everything: bool, filters: dict[str, Any]
+    database: Database, ids: Sequence[str], *, everything: bool, filters: _Filters
 ) -> list[DeadLetter]:
     """The letters named, or all that fit.
 
@@ -250,7 +273,7 @@ def _choose_letters(
         raise click.UsageError("Name dead letters by their ids, or all of them with --all.")
     if everything:
         return list_dead_letters(database, **filters)
-    chosen: dict[tuple[Any, ...], DeadLetter] = {}
+    chosen: dict[tuple[UUID, str, int], DeadLetter] = {}
     for id_ in ids:
         letters = list_dead_letters(database, **filters, **_parse_id(id_))
         if not letters:
@@ -261,7 +284,7 @@ def _choose_letters(
     return list(chosen.values())
 
 
-def _parse_id(id_: str) -> dict[str, Any]:
+def _parse_id(id_: str) -> _Id:
     event, _, stage = id_.partition("/")
     try:
         return {"event_id": UUID(event), "stage": stage or None}
