@@ -78,7 +78,7 @@ def plan_condensing(
         return None
     sessions = list({event.session_key for event in batch.events})
     (standing,) = fetcher.fetch(queries.Condensing(**scope, session_keys=sessions))
-    max_facts = most_facts if standing.wanted is None else min(standing.wanted, most_facts)
+    max_facts = most_facts if standing.max_facts is None else min(standing.max_facts, most_facts)
     left = standing.left_by_last
     enough = max(max_facts, left + max_facts // 2) if left else max_facts
     if standing.live <= enough:

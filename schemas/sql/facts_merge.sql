@@ -146,13 +146,13 @@ WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.
 -- How many live facts an owner has, how many the last attempt to condense them left, and the smallest max_facts of
 -- some sessions.
 -- params: shard_key uuid, generation_id integer, session_keys uuid[]
--- row: live bigint, left_by_last integer, wanted integer?
+-- row: live bigint, left_by_last integer, max_facts integer?
 SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
         AND f.generation_id = %(generation_id)s AND f.live) AS live,
     coalesce((SELECT c.facts_after FROM strandline.condensation c WHERE c.shard_key = %(shard_key)s
         AND c.generation_id = %(generation_id)s ORDER BY c.created_at DESC LIMIT 1), 0) AS left_by_last,
     (SELECT min(s.max_facts) FROM strandline.session s WHERE s.shard_key = %(shard_key)s
-        AND s.session_key = ANY (%(session_keys)s::uuid[])) AS wanted
+        AND s.session_key = ANY (%(session_keys)s::uuid[])) AS max_facts
 
 -- name: condensable_facts
 -- The live facts that no person has worded or judged, longest known first.

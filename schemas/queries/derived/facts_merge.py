@@ -293,7 +293,7 @@ class InsertRevision(Query[Never]):
 class CondensingRow(NamedTuple):
     live: int
     left_by_last: int
-    wanted: int | None
+    max_facts: int | None
 
 
 class Condensing(Query[CondensingRow]):
