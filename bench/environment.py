@@ -23,9 +23,9 @@ import psycopg
 from strandline import BaseMemoryBlock, Memory
 from strandline.deploy.embedded.stack import EmbeddedStack, start_stack
 from strandline.producers.tokens import count_default
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 

@@ -2,7 +2,7 @@
 
 ``StrandlineError`` is the root.  The first half holds the errors that a caller of ``Memory`` can meet; the
 second, those that only the engine meets (they decide between retry, split and dead letter).
-``schemas.postgres.connections`` (``translate_errors``) turns driver errors into these.
+``schemas.postgres.translation`` (``translate_errors``) turns driver errors into these.
 
 Errors of a common kind are built-in errors as well, so that callers and frameworks can catch them as usual:
 an unusable value is a ``ValueError``, a missing thing a ``LookupError``, a time limit a ``TimeoutError``.

@@ -13,8 +13,8 @@ from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 
 __all__ = [

@@ -17,8 +17,8 @@ import pytest
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack, start_stack
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.declared_nulls import undeclared, watch_nulls

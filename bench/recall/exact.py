@@ -12,8 +12,8 @@ from strandline import Memory
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 from strandline.pipelines.vectors.stage import vector_text
 from strandline.producers.search.ranking import NOTHING_VISIBLE
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.conversation.search import SearchChunks
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session

@@ -23,8 +23,8 @@ from bench.environment import prepared_ground
 from bench.recall.data import WHERE, Conversation, Question, conversations
 from strandline import FoundMessage, Memory, VectorMemoryBlock
 from strandline.producers.search.search import SearchRequest, search_messages
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session
 

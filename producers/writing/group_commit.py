@@ -17,9 +17,9 @@ from typing import Any, Protocol, TypeVar
 
 from strandline.producers.writing.accepting import SinglePut, put_many, taken_row
 from strandline.schemas.errors import DatabaseUnavailableError
-from strandline.schemas.postgres.connections import is_ended_by_server
 from strandline.schemas.postgres.operations import Await, Operation
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.postgres.translation import is_ended_by_server
 from strandline.schemas.queries.conversation.messages import PutRow
 from strandline.schemas.values.identity import key_text
 

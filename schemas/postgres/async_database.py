@@ -14,20 +14,9 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from strandline.schemas.errors import DatabaseBusyError, StrandlineError
-from strandline.schemas.postgres.connections import (
-    NOTHING_TO_LEND,
-    ConnectionOptions,
-    ended_by_limit,
-    is_lost,
-    is_refused_by_standby,
-    is_rolled_back,
-    may_pass,
-    outcome_unknown,
-    pauses,
-    translate_errors,
-)
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, Attempts, within
 from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pause, Run, Step
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import AsyncOwnConnection, MakeRow, run_by_cursor_async
 from strandline.schemas.postgres.pools.engine_pool import AsyncPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
@@ -37,6 +26,17 @@ from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool
 from strandline.schemas.postgres.prepared import AsyncDirectConnection
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import compile_statements
+from strandline.schemas.postgres.translation import (
+    NOTHING_TO_LEND,
+    ended_by_limit,
+    is_lost,
+    is_refused_by_standby,
+    is_rolled_back,
+    may_pass,
+    outcome_unknown,
+    pauses,
+    translate_errors,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")

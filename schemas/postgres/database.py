@@ -17,20 +17,9 @@ from strandline.schemas.errors import (
     DatabaseBusyError,
     StrandlineError,
 )
-from strandline.schemas.postgres.connections import (
-    NOTHING_TO_LEND,
-    ConnectionOptions,
-    ended_by_limit,
-    is_lost,
-    is_refused_by_standby,
-    is_rolled_back,
-    may_pass,
-    outcome_unknown,
-    pauses,
-    translate_errors,
-)
 from strandline.schemas.postgres.deadlines import Attempts, BoundedConnection, within
 from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pause, Run, Step
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import MakeRow, OwnConnection, run_by_cursor
 from strandline.schemas.postgres.pools.engine_pool import SyncPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
@@ -40,6 +29,17 @@ from strandline.schemas.postgres.pools.thin_pool import ProcessPool, ThinPool
 from strandline.schemas.postgres.prepared import DirectConnection
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import compile_statements
+from strandline.schemas.postgres.translation import (
+    NOTHING_TO_LEND,
+    ended_by_limit,
+    is_lost,
+    is_refused_by_standby,
+    is_rolled_back,
+    may_pass,
+    outcome_unknown,
+    pauses,
+    translate_errors,
+)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -134,7 +134,7 @@ class Database:
 
         Raises:
             OutcomeUnknownError: there was no answer, and the statement may have taken effect.
-            StrandlineError: as ``schemas.postgres.connections.translate_errors`` says.
+            StrandlineError: as ``schemas.postgres.translation.translate_errors`` says.
         """
         with translate_errors():
             self._open()

@@ -20,8 +20,8 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
-from strandline.schemas.postgres.connections import TCP, psycopg_url
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
+from strandline.schemas.postgres.options import TCP, psycopg_url
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
 from strandline.schemas.postgres.revision import OLDEST_SERVER, major_version

@@ -20,8 +20,8 @@ from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.forking import this_process, undivided
 from strandline.schemas.postgres.async_database import AsyncDatabase
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
 from strandline.wiring.given_pool import GivenPool

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from celery.platforms import SecurityWarning
 
 from strandline.producers.doorbell.doorbell import Doorbell
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import queue_name
 from strandline.wiring.assembly import prepare_stages, stop_points

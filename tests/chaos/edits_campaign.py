@@ -42,9 +42,9 @@ from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody
 from strandline.schemas.errors import ReplayError, StrandlineError
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.replay import ReplayLanes
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user

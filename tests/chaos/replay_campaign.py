@@ -30,9 +30,9 @@ from strandline import Memory
 from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.inspect.verify import verify
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.conversation.read import ServingGeneration
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages

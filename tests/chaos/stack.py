@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.children import Child

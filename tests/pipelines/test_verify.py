@@ -21,8 +21,8 @@ from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.inspect.verify import SENTENCES, Report, verify
 from strandline.pipelines.inspect.verify_checks import CHECKS
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner

@@ -20,8 +20,8 @@ from strandline.pipelines.models.factory import build_embedder
 from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.display.shown_url import secrets_of, shown_url, without_secrets
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.postgres.connections import psycopg_url
 from strandline.schemas.postgres.migrate import current_revision
+from strandline.schemas.postgres.options import psycopg_url
 from strandline.schemas.settings import load_settings
 from tests.support.servers.model_server import ModelServer
 

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import start_stack
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.servers.databases import template, temporary_database

@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from strandline.schemas.postgres.async_database import AsyncDatabase
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from strandline import Memory
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, RecordedRequest

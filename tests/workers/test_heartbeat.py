@@ -13,8 +13,8 @@ import pytest
 from strandline import Memory
 from strandline.pipelines.engine.batches import claim
 from strandline.schemas.errors import BudgetError, DatabaseTimeoutError, StrandlineError
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
 from strandline.workers.worker import Worker

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from strandline import Memory
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.servers import PostgresServer

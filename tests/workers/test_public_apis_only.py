@@ -11,8 +11,8 @@ from kombu import Connection
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import SUMMARY_STAGE

@@ -14,8 +14,8 @@ import pytest
 from strandline import Memory
 from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.leases import LeaseTerms
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import STAGES, Lane

@@ -11,8 +11,8 @@ from typing import TypeVar
 import pytest
 
 from strandline.schemas.errors import DatabaseTimeoutError, DatabaseUnavailableError
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.settings import Settings
 from strandline.workers.periodic import Periodic

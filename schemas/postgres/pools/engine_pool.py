@@ -14,7 +14,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.schemas.postgres.caller_connection import driver_connection
-from strandline.schemas.postgres.isolation import LookedAt
+from strandline.schemas.postgres.pools.isolation import LookedAt
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AbstractContextManager

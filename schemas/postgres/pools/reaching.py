@@ -18,11 +18,11 @@ from typing import Any
 import psycopg
 
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.connections import Unreachable
-from strandline.schemas.postgres.isolation import check_isolation, check_isolation_async
 from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
+from strandline.schemas.postgres.pools.isolation import check_isolation, check_isolation_async
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
+from strandline.schemas.postgres.translation import Unreachable
 
 logger = logging.getLogger("strandline.database")
 

@@ -15,10 +15,10 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
 from strandline.schemas.forking import this_process
-from strandline.schemas.postgres.connections import Unreachable
 from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
 from strandline.schemas.postgres.pools.reaching import FIRST_STEP_SECONDS, MAX_STEP_SECONDS, Reach
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
+from strandline.schemas.postgres.translation import Unreachable
 
 CT = TypeVar("CT", bound="psycopg.Connection[Any]")
 

@@ -14,8 +14,8 @@ from strandline.deploy.embedded.broker import EmbeddedBroker
 from strandline.deploy.embedded.stack import EmbeddedStack, mend_broker, running_stack, start_stack
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings
 from strandline.wiring.assembly import ensure_tables, prepare_stages
 

@@ -20,8 +20,8 @@ from strandline.pipelines.engine.leases import LeaseTerms, lock_lease, release
 from strandline.pipelines.engine.stage import Batch, Stage
 from strandline.pipelines.flush.flush import flush_by_hand
 from strandline.schemas.errors import BudgetError, LeaseLostError, ReplayBudgetError
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.work.lanes import HandBackLanes, HandBackLanesRow
 from strandline.schemas.settings import Settings, load_settings

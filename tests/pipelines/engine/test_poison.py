@@ -16,8 +16,8 @@ from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS
 from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, MAX_PIECE_CHARACTERS, chunks
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.schemas.values.message import Message

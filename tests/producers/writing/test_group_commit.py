@@ -26,8 +26,8 @@ from strandline.schemas.errors import (
     DatabaseUnavailableError,
     ServerLimitError,
 )
-from strandline.schemas.postgres.connections import translate_errors
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.postgres.translation import translate_errors
 from strandline.schemas.queries.conversation.messages import Put, PutManyRow, PutOneRow, PutRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message

@@ -19,9 +19,9 @@ from strandline import Memory, OutcomeUnknownError
 from strandline.schemas.errors import DatabaseBusyError, DatabaseTimeoutError, DatabaseUnavailableError
 from strandline.schemas.postgres import deadlines
 from strandline.schemas.postgres.async_database import AsyncDatabase
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.deadlines import BoundedConnection
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres import prepared as direct
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database, execute
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.prepared import AsyncDirectConnection, DirectConnection, plain_values
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.statements import compile_statements

@@ -15,9 +15,9 @@ from strandline import Memory
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.errors import DatabaseUnavailableError
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages

@@ -12,8 +12,8 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from sqlalchemy import create_engine
 
 from strandline import ConfigurationError, DatabaseBusyError, DatabaseUnavailableError, Memory
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import Settings
 from tests.conftest import rows_of

@@ -17,9 +17,9 @@ from alembic.migration import MigrationContext
 from strandline import Memory, SchemaError
 from strandline.cli.entry import run
 from strandline.schemas.errors import DatabaseUnavailableError
-from strandline.schemas.postgres.connections import psycopg_url
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import current_revision, head_revision, migrate
+from strandline.schemas.postgres.options import psycopg_url
 from strandline.schemas.postgres.revision import HEAD_REVISION, major_version
 from strandline.schemas.postgres.statements import FUNCTIONS, function_source
 from strandline.schemas.tables import SCHEMA, metadata

@@ -11,8 +11,8 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.inspect.verify import verify
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers import pgbouncer

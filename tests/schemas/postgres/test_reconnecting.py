@@ -13,9 +13,9 @@ from psycopg_pool import ConnectionPool
 
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres.async_database import AsyncDatabase
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
 from strandline.schemas.postgres.pools.thin_pool import ThinPool
 from strandline.schemas.queries.derived.generations import ServingGenerations

@@ -12,9 +12,9 @@ from psycopg_pool import ConnectionPool
 
 from strandline import DatabaseTimeoutError, DatabaseUnavailableError, Memory
 from strandline.cli.entry import run
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer

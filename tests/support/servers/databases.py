@@ -11,9 +11,9 @@ from uuid import uuid4
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from strandline.schemas.postgres.connections import ConnectionOptions
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 

@@ -1,0 +1,159 @@
+"""How to connect, for both drivers: the URL in psycopg's form, and the options of a connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from strandline.schemas.display.url_schemes import check_database_url
+from strandline.schemas.errors import (
+    ConfigurationError,
+)
+from strandline.schemas.postgres.deadlines import GRACE_SECONDS
+from strandline.schemas.settings import Settings
+
+# After these seconds of silence the kernel asks whether the other side is there, and gives a connection up
+# that does not answer, or does not acknowledge what was sent: sooner than the deadline of a statement.
+TCP = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,  # milliseconds
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How to connect and how long to wait, in seconds; ``pool_size`` counts connections.
+
+    ``durable=False`` commits without waiting for the disk (Postgres's ``synchronous_commit = off``): if the
+    server dies, the last moment's commits are lost, whole and in order. It is for workers, which make every
+    write but a model's answer again from due work.
+
+    ``planned_once=True`` keeps one plan for each statement, whatever its parameters. It is for producers,
+    whose statements are look-ups by keys. By default Postgres compares estimated costs, and some statistics
+    make it plan each read again: that takes four times as long as reading.
+
+    ``find_url`` returns the URL before each new connection, and may block: for a server that may have to be
+    started again. Default: always ``url``.
+
+    ``pooled=True`` is for a pooler such as PgBouncer that gives each transaction another connection: nothing
+    is set at the start of a session, and no statement is prepared, because both would affect other clients.
+
+    ``public_apis_only=True`` runs statements by psycopg's cursors, and leaves it to TCP to find out that a
+    server does not answer.
+    """
+
+    url: str
+    schema: str
+    pool_size: int
+    pool_timeout: float
+    connect_timeout: float
+    statement_timeout: float
+    idle_in_transaction_timeout: float = 15.0
+    durable: bool = True
+    planned_once: bool = False
+    pooled: bool = False
+    public_apis_only: bool = False
+    find_url: Callable[[], str] | None = None
+
+    @classmethod
+    def from_settings(
+        cls,
+        url: str,
+        settings: Settings,
+        *,
+        pool_size: int | None = None,
+        durable: bool = True,
+        planned_once: bool = False,
+        find_url: Callable[[], str] | None = None,
+    ) -> ConnectionOptions:
+        return cls(
+            url=psycopg_url(url),
+            schema=settings.database_schema,
+            pool_size=pool_size or settings.pool_max_size,
+            pool_timeout=settings.pool_timeout_seconds,
+            connect_timeout=settings.connect_timeout_seconds,
+            statement_timeout=settings.statement_timeout_seconds,
+            durable=durable,
+            planned_once=planned_once,
+            pooled=settings.database_pooler == "transaction",
+            public_apis_only=settings.public_apis_only,
+            find_url=find_url,
+        )
+
+    @property
+    def conninfo(self) -> str | Callable[[], str]:
+        """The connection string, as the pool for threads takes it."""
+        return self.find_url or self.url
+
+    @property
+    def async_conninfo(self) -> str | Callable[[], Awaitable[str]]:
+        """The connection string, as the pool of an event loop takes it."""
+        if self.find_url is None:
+            return self.url
+        return partial(asyncio.to_thread, self.find_url)
+
+    @property
+    def statement_seconds(self) -> float:
+        """How long a client waits for the answer to one statement: somewhat longer than Postgres may take."""
+        return self.statement_timeout + GRACE_SECONDS
+
+    def connect_arguments(self) -> dict[str, Any]:
+        """Keyword arguments for psycopg: autocommit, since every statement stands alone.
+
+        psycopg prepares nothing: ``schemas.postgres.prepared`` does, except behind a pooler or if it must not
+        be used.
+        """
+        arguments: dict[str, Any] = {
+            "autocommit": True,
+            "prepare_threshold": 2 if self.public_apis_only and not self.pooled else None,
+            "connect_timeout": max(2, int(self.connect_timeout)),
+            "application_name": "strandline",
+            "client_encoding": "utf8",
+            **TCP,
+        }
+        if self.pooled:
+            return arguments
+        return arguments | {"options": " ".join(f"-c {name}={value}" for name, value in self._session())}
+
+    def _session(self) -> Iterator[tuple[str, int | str]]:
+        """The settings of each connection."""
+        yield "statement_timeout", int(self.statement_timeout * 1000)
+        yield "idle_in_transaction_session_timeout", int(self.idle_in_transaction_timeout * 1000)
+        # Every statement but verify's goes by an index.  A plan made while a table was small would read it
+        # whole, and go on to do so however fast it grows, until its statistics are brought up to date.
+        yield "enable_seqscan", "off"
+        if self.planned_once:
+            yield "plan_cache_mode", "force_generic_plan"
+        yield "jit", "off"
+        # Whatever the database or the role has for its own transactions (``postgres.pools.isolation``).
+        yield "default_transaction_isolation", r"read\ committed"
+        yield "default_transaction_read_only", "off"
+        yield "default_transaction_deferrable", "off"
+        if not self.durable:
+            yield "synchronous_commit", "off"
+
+
+def psycopg_url(url: str) -> str:
+    """Turn ``postgresql+asyncpg://`` and the like into a URL for psycopg.
+
+    Raises:
+        ConfigurationError: it is not a Postgres URL.
+    """
+    try:
+        check_database_url(url)
+    except ValueError as error:
+        sentence = str(error)
+        raise ConfigurationError(f"{sentence[0].upper()}{sentence[1:]}.") from None
+    # A driver may have a name that no scheme of a URL may have, such as psycopg_async.
+    parts = urlsplit(f"postgresql://{url.partition('://')[2]}")
+    # As it stands, since "+" is a plus sign to libpq, and a space to those who read URLs as forms.
+    query = parts.query.replace("+", "%2B").split("&")
+    renamed = ("sslmode" + option[len("ssl") :] if option.startswith("ssl=") else option for option in query)
+    return urlunsplit(("postgresql", parts.netloc, parts.path, "&".join(renamed), ""))
