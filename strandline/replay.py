@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from strandline.pipelines.generations.registry import Generation, kept_generations, serving_generations
 from strandline.pipelines.replay.comparison import Diff, compare_generations
-from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
+from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.schemas.errors import ConfigurationError

@@ -64,7 +64,7 @@ class Condensing:
 
 
 def plan_condensing(
-    fetcher: Fetcher, scope: DerivationKeys, batch: Batch, most_facts: int
+    fetcher: Fetcher, keys: DerivationKeys, batch: Batch, most_facts: int
 ) -> Condensing | None:
     """Choose the facts to condense, if it is time: above the limit, and well above the number that the last
     attempt left.
@@ -77,13 +77,13 @@ def plan_condensing(
     if most_facts < 1:
         return None
     sessions = list({event.session_key for event in batch.events})
-    (standing,) = fetcher.fetch(queries.Condensing(**scope, session_keys=sessions))
+    (standing,) = fetcher.fetch(queries.Condensing(**keys, session_keys=sessions))
     max_facts = most_facts if standing.max_facts is None else min(standing.max_facts, most_facts)
     left = standing.left_by_last
     enough = max(max_facts, left + max_facts // 2) if left else max_facts
     if standing.live <= enough:
         return None
-    facts = _most_alike(_condensable(fetcher, scope))
+    facts = _most_alike(_condensable(fetcher, keys))
     return Condensing(tuple(facts), standing.live, max_facts) if len(facts) > 1 else None
 
 
@@ -101,29 +101,29 @@ def condense_call(model: TextModel, condensing: Condensing) -> Call:
 
 
 def condense(
-    fetcher: Fetcher, scope: DerivationKeys, batch_id: UUID, condensing: Condensing, answer: RawAnswer
+    fetcher: Fetcher, keys: DerivationKeys, batch_id: UUID, condensing: Condensing, answer: RawAnswer
 ) -> None:
     """Apply the valid parts of an answer, and record the outcome; runs under the lane's lock."""
     try:
         proposed = parse_condense(answer.body.decode(), len(condensing.facts))
     except PermanentModelError as error:
-        _record(fetcher, scope, batch_id, condensing, "refused", str(error)[:2000])
+        _record(fetcher, keys, batch_id, condensing, "refused", str(error)[:2000])
         return
-    untouched = {fact.fact_id: fact.fingerprint for fact in _condensable(fetcher, scope)}
+    untouched = {fact.fact_id: fact.fingerprint for fact in _condensable(fetcher, keys)}
     applied = 0
     for place, merged in enumerate(proposed, 1):
         parts = [condensing.facts[number - 1] for number in merged.facts]
         unchanged = all(untouched.get(part.fact_id) == part.fingerprint for part in parts)
         if unchanged and holds_all_of(merged.text, [part.text for part in parts]):
             fact_id = uuid5(batch_id, f"condense-{place}")
-            applied += _merge_parts(fetcher, scope, batch_id, fact_id, merged, parts, answer)
+            applied += _merge_parts(fetcher, keys, batch_id, fact_id, merged, parts, answer)
     outcome: Outcome = "applied" if applied else "refused" if proposed else "unchanged"
     refused = len(proposed) - applied
     reason = (
         f"{refused} of {len(proposed)} merged facts omitted something from their parts, or their parts"
         " had changed."
     )
-    _record(fetcher, scope, batch_id, condensing, outcome, reason if refused else None)
+    _record(fetcher, keys, batch_id, condensing, outcome, reason if refused else None)
 
 
 def holds_all_of(text: str, parts: Sequence[str]) -> bool:
@@ -143,8 +143,8 @@ def _numbers(text: str) -> set[str]:
     return set(_NUMBER.findall(normal_form(text)))
 
 
-def _condensable(fetcher: Fetcher, scope: DerivationKeys) -> list[CondensableFactsRow]:
-    return fetcher.fetch(CondensableFacts(**scope, limit=MAX_LOADED_FACTS))
+def _condensable(fetcher: Fetcher, keys: DerivationKeys) -> list[CondensableFactsRow]:
+    return fetcher.fetch(CondensableFacts(**keys, limit=MAX_LOADED_FACTS))
 
 
 def _most_alike(facts: Sequence[CondensableFactsRow]) -> list[CondensableFactsRow]:
@@ -169,7 +169,7 @@ def _nearness(place: int, fact: CondensableFactsRow, holders: Mapping[str, Seque
 
 def _merge_parts(
     fetcher: Fetcher,
-    scope: DerivationKeys,
+    keys: DerivationKeys,
     batch_id: UUID,
     fact_id: UUID,
     merged: CondensedFact,
@@ -178,13 +178,13 @@ def _merge_parts(
 ) -> bool:
     words = fingerprint(merged.text)
     part_ids = [part.fact_id for part in parts]
-    like = [row.fact_id for row in fetcher.fetch(LiveFactLike(**scope, fingerprint=words))]
+    like = [row.fact_id for row in fetcher.fetch(LiveFactLike(**keys, fingerprint=words))]
     if set(like) - set(part_ids):
         return False
-    fetcher.fetch(EndCondensed(**scope, fact_id=fact_id, parts=part_ids))
+    fetcher.fetch(EndCondensed(**keys, fact_id=fact_id, parts=part_ids))
     fetcher.fetch(
         AddCondensed(
-            **scope,
+            **keys,
             fact_id=fact_id,
             parts=part_ids,
             text=merged.text,
@@ -201,16 +201,16 @@ def _merge_parts(
 
 def _record(
     fetcher: Fetcher,
-    scope: DerivationKeys,
+    keys: DerivationKeys,
     batch_id: UUID,
     condensing: Condensing,
     outcome: Outcome,
     reason: str | None,
 ) -> None:
-    (standing,) = fetcher.fetch(queries.Condensing(**scope, session_keys=[]))
+    (standing,) = fetcher.fetch(queries.Condensing(**keys, session_keys=[]))
     fetcher.fetch(
         RecordCondensation(
-            **scope,
+            **keys,
             facts_before=condensing.live,
             facts_after=standing.live,
             batch_id=batch_id,

@@ -71,8 +71,8 @@ class FactEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Derivation:
-    """The facts of one owner in one generation."""
+class FactSet:
+    """One owner's facts in one generation."""
 
     shard_key: UUID
     generation_id: int
@@ -82,8 +82,9 @@ class Derivation:
         return {"shard_key": self.shard_key, "generation_id": self.generation_id}
 
 
-def lock_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation | None]]:
-    """Lock an owner's facts for the rest of the transaction; returns its derivations, and the serving one.
+def lock_facts(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet | None]]:
+    """Lock an owner's facts for the rest of the transaction; returns the set of each generation, and the
+    one that serves.
 
     While this waits for the locks, another derivation may begin, or start to serve; so they are looked up
     once all locks are held.
@@ -94,9 +95,9 @@ def lock_facts(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation 
         if {row.generation_id for row in rows} <= {row.generation_id for row in locked}:
             break
         yield from open_fact_lanes(shard_key)
-    derivations = [Derivation(shard_key, row.generation_id) for row in rows]
-    serving = [Derivation(shard_key, row.generation_id) for row in rows if row.serving]
-    return derivations, serving[0] if serving else None
+    fact_sets = [FactSet(shard_key, row.generation_id) for row in rows]
+    serving = [FactSet(shard_key, row.generation_id) for row in rows if row.serving]
+    return fact_sets, serving[0] if serving else None
 
 
 def open_fact_lanes(shard_key: UUID) -> Operation[None]:
@@ -117,27 +118,25 @@ def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:
     yield from lock_facts(shard_key)
     rows = yield from fetch(FactEvents(shard_key=shard_key))
     for row in rows:
-        yield from apply_fact_event(Derivation(shard_key, generation_id), _event(row))
+        yield from apply_fact_event(FactSet(shard_key, generation_id), _event(row))
     return len(rows)
 
 
-def apply_fact_event(derivation: Derivation, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
+def apply_fact_event(fact_set: FactSet, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
     """Apply one event; returns the facts that it removed, as ``remove_facts`` does."""
     if event.kind == "add":
-        yield from _add(derivation, event)
+        yield from _add(fact_set, event)
     elif event.kind == "replace":
-        return (yield from _replace(derivation, event))
+        return (yield from _replace(fact_set, event))
     elif event.kind == "feedback":
-        yield from _set_feedback(derivation, event)
+        yield from _set_feedback(fact_set, event)
     elif event.kind == "delete":
         return (
-            yield from _remove(
-                derivation, event, (yield from _by_themselves(derivation, event, _ids_to_delete))
-            )
+            yield from _remove(fact_set, event, (yield from _by_themselves(fact_set, event, _ids_to_delete)))
         )
     else:
-        rows = yield from fetch(FactsUntil(**derivation.keys, until=event.at))
-        return (yield from _remove(derivation, event, [row.fact_id for row in rows]))
+        rows = yield from fetch(FactsUntil(**fact_set.keys, until=event.at))
+        return (yield from _remove(fact_set, event, [row.fact_id for row in rows]))
     return []
 
 
@@ -158,58 +157,58 @@ def take_away_again(
         return
     rows = yield from fetch(FactDerivations(shard_key=shard_key))
     for row in rows:
-        derivation = Derivation(shard_key, row.generation_id)
-        traces = yield from _own_traces(derivation, fact_ids)
+        fact_set = FactSet(shard_key, row.generation_id)
+        traces = yield from _own_traces(fact_set, fact_ids)
         events = yield from _events_about(shard_key, traces)
         for event in events if before is None else [event for event in events if event.number < before]:
-            ids = yield from _ids_recognised(derivation, event, since=event.number - 1)
-            yield from _remove(derivation, event, [fact_id for fact_id in ids if fact_id in traces])
+            ids = yield from _ids_recognised(fact_set, event, since=event.number - 1)
+            yield from _remove(fact_set, event, [fact_id for fact_id in ids if fact_id in traces])
 
 
-def fact_like(derivation: Derivation, text: str) -> Operation[UUID | None]:
+def fact_like(fact_set: FactSet, text: str) -> Operation[UUID | None]:
     """The live fact that says the same words as ``text``."""
-    rows = yield from fetch(LiveFactLike(**derivation.keys, fingerprint=fingerprint(text)))
+    rows = yield from fetch(LiveFactLike(**fact_set.keys, fingerprint=fingerprint(text)))
     return rows[0].fact_id if rows else None
 
 
-def traces_of(derivation: Derivation, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
-    """The traces of a derivation's facts, including those of facts that were condensed into them."""
-    rows = yield from fetch(FactTraces(**derivation.keys, fact_ids=list(fact_ids)))
+def traces_of(fact_set: FactSet, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
+    """The traces of some facts, including those of facts that were condensed into them."""
+    rows = yield from fetch(FactTraces(**fact_set.keys, fact_ids=list(fact_ids)))
     return {row.root: read_traces(row.traces) for row in rows}
 
 
-def _own_traces(derivation: Derivation, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
+def _own_traces(fact_set: FactSet, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Trace, ...]]]:
     """The traces of facts, each by itself."""
-    rows = yield from fetch(OwnFactTraces(**derivation.keys, fact_ids=list(fact_ids)))
+    rows = yield from fetch(OwnFactTraces(**fact_set.keys, fact_ids=list(fact_ids)))
     return {row.fact_id: read_traces(row.traces) for row in rows}
 
 
-def _add(derivation: Derivation, event: FactEvent) -> Operation[None]:
+def _add(fact_set: FactSet, event: FactEvent) -> Operation[None]:
     if event.payload is None:
         return
-    like = yield from fact_like(derivation, event.payload["text"])
+    like = yield from fact_like(fact_set, event.payload["text"])
     if like is not None:
-        yield from _repeat(derivation, event, like)
+        yield from _repeat(fact_set, event, like)
     else:
-        yield from _write(derivation, event, "add")
+        yield from _write(fact_set, event, "add")
 
 
-def _replace(derivation: Derivation, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
+def _replace(fact_set: FactSet, event: FactEvent) -> Operation[list[RemoveFactsRow]]:
     """Give the fact its new words; a fact that says them already replaces it."""
-    ids = yield from _by_themselves(derivation, event, _ids_of_event)
+    ids = yield from _by_themselves(fact_set, event, _ids_of_event)
     if event.payload is None:
-        return (yield from _remove(derivation, event, ids))
-    like = yield from fact_like(derivation, event.payload["text"])
+        return (yield from _remove(fact_set, event, ids))
+    like = yield from fact_like(fact_set, event.payload["text"])
     if like is not None and like not in ids[:1]:
-        yield from _repeat(derivation, event, like)
-        return (yield from _remove(derivation, event, [fact_id for fact_id in ids if fact_id != like]))
+        yield from _repeat(fact_set, event, like)
+        return (yield from _remove(fact_set, event, [fact_id for fact_id in ids if fact_id != like]))
     if not ids:
-        yield from _write(derivation, event, "replace")
-    elif not (yield from _is_worded_by(derivation, event, ids[0])):
+        yield from _write(fact_set, event, "replace")
+    elif not (yield from _is_worded_by(fact_set, event, ids[0])):
         wording = read_wording(event.payload or {})
         yield from fetch(
             RewordFact(
-                **derivation.keys,
+                **fact_set.keys,
                 fact_id=ids[0],
                 **wording.words,
                 topics=wording.topics,
@@ -217,32 +216,32 @@ def _replace(derivation: Derivation, event: FactEvent) -> Operation[list[RemoveF
                 at=event.at,
             )
         )
-        yield from _revise(derivation, event, ids[0], "replace")
-    return (yield from _remove(derivation, event, ids[1:]))
+        yield from _revise(fact_set, event, ids[0], "replace")
+    return (yield from _remove(fact_set, event, ids[1:]))
 
 
-def _set_feedback(derivation: Derivation, event: FactEvent) -> Operation[None]:
+def _set_feedback(fact_set: FactSet, event: FactEvent) -> Operation[None]:
     if event.payload is not None:
-        ids = yield from _ids_of_event(derivation, event)
-        rows = yield from fetch(FactsThatHold(**derivation.keys, fact_ids=ids))
+        ids = yield from _ids_of_event(fact_set, event)
+        rows = yield from fetch(FactsThatHold(**fact_set.keys, fact_ids=ids))
         fact_ids = [row.fact_id for row in rows]
         feedback: str | None = event.payload.get("feedback")
-        yield from fetch(SetFeedback(**derivation.keys, fact_ids=fact_ids, feedback=feedback))
+        yield from fetch(SetFeedback(**fact_set.keys, fact_ids=fact_ids, feedback=feedback))
 
 
 def _by_themselves(
-    derivation: Derivation,
+    fact_set: FactSet,
     event: FactEvent,
-    find: Callable[[Derivation, FactEvent], Operation[list[UUID]]],
+    find: Callable[[FactSet, FactEvent], Operation[list[UUID]]],
 ) -> Operation[list[UUID]]:
     """The facts that ``find`` returns, after condensed facts among them were taken apart."""
-    facts = yield from find(derivation, event)
-    rows = yield from fetch(Uncondense(**derivation.keys, fact_ids=facts))
+    facts = yield from find(fact_set, event)
+    rows = yield from fetch(Uncondense(**fact_set.keys, fact_ids=facts))
     if not rows:
         return facts
     # What earlier events had taken away while it was part of another one is among what came back.
-    yield from take_away_again(derivation.shard_key, [row.fact_id for row in rows], before=event.number)
-    return (yield from find(derivation, event))
+    yield from take_away_again(fact_set.shard_key, [row.fact_id for row in rows], before=event.number)
+    return (yield from find(fact_set, event))
 
 
 def _events_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Operation[list[FactEvent]]:
@@ -266,32 +265,32 @@ def _events_about(shard_key: UUID, traces: Mapping[UUID, Sequence[Trace]]) -> Op
     ]
 
 
-def _ids_of_event(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
+def _ids_of_event(fact_set: FactSet, event: FactEvent) -> Operation[list[UUID]]:
     """The facts that an event concerns: the one of its id, and in other derivations, facts recognised as it.
 
     The derivation that the event was made in has the fact itself; a similar fact there is another one.
     """
     named: list[UUID] = []
     if event.fact_id is not None:
-        rows = yield from fetch(FindFact(**derivation.keys, fact_id=event.fact_id))
+        rows = yield from fetch(FindFact(**fact_set.keys, fact_id=event.fact_id))
         named = [row.fact_id for row in rows]
-    if named and derivation.generation_id == event.made_in:
+    if named and fact_set.generation_id == event.made_in:
         return named
-    return list(dict.fromkeys(named + (yield from _ids_recognised(derivation, event, since=event.number))))
+    return list(dict.fromkeys(named + (yield from _ids_recognised(fact_set, event, since=event.number))))
 
 
-def _ids_recognised(derivation: Derivation, event: FactEvent, *, since: int) -> Operation[list[UUID]]:
+def _ids_recognised(fact_set: FactSet, event: FactEvent, *, since: int) -> Operation[list[UUID]]:
     """The facts that the event concerns, by its traces.
 
     Excluded are facts that were said again after it, or that a person's event above number ``since`` worded.
     """
     facts = yield from _said_before(
-        derivation,
+        fact_set,
         event,
         [trace.session_key for trace in event.traces if trace.session_key is not None],
         since=since,
     )
-    traces = yield from _own_traces(derivation, [row.fact_id for row in facts])
+    traces = yield from _own_traces(fact_set, [row.fact_id for row in facts])
     return [
         row.fact_id
         for row in facts
@@ -300,13 +299,13 @@ def _ids_recognised(derivation: Derivation, event: FactEvent, *, since: int) -> 
 
 
 def _said_before(
-    derivation: Derivation, event: FactEvent, session_keys: Sequence[UUID] = (), *, since: int | None = None
+    fact_set: FactSet, event: FactEvent, session_keys: Sequence[UUID] = (), *, since: int | None = None
 ) -> Operation[list[FactsOfTracesRow]]:
     """Facts that were once worded like the one that an event concerns, or come from these sessions."""
     return (
         yield from fetch(
             FactsOfTraces(
-                **derivation.keys,
+                **fact_set.keys,
                 fingerprints=[trace.fingerprint.hex() for trace in event.traces],
                 session_keys=list(session_keys),
                 number=event.number if since is None else since,
@@ -316,30 +315,28 @@ def _said_before(
     )
 
 
-def _ids_to_delete(derivation: Derivation, event: FactEvent) -> Operation[list[UUID]]:
+def _ids_to_delete(fact_set: FactSet, event: FactEvent) -> Operation[list[UUID]]:
     """The facts that a deletion concerns, and facts with the same words, even if these ended."""
-    ids = yield from _ids_of_event(derivation, event)
+    ids = yield from _ids_of_event(fact_set, event)
     words = {trace.fingerprint for trace in event.traces}
-    facts = yield from _said_before(derivation, event)
+    facts = yield from _said_before(fact_set, event)
     return list(dict.fromkeys(ids + [row.fact_id for row in facts if fingerprint(row.text) in words]))
 
 
-def _remove(
-    derivation: Derivation, event: FactEvent, fact_ids: Sequence[UUID]
-) -> Operation[list[RemoveFactsRow]]:
+def _remove(fact_set: FactSet, event: FactEvent, fact_ids: Sequence[UUID]) -> Operation[list[RemoveFactsRow]]:
     if not fact_ids:
         return []
-    gone = yield from fetch(RemoveFacts(**derivation.keys, fact_ids=list(fact_ids), number=event.number))
+    gone = yield from fetch(RemoveFacts(**fact_set.keys, fact_ids=list(fact_ids), number=event.number))
     return gone
 
 
-def _write(derivation: Derivation, event: FactEvent, operation: str) -> Operation[None]:
+def _write(fact_set: FactSet, event: FactEvent, operation: str) -> Operation[None]:
     if event.fact_id is None:
         return
     wording = read_wording(event.payload or {})
     rows = yield from fetch(
         WriteFact(
-            **derivation.keys,
+            **fact_set.keys,
             fact_id=event.fact_id,
             number=event.number,
             **wording.words,
@@ -350,34 +347,34 @@ def _write(derivation: Derivation, event: FactEvent, operation: str) -> Operatio
         )
     )
     if rows:
-        yield from _revise(derivation, event, event.fact_id, operation)
+        yield from _revise(fact_set, event, event.fact_id, operation)
 
 
-def _repeat(derivation: Derivation, event: FactEvent, fact_id: UUID) -> Operation[None]:
-    if not (yield from _is_worded_by(derivation, event, fact_id)):
+def _repeat(fact_set: FactSet, event: FactEvent, fact_id: UUID) -> Operation[None]:
+    if not (yield from _is_worded_by(fact_set, event, fact_id)):
         wording = read_wording(event.payload or {})
         yield from fetch(
             RepeatFact(
-                **derivation.keys,
+                **fact_set.keys,
                 fact_id=fact_id,
                 at=event.at,
                 **wording.details,
             )
         )
-        yield from _revise(derivation, event, fact_id, "duplicate")
+        yield from _revise(fact_set, event, fact_id, "duplicate")
 
 
-def _is_worded_by(derivation: Derivation, event: FactEvent, fact_id: UUID) -> Operation[bool]:
+def _is_worded_by(fact_set: FactSet, event: FactEvent, fact_id: UUID) -> Operation[bool]:
     """Whether this event, or a later one, has been applied already."""
-    rows = yield from fetch(FindFact(**derivation.keys, fact_id=fact_id))
+    rows = yield from fetch(FindFact(**fact_set.keys, fact_id=fact_id))
     return bool(rows) and (rows[0].worded_by or 0) >= event.number
 
 
-def _revise(derivation: Derivation, event: FactEvent, fact_id: UUID, operation: str) -> Operation[None]:
+def _revise(fact_set: FactSet, event: FactEvent, fact_id: UUID, operation: str) -> Operation[None]:
     wording = read_wording(event.payload or {})
     yield from fetch(
         ReviseByPerson(
-            **derivation.keys,
+            **fact_set.keys,
             fact_id=fact_id,
             operation=operation,
             number=event.number,

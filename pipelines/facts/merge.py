@@ -62,17 +62,17 @@ class MergeStage:
         return self.model.wait_seconds()
 
     def load(self, fetcher: Fetcher, batch: Batch) -> MergeWork:
-        scope = batch.lane.derivation_keys
-        rows = fetcher.fetch(PendingCandidates(**scope, event_ids=batch.event_ids))
+        keys = batch.lane.derivation_keys
+        rows = fetcher.fetch(PendingCandidates(**keys, event_ids=batch.event_ids))
         extracted = [Candidate(**row._asdict()) for row in rows]
-        tombstones = tombstones_about(fetcher, scope, extracted)
+        tombstones = tombstones_about(fetcher, keys, extracted)
         numbers = [held_back_by(candidate, tombstones) for candidate in extracted]
         candidates = tuple(c for c, number in zip(extracted, numbers, strict=True) if number is None)
         return MergeWork(
             candidates=candidates,
-            known=related_facts(fetcher, scope, candidates),
+            known=related_facts(fetcher, keys, candidates),
             dropped=tuple(Dropped(c, n) for c, n in zip(extracted, numbers, strict=True) if n is not None),
-            condensing=plan_condensing(fetcher, scope, batch, self.max_facts),
+            condensing=plan_condensing(fetcher, keys, batch, self.max_facts),
         )
 
     def calls(self, batch: Batch, work: MergeWork) -> Sequence[Call]:
@@ -93,17 +93,17 @@ class MergeStage:
         )
 
     def write(self, fetcher: Fetcher, batch: Batch, work: MergeWork, effect: Decided) -> list[Lane]:
-        scope = batch.lane.derivation_keys
+        keys = batch.lane.derivation_keys
         wordings = [op.text for op in effect.operations if op.text is not None]
-        tombstones = tombstones_about(fetcher, scope, work.candidates, work.known, wordings)
-        as_they_are = _as_they_are(fetcher, scope, work.known)
+        tombstones = tombstones_about(fetcher, keys, work.candidates, work.known, wordings)
+        as_they_are = _as_they_are(fetcher, keys, work.known)
         operations, dropped = keep_allowed(work, effect.operations, tombstones, as_they_are)
-        fold = Fold(fetcher, scope, batch.batch_id, work)
+        fold = Fold(fetcher, keys, batch.batch_id, work)
         for operation in operations:
             fold.apply(operation)
-        _drop(fetcher, scope, (*work.dropped, *dropped))
+        _drop(fetcher, keys, (*work.dropped, *dropped))
         if work.condensing is not None and effect.condensed is not None:
-            condense(fetcher, scope, batch.batch_id, work.condensing, effect.condensed)
+            condense(fetcher, keys, batch.batch_id, work.condensing, effect.condensed)
         return []
 
 
@@ -125,17 +125,17 @@ def _operations(work: MergeWork, answer: RawAnswer | None) -> Iterable[MergeOper
     return parse_merge(answer.body.decode(), len(work.known), len(work.candidates))
 
 
-def _as_they_are(fetcher: Fetcher, scope: DerivationKeys, known: Sequence[KnownFact]) -> dict[UUID, bytes]:
+def _as_they_are(fetcher: Fetcher, keys: DerivationKeys, known: Sequence[KnownFact]) -> dict[UUID, bytes]:
     """The words of the known facts now, under the lane's lock: people cannot change them any more."""
-    rows = fetcher.fetch(FactsAsTheyAre(**scope, fact_ids=[fact.fact_id for fact in known]))
+    rows = fetcher.fetch(FactsAsTheyAre(**keys, fact_ids=[fact.fact_id for fact in known]))
     return {row.fact_id: row.fingerprint for row in rows}
 
 
-def _drop(fetcher: Fetcher, scope: DerivationKeys, dropped: Iterable[Dropped]) -> None:
+def _drop(fetcher: Fetcher, keys: DerivationKeys, dropped: Iterable[Dropped]) -> None:
     for item in dropped:
         candidate = item.candidate
         fetcher.fetch(
-            DropCandidate(**scope, event_id=candidate.event_id, ordinal=candidate.ordinal, number=item.number)
+            DropCandidate(**keys, event_id=candidate.event_id, ordinal=candidate.ordinal, number=item.number)
         )
 
 

@@ -49,9 +49,9 @@ class Fold:
         batch_id: the merge batch.
     """
 
-    def __init__(self, fetcher: Fetcher, scope: DerivationKeys, batch_id: UUID, work: MergeWork) -> None:
+    def __init__(self, fetcher: Fetcher, keys: DerivationKeys, batch_id: UUID, work: MergeWork) -> None:
         self._fetcher = fetcher
-        self._scope = scope
+        self._keys = keys
         self._batch_id = batch_id
         self._work = work
         self._became: dict[int, UUID] = {}
@@ -102,7 +102,7 @@ class Fold:
     def _update(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
         words = fingerprint(text)
         update = UpdateFact(
-            **self._scope,
+            **self._keys,
             fact_id=known.fact_id,
             text=text,
             fingerprint=words,
@@ -134,7 +134,7 @@ class Fold:
         if by_fact_id == known.fact_id:
             return
         ended = InvalidateFact(
-            **self._scope,
+            **self._keys,
             fact_id=known.fact_id,
             by_fact_id=by_fact_id,
             said_at=candidate.said_at,
@@ -145,7 +145,7 @@ class Fold:
             self._became[number] = by_fact_id
 
     def _confirm(self, number: int, candidate: Candidate, fact_id: UUID) -> None:
-        self._fetcher.fetch(ConfirmFact(**self._scope, fact_id=fact_id, said_at=candidate.said_at))
+        self._fetcher.fetch(ConfirmFact(**self._keys, fact_id=fact_id, said_at=candidate.said_at))
         self._revise(number, candidate, fact_id, "duplicate", candidate.text)
 
     def _revise(self, number: int, candidate: Candidate, fact_id: UUID, operation: str, text: str) -> None:
@@ -157,7 +157,7 @@ class Fold:
         """The source of a revision; with the candidate's own words, if it ``changes`` them."""
         own = candidate.text if changes and text != candidate.text else None
         return {
-            **self._scope,
+            **self._keys,
             "fact_id": fact_id,
             "text": text,
             "fingerprint": fingerprint(text),

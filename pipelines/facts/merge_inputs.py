@@ -80,13 +80,13 @@ class MergeWork:
 
 
 def related_facts(
-    fetcher: Fetcher, scope: DerivationKeys, candidates: Sequence[Candidate]
+    fetcher: Fetcher, keys: DerivationKeys, candidates: Sequence[Candidate]
 ) -> tuple[KnownFact, ...]:
     """The known facts that share words with the candidates, closest first."""
     words = {lexeme for candidate in candidates for lexeme in query_lexemes(candidate.text)}
     rows = fetcher.fetch(
         RelatedFacts(
-            **scope,
+            **keys,
             lexemes=sorted(words),
             fingerprints=[fingerprint(candidate.text) for candidate in candidates],
             limit=MAX_KNOWN_FACTS,
@@ -100,7 +100,7 @@ def related_facts(
 
 def tombstones_about(
     fetcher: Fetcher,
-    scope: DerivationKeys,
+    keys: DerivationKeys,
     candidates: Sequence[Candidate],
     known: Sequence[KnownFact] = (),
     wordings: Iterable[str] = (),
@@ -110,7 +110,7 @@ def tombstones_about(
     words |= set(map(fingerprint, wordings))
     rows = fetcher.fetch(
         DecidingFactEvents(
-            shard_key=scope["shard_key"],
+            shard_key=keys["shard_key"],
             fact_ids=[fact.fact_id for fact in known],
             fingerprints=[word.hex() for word in words],
             session_keys=list({candidate.session_key for candidate in candidates}),

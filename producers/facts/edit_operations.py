@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from strandline.pipelines.facts.edits import (
-    Derivation,
     FactEvent,
     FactEventKind,
+    FactSet,
     apply_fact_event,
     fact_like,
     lock_facts,
@@ -97,12 +97,12 @@ def add_fact(owner: Owner, wording: Wording, actor: str | None) -> Operation[UUI
         UnknownPipelineError: no worker has registered facts in this database.
     """
     shard_key = owner.shard_key
-    derivations, serving = yield from _lock_registered(shard_key)
+    fact_sets, serving = yield from _lock_registered(shard_key)
     yield from fetch(NameFactOwner(shard_key=shard_key, namespace=owner.namespace))
     like = yield from fact_like(serving, wording.text)
     fact_id = uuid4() if like is None else like
     event = yield from _record_event(serving, "add", fact_id, payload=wording.payload, actor=actor)
-    yield from _apply_event(derivations, event)
+    yield from _apply_event(fact_sets, event)
     return fact_id
 
 
@@ -110,7 +110,7 @@ def replace_fact(
     shard_key: UUID, fact_id: UUID, wording: Wording, actor: str | None
 ) -> Operation[UUID | None]:
     """Give a live fact other words; returns its id after that, or None if there is no such fact."""
-    derivations, serving = yield from _lock_registered(shard_key)
+    fact_sets, serving = yield from _lock_registered(shard_key)
     rows = yield from fetch(FindFact(**serving.keys, fact_id=fact_id))
     if not rows or not rows[0].live:
         return None
@@ -130,18 +130,18 @@ def replace_fact(
         actor=actor,
     )
     like = yield from fact_like(serving, wording.text)
-    yield from _apply_event(derivations, event)
+    yield from _apply_event(fact_sets, event)
     return like if like is not None else fact_id
 
 
 def delete_fact(shard_key: UUID, fact_id: UUID, actor: str | None) -> Operation[bool]:
     """Delete a fact for good; False if there is no such fact."""
-    derivations, serving = yield from _lock_registered(shard_key)
+    fact_sets, serving = yield from _lock_registered(shard_key)
     if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
         return False
     traces = yield from _traces(serving, fact_id)
     event = yield from _record_event(serving, "delete", fact_id, traces=traces, actor=actor)
-    gone = yield from _apply_event(derivations, event)
+    gone = yield from _apply_event(fact_sets, event)
     yield from fetch(
         BlankFactEvents(
             shard_key=shard_key,
@@ -155,12 +155,12 @@ def delete_fact(shard_key: UUID, fact_id: UUID, actor: str | None) -> Operation[
 
 def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
     """Delete all of an owner's facts for good; returns how many of them were live."""
-    derivations, serving = yield from _lock_registered(shard_key)
+    fact_sets, serving = yield from _lock_registered(shard_key)
     event = yield from _record_event(serving, "clear", None, actor=actor)
     cleared = 0
-    for derivation in derivations:
-        gone = yield from apply_fact_event(derivation, event)
-        cleared += sum(row.live for row in gone) if derivation == serving else 0
+    for fact_set in fact_sets:
+        gone = yield from apply_fact_event(fact_set, event)
+        cleared += sum(row.live for row in gone) if fact_set == serving else 0
     yield from fetch(BlankFactEvents(shard_key=shard_key, number=event.number, fact_ids=None, numbers=[]))
     return cleared
 
@@ -169,7 +169,7 @@ def judge_fact(
     shard_key: UUID, fact_id: UUID, feedback: str | None, actor: str | None
 ) -> Operation[UUID | None]:
     """Record people's opinion of a fact; returns its id, or None if there is no such fact."""
-    derivations, serving = yield from _lock_registered(shard_key)
+    fact_sets, serving = yield from _lock_registered(shard_key)
     if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
         return None
     event = yield from _record_event(
@@ -180,7 +180,7 @@ def judge_fact(
         traces=(yield from _traces(serving, fact_id)),
         actor=actor,
     )
-    yield from _apply_event(derivations, event)
+    yield from _apply_event(fact_sets, event)
     return fact_id
 
 
@@ -206,22 +206,22 @@ def checked_topics(topics: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cleaned))
 
 
-def _lock_registered(shard_key: UUID) -> Operation[tuple[list[Derivation], Derivation]]:
-    derivations, serving = yield from lock_facts(shard_key)
+def _lock_registered(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet]]:
+    fact_sets, serving = yield from lock_facts(shard_key)
     if serving is None:
         raise UnknownPipelineError(
             "No worker has registered the pipeline 'facts' in this database, so there is nowhere to keep"
             " facts; start a worker once."
         )
-    return derivations, serving
+    return fact_sets, serving
 
 
-def _traces(derivation: Derivation, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
-    return (yield from traces_of(derivation, [fact_id])).get(fact_id, ())
+def _traces(fact_set: FactSet, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
+    return (yield from traces_of(fact_set, [fact_id])).get(fact_id, ())
 
 
 def _record_event(
-    serving: Derivation,
+    serving: FactSet,
     kind: FactEventKind,
     fact_id: UUID | None,
     *,
@@ -245,10 +245,10 @@ def _record_event(
     )
 
 
-def _apply_event(derivations: Sequence[Derivation], event: FactEvent) -> Operation[list[RemoveFactsRow]]:
+def _apply_event(fact_sets: Sequence[FactSet], event: FactEvent) -> Operation[list[RemoveFactsRow]]:
     gone: list[RemoveFactsRow] = []
-    for derivation in derivations:
-        gone += yield from apply_fact_event(derivation, event)
+    for fact_set in fact_sets:
+        gone += yield from apply_fact_event(fact_set, event)
     return gone
 
 

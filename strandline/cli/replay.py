@@ -22,9 +22,9 @@ from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT
 from strandline.cli.terminal.output import print_json, say
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.inspect.directory import check_known
-from strandline.pipelines.replay.derivation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
+from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ReplayError

@@ -22,7 +22,7 @@ from strandline.pipelines.engine import leases as lease
 from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
 from strandline.pipelines.inspect.verify import verify
-from strandline.pipelines.replay.derivation import begin_generation, derive_generation
+from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages

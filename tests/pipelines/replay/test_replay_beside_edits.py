@@ -14,9 +14,9 @@ import pytest
 from strandline import Memory
 from strandline.pipelines.generations.registry import find, recipe_params, serving_generations
 from strandline.pipelines.inspect.verify import verify
-from strandline.pipelines.replay.derivation import begin_generation, derive_generation
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
+from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import prune_owner
 from strandline.schemas.postgres.database import Database
