@@ -18,7 +18,7 @@ from strandline.pipelines.facts.extract import ExtractStage
 from strandline.pipelines.facts.merge import MergeStage
 from strandline.pipelines.generations.recipe import PIPELINE_VERSIONS
 from strandline.pipelines.generations.registry import Generation, find, serving_generations
-from strandline.pipelines.models.factory import build_embedder, build_text_model
+from strandline.pipelines.models.factory import build_embedder, build_text_model, with_recorded_embedder
 from strandline.pipelines.summary import SummaryStage
 from strandline.pipelines.vectors.stage import VectorsStage
 from strandline.schemas.errors import ConfigurationError
@@ -130,16 +130,13 @@ def build(generation: Generation, settings: Settings) -> dict[str, Stage[Any, An
 def recorded_settings(generation: Generation, settings: Settings) -> Settings:
     """The settings, with those that the generation recorded as they were when it was made."""
     config = generation.recipe.config
+    if generation.pipeline == VECTORS:
+        return with_recorded_embedder(settings, config)
     recorded = {
         FACTS: {"text_backend": "backend", "facts_model": "model", "max_facts": "max_facts"},
         SUMMARY: {"text_backend": "backend", "summary_model": "model", "summary_max_tokens": "max_tokens"},
-        VECTORS: {"embedding_model": "embedder", "embedding_dimensions": "dimensions"},
     }[generation.pipeline]
-    update = {name: config[key] for name, key in recorded.items() if key in config}
-    if "embedding_model" in update:
-        is_local = str(update["embedding_model"]).startswith("wordllama")
-        update["embedding_backend"] = "local" if is_local else "openai"
-    return settings.model_copy(update=update)
+    return settings.model_copy(update={name: config[key] for name, key in recorded.items() if key in config})
 
 
 def _vectors(generation: Generation, made_with: Settings) -> VectorsStage:

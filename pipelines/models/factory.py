@@ -7,12 +7,12 @@ imports only the one that it uses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.pipelines.models.breaker import Breaker
 from strandline.pipelines.models.contract import Embedder, TaskName, TextModel
 from strandline.pipelines.models.guarded import GuardedEmbedder, GuardedTextModel
-from strandline.pipelines.models.local.text_model import LocalTextModel
+from strandline.pipelines.models.local.text_model import LocalTextModel, is_local_embedder
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.settings import Settings
@@ -81,6 +81,16 @@ def build_query_embedder(settings: Settings) -> Embedder:
         return _local_embedder()
     embedder = _embedder_of_server(settings)
     return GuardedEmbedder(embedder, _breaker(settings, embedder.model, None))
+
+
+def with_recorded_embedder(settings: Settings, config: Mapping[str, Any]) -> Settings:
+    """The settings, with the embedder that a recipe's ``config`` records; unchanged if it records none."""
+    recorded = {"embedding_model": "embedder", "embedding_dimensions": "dimensions"}
+    update = {name: config[key] for name, key in recorded.items() if key in config}
+    if "embedding_model" in update:
+        is_local = is_local_embedder(str(update["embedding_model"]))
+        update["embedding_backend"] = "local" if is_local else "openai"
+    return settings.model_copy(update=update)
 
 
 def _local_embedder() -> Embedder:

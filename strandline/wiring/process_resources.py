@@ -242,13 +242,9 @@ class ProcessResources:
 
     def _build_embedder(self, name: str, config: Mapping[str, Any]) -> Embedder | None:
         with undivided:
-            from strandline.pipelines.models.factory import build_query_embedder
-        backend = "local" if name.startswith("wordllama") else "openai"
-        update: dict[str, Any] = {"embedding_backend": backend}
-        if backend == "openai":
-            update |= {"embedding_model": name, "embedding_dimensions": config.get("dimensions")}
+            from strandline.pipelines.models.factory import build_query_embedder, with_recorded_embedder
         try:
-            embedder = build_query_embedder(self.settings.model_copy(update=update))
+            embedder = build_query_embedder(with_recorded_embedder(self.settings, config))
         except ConfigurationError:
             return None
         same = embedder.model == name and embedder.dimensions == config.get("dimensions")

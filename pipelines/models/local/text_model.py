@@ -36,6 +36,11 @@ DUPLICATE_FROM = 0.8
 _NEGATIONS = frozenset({"not", "no", "never", "nobody", "nothing", "none", "cannot", "没", "不"})
 
 
+def is_local_embedder(model: str) -> bool:
+    """Whether vectors of this model are made in-process, by this release or by another; else a server's."""
+    return model.startswith("wordllama")
+
+
 class LocalTextModel:
     """Answers tasks by selection; safe to call from many threads, since it keeps nothing."""
 
