@@ -17,7 +17,7 @@ from typing import Any, Protocol, get_args
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_text
-from strandline.schemas.values.lanes import PIPELINE_STAGES, STAGES, Scope
+from strandline.schemas.values.lanes import PIPELINES, STAGES, Scope
 from strandline.schemas.values.message import Message
 
 MAX_VERSION_CHARACTERS = 64
@@ -25,7 +25,7 @@ MAX_NAME_CHARACTERS = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 # Names that queues of ours have already.
-_TAKEN = frozenset({*PIPELINE_STAGES, *STAGES, "default"})
+_TAKEN = frozenset({*PIPELINES, *STAGES, "default"})
 
 
 class CustomBlock(Protocol):

@@ -21,12 +21,9 @@ from strandline.schemas.queries.work.dead_letters import (
     ReopenLane,
     ReviveEvent,
 )
-from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE, DerivationKeys, Lane
+from strandline.schemas.values.lanes import DerivationKeys, Lane, pipeline_named
 
 logger = logging.getLogger("strandline.engine")
-
-# Stages whose work stands alone; every other stage folds a session's events in order.
-COMMUTATIVE_STAGES = frozenset({EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE})
 
 Retried = Literal["due", "void", "gone", "retired"]
 
@@ -79,7 +76,7 @@ class DeadLetter:
     @property
     def is_ordered(self) -> bool:
         """Whether a retry folds later events again."""
-        return self.stage not in COMMUTATIVE_STAGES
+        return pipeline_named(self.pipeline).is_ordered
 
     @property
     def keys(self) -> LetterKeys:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict, cast
 
 from strandline.pipelines.custom.loading import load_blocks
-from strandline.pipelines.generations.recipe import Recipe, differences, recipe_for
+from strandline.pipelines.generations.definitions import recipe_for
+from strandline.pipelines.generations.recipe import Recipe, differences
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.generations import (
@@ -21,7 +22,7 @@ from strandline.schemas.queries.derived.generations import (
     ServingGenerationsRow,
 )
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import PIPELINE_STAGES, VECTORS, Scope, entry_stage
+from strandline.schemas.values.lanes import PIPELINES, VECTORS, Scope, pipeline_named
 
 GenerationState = Literal["preparing", "feeding", "serving", "retired"]
 
@@ -108,7 +109,7 @@ def settings_differing(generations: Mapping[str, Generation], settings: Settings
 
     Blocks that are not loaded here are skipped: this process knows nothing of them.
     """
-    here = [name for name in generations if name in PIPELINE_STAGES or name in load_blocks(settings.blocks)]
+    here = [name for name in generations if name in PIPELINES or name in load_blocks(settings.blocks)]
     recipes = wanted_recipes(here, settings, generations)
     changes = {name: list(differences(generations[name].recipe, recipe)) for name, recipe in recipes.items()}
     return {name: differing for name, differing in changes.items() if differing}
@@ -130,7 +131,7 @@ def recipe_params(pipeline: str, recipe: Recipe) -> RecipeParams:
     return {
         "pipeline": pipeline,
         "version": recipe.version,
-        "entry_stage": entry_stage(pipeline),
+        "entry_stage": pipeline_named(pipeline).entry_stage,
         "entry_scope": recipe.entry_scope,
         "config": json.dumps(dict(recipe.config)),
         "prompts": json.dumps(dict(recipe.prompts)),

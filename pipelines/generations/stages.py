@@ -14,26 +14,12 @@ from typing import Any
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.custom.stage import CustomStage
 from strandline.pipelines.engine.stage import Stage
-from strandline.pipelines.facts.extract import ExtractStage
-from strandline.pipelines.facts.merge import MergeStage
-from strandline.pipelines.generations.recipe import PIPELINE_VERSIONS
+from strandline.pipelines.generations.definitions import DEFINITIONS
 from strandline.pipelines.generations.registry import Generation, find, serving_generations
-from strandline.pipelines.models.factory import build_embedder, build_text_model, with_recorded_embedder
-from strandline.pipelines.summary import SummaryStage
-from strandline.pipelines.vectors.stage import VectorsStage
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import (
-    EXTRACT_STAGE,
-    FACTS,
-    MERGE_STAGE,
-    SUMMARY,
-    SUMMARY_STAGE,
-    VECTORS,
-    VECTORS_STAGE,
-    pipeline_of,
-)
+from strandline.schemas.values.lanes import pipeline_of
 
 logger = logging.getLogger("strandline.generations")
 
@@ -107,50 +93,17 @@ def build(generation: Generation, settings: Settings) -> dict[str, Stage[Any, An
         ConfigurationError: this process cannot serve it: its code is of another version, its model cannot be
             reached from here, or its block is not loaded.
     """
-    if generation.pipeline not in PIPELINE_VERSIONS:
+    definition = DEFINITIONS.get(generation.pipeline)
+    if definition is None:
         return _build_block(generation, settings)
-    here = PIPELINE_VERSIONS[generation.pipeline]
-    if generation.recipe.version != here:
+    if generation.recipe.version != definition.version:
         raise ConfigurationError(
             f"{_name(generation)} was made by version {generation.recipe.version} of the pipeline; this"
-            f" release is at version {here}. Keep a worker of the earlier release, or derive it again:"
-            f" strandline replay --new --pipeline {generation.pipeline}."
+            f" release is at version {definition.version}. Keep a worker of the earlier release, or derive"
+            f" it again: strandline replay --new --pipeline {generation.pipeline}."
         )
-    made_with = recorded_settings(generation, settings)
-    if generation.pipeline == VECTORS:
-        return {VECTORS_STAGE: _vectors(generation, made_with)}
-    prompts: Any = generation.recipe.prompts
-    if generation.pipeline == SUMMARY:
-        model = build_text_model(made_with, purpose="summary", prompts=prompts)
-        return {SUMMARY_STAGE: SummaryStage(model, made_with.summary_max_tokens)}
-    model = build_text_model(made_with, purpose="facts", prompts=prompts)
-    return {EXTRACT_STAGE: ExtractStage(model), MERGE_STAGE: MergeStage(model, made_with.max_facts)}
-
-
-def recorded_settings(generation: Generation, settings: Settings) -> Settings:
-    """The settings, with those that the generation recorded as they were when it was made."""
-    config = generation.recipe.config
-    if generation.pipeline == VECTORS:
-        return with_recorded_embedder(settings, config)
-    recorded = {
-        FACTS: {"text_backend": "backend", "facts_model": "model", "max_facts": "max_facts"},
-        SUMMARY: {"text_backend": "backend", "summary_model": "model", "summary_max_tokens": "max_tokens"},
-    }[generation.pipeline]
-    return settings.model_copy(update={name: config[key] for name, key in recorded.items() if key in config})
-
-
-def _vectors(generation: Generation, made_with: Settings) -> VectorsStage:
-    embedder = build_embedder(made_with)
-    config = generation.recipe.config
-    needed = config.get("embedder", embedder.model), config.get("dimensions", embedder.dimensions)
-    if needed != (embedder.model, embedder.dimensions):
-        raise ConfigurationError(
-            f"{_name(generation)} was made with {needed[0]} ({needed[1]} dimensions), which is not"
-            f" available here; the model here is {embedder.model} ({embedder.dimensions}). Configure that"
-            " model for the workers (STRANDLINE_EMBEDDING_MODEL), or derive it again: strandline"
-            f" replay --new --pipeline {generation.pipeline}."
-        )
-    return VectorsStage(embedder)
+    restored = definition.restore(settings, generation.recipe.config)
+    return definition.build(generation.recipe, restored, _name(generation))
 
 
 def _build_block(generation: Generation, settings: Settings) -> dict[str, Stage[Any, Any]]:

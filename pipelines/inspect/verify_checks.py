@@ -27,7 +27,7 @@ from strandline.schemas.queries.inspection.verify import (
     VerifyStrays,
     VerifyWork,
 )
-from strandline.schemas.values.lanes import PIPELINE_STAGES
+from strandline.schemas.values.lanes import PIPELINES
 
 
 class ScopeParams(TypedDict):
@@ -85,5 +85,6 @@ CHECKS: Mapping[str, Check] = {
 
 
 def stage_chain() -> StageChain:
-    pairs = [(after, before) for stages in PIPELINE_STAGES.values() for before, after in pairwise(stages)]
+    chains = (pairwise(pipeline.stages) for pipeline in PIPELINES.values())
+    pairs = [(after, before) for chain in chains for before, after in chain]
     return {"stages": [pair[0] for pair in pairs], "stages_before": [pair[1] for pair in pairs]}

@@ -15,6 +15,9 @@ from typing import Literal, Protocol
 
 TaskName = Literal["extract", "merge", "condense", "summary"]
 
+# What a text model is asked for; each has its own setting for the model.
+TextPurpose = Literal["facts", "summary"]
+
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLine:

@@ -7,10 +7,10 @@ imports only the one that it uses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from strandline.pipelines.models.breaker import Breaker
-from strandline.pipelines.models.contract import Embedder, TaskName, TextModel
+from strandline.pipelines.models.contract import Embedder, TaskName, TextModel, TextPurpose
 from strandline.pipelines.models.guarded import GuardedEmbedder, GuardedTextModel
 from strandline.pipelines.models.local.text_model import LocalTextModel, is_local_embedder
 from strandline.schemas.errors import ConfigurationError
@@ -19,8 +19,6 @@ from strandline.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from strandline.pipelines.models.openai.models import OpenAIEmbedder, OpenAITextModel
-
-TextPurpose = Literal["facts", "summary"]
 
 
 def build_text_model(

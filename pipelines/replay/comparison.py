@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 from uuid import UUID
 
 from strandline.pipelines.generations.registry import Generation, find, find_kept, serving_generations
@@ -13,7 +14,7 @@ from strandline.pipelines.replay.records import Selection
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.replay import CompareFacts, CompareStates, OwnerNames, SelectedOwners
-from strandline.schemas.values.lanes import FACTS, VECTORS
+from strandline.schemas.values.lanes import pipeline_named
 
 OWNERS_PER_PAGE = 100
 
@@ -112,19 +113,23 @@ def _owners(database: Database, selection: Selection) -> Iterator[UUID]:
 def _owner(database: Database, pipeline: str, old: int, new: int, shard_key: UUID) -> OwnerDiff:
     name = database.fetch(OwnerNames(shard_keys=[shard_key]))[0]
     whose = OwnerDiff(name.namespace, name.user_id, name.session_id, 0)
-    if pipeline == VECTORS:
-        # They hold the same messages; what they find is told by questions.
-        return whose
-    if pipeline == FACTS:
-        rows = database.fetch(CompareFacts(shard_key=shard_key, old=old, new=new))
-        changes = tuple(FactChange(**row._asdict()) for row in rows if row.change != "same")
-        return replace(whose, same=len(rows) - len(changes), facts=changes)
-    states = [
-        StateChange(row.session_id, _text(row.before), _text(row.after))
-        for row in database.fetch(CompareStates(shard_key=shard_key, old=old, new=new))
-    ]
-    differing = tuple(state for state in states if state.before != state.after)
-    return replace(whose, same=len(states) - len(differing), states=differing)
+    match pipeline_named(pipeline).derives:
+        case "chunks":
+            # They hold the same messages; what they find is told by questions.
+            return whose
+        case "facts":
+            rows = database.fetch(CompareFacts(shard_key=shard_key, old=old, new=new))
+            changes = tuple(FactChange(**row._asdict()) for row in rows if row.change != "same")
+            return replace(whose, same=len(rows) - len(changes), facts=changes)
+        case "states":
+            states = [
+                StateChange(row.session_id, _text(row.before), _text(row.after))
+                for row in database.fetch(CompareStates(shard_key=shard_key, old=old, new=new))
+            ]
+            differing = tuple(state for state in states if state.before != state.after)
+            return replace(whose, same=len(states) - len(differing), states=differing)
+        case derived:
+            assert_never(derived)
 
 
 def _text(state: str | None) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from strandline.pipelines.generations.recipe import Recipe, differences, recipe_for
+from strandline.pipelines.generations.definitions import recipe_for
+from strandline.pipelines.generations.recipe import Recipe, differences
 from strandline.pipelines.generations.registry import Generation, serving_generations
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.planning import Plan, Planner

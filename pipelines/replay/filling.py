@@ -6,9 +6,9 @@ from uuid import UUID
 
 from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.records import Selection
-from strandline.pipelines.replay.switching import last_stage
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.generations import BackfillOwner, LanesToFill
+from strandline.schemas.values.lanes import pipeline_named
 
 EVENTS_PER_PAGE = 5_000
 
@@ -25,7 +25,7 @@ def make_due(
         **selection.params,
         shard_key=shard_key,
         generation_id=generation.generation_id,
-        last_stage=last_stage(generation.pipeline),
+        last_stage=pipeline_named(generation.pipeline).last_stage,
         scope_key=scope_key,
         limit=EVENTS_PER_PAGE,
     )
@@ -45,6 +45,6 @@ def lanes_to_fill(
         **selection.params,
         shard_key=shard_key,
         generation_id=generation.generation_id,
-        last_stage=last_stage(generation.pipeline),
+        last_stage=pipeline_named(generation.pipeline).last_stage,
     )
     return {row.scope_key: row.is_known for row in fetcher.fetch(lacking)}

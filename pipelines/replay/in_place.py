@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 from uuid import UUID
 
 from strandline.pipelines.engine.batches import read_batch
@@ -50,7 +50,7 @@ from strandline.schemas.queries.derived.replay import (
     SelectedOwners,
 )
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, VECTORS, VECTORS_STAGE, DerivationKeys, Lane
+from strandline.schemas.values.lanes import EXTRACT_STAGE, VECTORS_STAGE, DerivationKeys, Lane, pipeline_named
 
 OWNERS_PER_PAGE = 100
 
@@ -171,21 +171,20 @@ class _Run:
 
     def _owner(self, shard_key: UUID) -> None:
         refuse_truncated(self._database, shard_key, "Nothing of this owner was checked.")
-        pipeline = self._generation.pipeline
-        if pipeline in (VECTORS, FACTS):
-            self._make_due(shard_key)
-        else:
-            self._fill_lanes(shard_key)
-        if pipeline == VECTORS:
-            for row in self._batches(shard_key, VECTORS_STAGE):
-                self._chunks(shard_key, row)
-        elif pipeline == FACTS:
-            for row in self._batches(shard_key, EXTRACT_STAGE):
-                self._candidates(shard_key, row)
-        else:
-            for scope_key in dict.fromkeys(row.scope_key for row in self._batches(shard_key, pipeline)):
-                lane = self._lane(shard_key, scope_key, pipeline)
-                self._count(put_right(self._database, lane, self._ordered_stage(pipeline)))
+        match pipeline_named(self._generation.pipeline).derives:
+            case "chunks":
+                self._make_due(shard_key)
+                for row in self._batches(shard_key, VECTORS_STAGE):
+                    self._chunks(shard_key, row)
+            case "facts":
+                self._make_due(shard_key)
+                for row in self._batches(shard_key, EXTRACT_STAGE):
+                    self._candidates(shard_key, row)
+            case "states":
+                self._fill_lanes(shard_key)
+                self._fold_lanes(shard_key)
+            case derived:
+                assert_never(derived)
         self.counts = self.counts.plus(owners=1)
 
     def _make_due(self, shard_key: UUID, scope_key: UUID | None = None) -> None:
@@ -203,8 +202,16 @@ class _Run:
             if not is_derived:
                 self._make_due(shard_key, scope_key)
                 continue
-            lane = self._lane(shard_key, scope_key, self._generation.pipeline)
+            lane = self._lane(shard_key, scope_key, self._entry_stage)
             self._count(fill_lane(self._database, self._generation, lane, self._selection))
+
+    def _fold_lanes(self, shard_key: UUID) -> None:
+        name = self._entry_stage
+        stage = self._stages[name]
+        if not isinstance(stage, OrderedStage):
+            raise TypeError(f"stage {name!r} of an ordered pipeline does not fold its batches")
+        for scope_key in dict.fromkeys(row.scope_key for row in self._batches(shard_key, name)):
+            self._count(put_right(self._database, self._lane(shard_key, scope_key, name), stage))
 
     def _count(self, folding: Folding) -> None:
         self.counts = self.counts.plus(**asdict(folding))
@@ -253,11 +260,9 @@ class _Run:
             same = _is_same(tx, batch, DigestCandidates(**_made_by(batch)), derived)
         self.counts = self.counts.plus(batches=1, same=int(same), differing=int(not same))
 
-    def _ordered_stage(self, pipeline: str) -> OrderedStage:
-        stage = self._stages[pipeline]
-        if not isinstance(stage, OrderedStage):
-            raise TypeError(f"the stage of pipeline {pipeline!r} does not fold its batches in order")
-        return stage
+    @property
+    def _entry_stage(self) -> str:
+        return pipeline_named(self._generation.pipeline).entry_stage
 
     def _lane(self, shard_key: UUID, scope_key: UUID, stage: str) -> Lane:
         return Lane(shard_key, scope_key, self._generation.generation_id, stage)

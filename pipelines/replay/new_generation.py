@@ -17,12 +17,13 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
-from strandline.pipelines.generations.recipe import differences, recipe_for
+from strandline.pipelines.generations.definitions import recipe_for
+from strandline.pipelines.generations.recipe import differences
 from strandline.pipelines.generations.registry import Generation, find, recipe_params, serving_generations
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
-from strandline.pipelines.replay.switching import last_stage, serve_everybody, switch_owner
+from strandline.pipelines.replay.switching import serve_everybody, switch_owner
 from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ReplayError
@@ -41,7 +42,7 @@ from strandline.schemas.queries.derived.generations import (
 )
 from strandline.schemas.queries.derived.replay import GenerationBacklog, OlderBacklog, OwnersBacklog
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import FACTS
+from strandline.schemas.values.lanes import FACTS, pipeline_named
 
 NOBODY = UUID(int=0)
 
@@ -154,7 +155,7 @@ class _Run:
         self._database = database
         self._replay = replay
         self._generation = generation
-        self._stage = last_stage(replay.pipeline)
+        self._stage = pipeline_named(replay.pipeline).last_stage
         self._on_progress = on_progress
         self._stop = stop
         self._wait_seconds = wait_seconds

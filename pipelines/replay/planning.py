@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.batches import MAX_BATCH_EVENTS, read_batch
@@ -19,7 +19,6 @@ from strandline.pipelines.engine.dead_letters import DeadLetter, list_dead_lette
 from strandline.pipelines.engine.stage import Batch, RawAnswer, Stage
 from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.records import Selection
-from strandline.pipelines.replay.switching import last_stage, stages_of
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.query import Query
@@ -35,7 +34,7 @@ from strandline.schemas.queries.derived.replay import (
     SelectedOwnersRow,
     StoredAnswers,
 )
-from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, VECTORS, VECTORS_STAGE, Lane
+from strandline.schemas.values.lanes import MERGE_STAGE, Lane, pipeline_named
 
 OWNERS_PER_PAGE = 100
 
@@ -118,6 +117,7 @@ class Planner:
     def __init__(self, database: Database, generation: Generation, stages: Stages, token_budget: int) -> None:
         self._database = database
         self._generation = generation
+        self._pipeline = pipeline_named(generation.pipeline)
         self._stages = stages
         self._token_budget = token_budget
         self.plan = Plan()
@@ -153,31 +153,33 @@ class Planner:
             after = page[-1].shard_key
 
     def _compare(self, shard_key: UUID, selection: Selection) -> None:
-        stage = {VECTORS: VECTORS_STAGE, FACTS: EXTRACT_STAGE}.get(
-            self._generation.pipeline, self._generation.pipeline
-        )
-        generation_id = self._generation.generation_id
+        generation_id, stage = self._generation.generation_id, self._pipeline.entry_stage
         rows = self._database.fetch(
             SelectedBatches(**selection.params, shard_key=shard_key, generation_id=generation_id, stage=stage)
         )
-        if self._generation.pipeline in (VECTORS, FACTS):
-            self._compare_batches(shard_key, stage, rows)
-            return
-        for scope_key in dict.fromkeys(row.scope_key for row in rows):
-            self._compare_states(Lane(shard_key, scope_key, generation_id, stage))
+        match self._pipeline.derives:
+            case "states":
+                for scope_key in dict.fromkeys(row.scope_key for row in rows):
+                    self._compare_states(Lane(shard_key, scope_key, generation_id, stage))
+            case "chunks":
+                for lane, event_ids in self._lacking(shard_key, stage, rows).items():
+                    self._ask(lane, self._due(shard_key, event_ids))
+            case "facts":
+                # They are only compared: what was merged from an answer that is gone stays.
+                self._lacking(shard_key, stage, rows)
+            case derived:
+                assert_never(derived)
 
-    def _compare_batches(self, shard_key: UUID, stage: str, rows: Sequence[SelectedBatchesRow]) -> None:
-        again: dict[UUID, list[UUID]] = defaultdict(list)
+    def _lacking(
+        self, shard_key: UUID, stage: str, rows: Sequence[SelectedBatchesRow]
+    ) -> Mapping[Lane, list[UUID]]:
+        """Count the batches, and give the events of those whose answers are gone, by lane."""
+        events: dict[Lane, list[UUID]] = defaultdict(list)
         for row in rows:
             lane = Lane(shard_key, row.scope_key, self._generation.generation_id, stage)
-            if self._is_stored(lane, row.batch_id, row.event_ids):
-                continue
-            # Facts are only compared: what was merged from an answer that is gone stays.
-            if stage == VECTORS_STAGE:
-                again[row.scope_key] += row.event_ids
-        for scope_key, event_ids in again.items():
-            lane = Lane(shard_key, scope_key, self._generation.generation_id, stage)
-            self._ask(lane, self._due(shard_key, event_ids))
+            if not self._is_stored(lane, row.batch_id, row.event_ids):
+                events[lane] += row.event_ids
+        return events
 
     def _compare_states(self, lane: Lane) -> None:
         """An ordered lane is folded again from the first batch whose answer is gone."""
@@ -206,20 +208,20 @@ class Planner:
         return [_Due(row.event_id, row.tokens) for row in rows]
 
     def _derive(self, shard_key: UUID) -> None:
-        pipeline, entry = self._generation.pipeline, stages_of(self._generation.pipeline)[0]
+        pipeline = self._pipeline
         lanes: dict[UUID, list[_Due]] = defaultdict(list)
         owned = self._generation.recipe.entry_scope == "owner"
         derivable = DerivableEvents(
-            shard_key=shard_key, pipeline=pipeline, last_stage=last_stage(pipeline), by_owner=owned
+            shard_key=shard_key, pipeline=pipeline.name, last_stage=pipeline.last_stage, by_owner=owned
         )
         for row in self._database.fetch(derivable):
             lanes[shard_key if owned else row.session_key].append(_Due(row.event_id, row.tokens))
             self.plan.events += 1
             self.plan.tokens += row.tokens
         for scope_key, due in lanes.items():
-            lane = Lane(shard_key, scope_key, self._generation.generation_id, entry)
+            lane = Lane(shard_key, scope_key, self._generation.generation_id, pipeline.entry_stage)
             self.plan.batches += self._ask(lane, due)
-        if pipeline == FACTS:
+        if pipeline.derives == "facts":
             self._merge(shard_key)
 
     def _ask(self, lane: Lane, due: Sequence[_Due]) -> int:

@@ -27,21 +27,11 @@ from strandline.schemas.queries.derived.generations import (
     TransactionsBegun,
     TransactionsUnderWay,
 )
-from strandline.schemas.values.lanes import FACTS, PIPELINE_STAGES
+from strandline.schemas.values.lanes import FACTS, pipeline_named
 
 logger = logging.getLogger("strandline.generations")
 
 OWNERS_PER_PAGE = 100
-
-
-def last_stage(pipeline: str) -> str:
-    """The stage after which an event is covered."""
-    return stages_of(pipeline)[-1]
-
-
-def stages_of(pipeline: str) -> tuple[str, ...]:
-    """The stages of a pipeline; a custom one has one stage with its name."""
-    return PIPELINE_STAGES.get(pipeline, (pipeline,))
 
 
 def switch_owner(database: Database, generation: Generation, shard_key: UUID) -> bool:
@@ -57,7 +47,7 @@ def switch_owner(database: Database, generation: Generation, shard_key: UUID) ->
         switch = SwitchOwner(
             shard_key=shard_key,
             generation_id=generation.generation_id,
-            last_stage=last_stage(generation.pipeline),
+            last_stage=pipeline_named(generation.pipeline).last_stage,
         )
         if not tx.fetch(switch):
             return False
@@ -176,7 +166,7 @@ def _serve(tx: Transaction, generation: Generation) -> None:
             f"Generation {generation_id} of {pipeline} cannot serve: it is not fed. {_derive_anew(pipeline)}"
         )
     tx.fetch(ForgetOwnersGenerations(pipeline=pipeline))
-    tx.fetch(RingGeneration(generation_id=generation_id, stages=list(stages_of(pipeline))))
+    tx.fetch(RingGeneration(generation_id=generation_id, stages=list(pipeline_named(pipeline).stages)))
 
 
 def _await_older(database: Database, seconds: float = 30.0) -> None:

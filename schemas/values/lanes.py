@@ -7,7 +7,7 @@ in order; a hint names a lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 from uuid import UUID
@@ -23,12 +23,40 @@ VECTORS_STAGE = "vectors"
 
 Scope = Literal["session", "owner"]
 
-PIPELINE_STAGES: dict[str, tuple[str, ...]] = {
-    FACTS: (EXTRACT_STAGE, MERGE_STAGE),
-    SUMMARY: (SUMMARY_STAGE,),
-    VECTORS: (VECTORS_STAGE,),
-}
-STAGES: tuple[str, ...] = tuple(stage for stages in PIPELINE_STAGES.values() for stage in stages)
+# Facts; chunks, the pieces of messages that are searched; or the states that lanes are folded into.
+Derived = Literal["facts", "chunks", "states"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What every room knows of a pipeline; ``stages`` are in the order in which an event passes them."""
+
+    name: str
+    stages: tuple[str, ...]
+    derives: Derived
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it folds, each step on the state before it; else it is commutative: events stand alone."""
+        return self.derives == "states"
+
+    @property
+    def entry_stage(self) -> str:
+        """The stage that flush events enter first."""
+        return self.stages[0]
+
+    @property
+    def last_stage(self) -> str:
+        """The stage after which an event is covered."""
+        return self.stages[-1]
+
+
+# Strandline's own; their code is defined in ``pipelines.generations.definitions``.
+_FACTS = Pipeline(FACTS, (EXTRACT_STAGE, MERGE_STAGE), "facts")
+_SUMMARY = Pipeline(SUMMARY, (SUMMARY_STAGE,), "states")
+_VECTORS = Pipeline(VECTORS, (VECTORS_STAGE,), "chunks")
+PIPELINES: Mapping[str, Pipeline] = {p.name: p for p in (_FACTS, _SUMMARY, _VECTORS)}
+STAGES: tuple[str, ...] = tuple(stage for pipeline in PIPELINES.values() for stage in pipeline.stages)
 
 _QUEUE_PREFIX = "strandline."
 
@@ -96,14 +124,14 @@ class Lane:
 Ring = Callable[[Iterable[Lane]], None]
 
 
+def pipeline_named(name: str) -> Pipeline:
+    """A pipeline of Strandline's own, or a custom block's: that one folds, in one stage with its name."""
+    return PIPELINES.get(name) or Pipeline(name, (name,), "states")
+
+
 def pipeline_of(stage: str) -> str:
-    """The pipeline that a stage belongs to; a custom pipeline has one stage with its name."""
-    return next((name for name, stages in PIPELINE_STAGES.items() if stage in stages), stage)
-
-
-def entry_stage(pipeline: str) -> str:
-    """The stage that flush events enter first."""
-    return PIPELINE_STAGES.get(pipeline, (pipeline,))[0]
+    """The name of the pipeline that a stage belongs to."""
+    return next((name for name, pipeline in PIPELINES.items() if stage in pipeline.stages), stage)
 
 
 def queue_name(stage: str) -> str:

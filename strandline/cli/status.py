@@ -39,7 +39,7 @@ from strandline.schemas.queries.inspection.status import (
     UsedPipelines,
 )
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import PIPELINE_STAGES
+from strandline.schemas.values.lanes import pipeline_named
 
 WATCH_SECONDS = 1.0
 
@@ -138,7 +138,7 @@ def _pipeline(
 ) -> PipelineReport:
     counts = (row.due, row.leased, row.dead)
     due, leased, dead = ({item["stage"]: item for item in json.loads(text)} for text in counts)
-    own = PIPELINE_STAGES.get(row.pipeline, (row.entry_stage,))
+    own = pipeline_named(row.pipeline).stages
     names = list(dict.fromkeys([*own, *due, *leased, *dead]))
     stages = [_stage(stage, due, leased, dead, reasons.get(stage)) for stage in names]
     return PipelineReport(

@@ -12,11 +12,11 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from strandline.pipelines.models.answer_forms import answer_schema
 from strandline.pipelines.models.answers import check_answer
-from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task, TaskName
+from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task, TaskName, TextPurpose
 from strandline.pipelines.models.embedding_batches import batches, ready_to_embed, unit_length
 from strandline.pipelines.models.openai.client import ModelClient, RejectedError
 from strandline.pipelines.models.openai.errors import (
@@ -251,17 +251,16 @@ class OpenAIEmbedder:
 
 
 def text_model_from(
-    settings: Settings, *, purpose: Literal["facts", "summary"], prompts: Mapping[TaskName, str] | None = None
+    settings: Settings, *, purpose: TextPurpose, prompts: Mapping[TaskName, str] | None = None
 ) -> OpenAITextModel:
     """The configured text model for facts (extract and merge) or for summaries, with its own client.
 
     Raises:
         ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
     """
-    model = settings.facts_model if purpose == "facts" else settings.summary_model
     return OpenAITextModel(
         ModelClient(settings),
-        model,
+        _model_for(purpose, settings),
         model_setting=f"STRANDLINE_{purpose.upper()}_MODEL",
         timeout_seconds=settings.model_timeout_seconds,
         prompts=prompts,
@@ -276,6 +275,16 @@ def embedder_from(settings: Settings) -> OpenAIEmbedder:
     """
     client = ModelClient(settings, max_answer_bytes=MAX_EMBEDDINGS_BYTES)
     return OpenAIEmbedder(client, settings.embedding_model, settings.embedding_dimensions)
+
+
+def _model_for(purpose: TextPurpose, settings: Settings) -> str:
+    match purpose:
+        case "facts":
+            return settings.facts_model
+        case "summary":
+            return settings.summary_model
+        case _:
+            assert_never(purpose)
 
 
 def _in_form(messages: Sequence[dict[str, str]], task: TaskName, form: _Form) -> list[dict[str, str]]:

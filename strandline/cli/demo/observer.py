@@ -20,13 +20,13 @@ from strandline.schemas.queries.conversation.sessions import (
     ShowStatesRow,
 )
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.lanes import PIPELINE_STAGES, SUMMARY
+from strandline.schemas.values.lanes import PIPELINES, SUMMARY
 
 LOOK_SECONDS = 0.1
 FACTS_SHOWN = 4
 
 # An event is consumed by a pipeline once its last stage is done with it.
-_LAST_STAGES = frozenset(stages[-1] for stages in PIPELINE_STAGES.values())
+_LAST_STAGES = frozenset(pipeline.last_stage for pipeline in PIPELINES.values())
 
 
 @dataclass(frozen=True, slots=True)

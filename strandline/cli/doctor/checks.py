@@ -12,13 +12,8 @@ from pathlib import Path
 from strandline.cli.doctor.reports import CheckReport
 from strandline.cli.servers.models_used import models_used
 from strandline.cli.terminal.output import masked_url
-from strandline.pipelines.models.contract import Embedder
-from strandline.pipelines.models.factory import (
-    TextPurpose,
-    build_embedder,
-    build_text_model,
-    probe_text_model,
-)
+from strandline.pipelines.models.contract import Embedder, TextPurpose
+from strandline.pipelines.models.factory import build_embedder, build_text_model, probe_text_model
 from strandline.producers.tokens import count_default
 from strandline.schemas.errors import ModelError, StrandlineError
 from strandline.schemas.settings import Settings

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from strandline.cli.doctor.reports import CheckReport
 from strandline.pipelines.custom.loading import load_blocks
-from strandline.pipelines.generations.recipe import recipe_for
+from strandline.pipelines.generations.definitions import recipe_for
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import PIPELINE_STAGES
+from strandline.schemas.values.lanes import PIPELINES
 
 # What a check goes by.  With a default in place of one of these it would look at something else.
 PLACES = {
@@ -51,7 +51,7 @@ def _unusable(settings: Settings) -> Iterator[str]:
     except ConfigurationError as error:
         yield str(error)
         return
-    for pipeline in (*PIPELINE_STAGES, *blocks):
+    for pipeline in (*PIPELINES, *blocks):
         try:
             recipe_for(pipeline, settings)
         except ConfigurationError as error:

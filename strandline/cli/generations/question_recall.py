@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from strandline.pipelines.generations.registry import Generation, serving_generations
-from strandline.pipelines.generations.stages import recorded_settings
 from strandline.pipelines.models.contract import Embedder
-from strandline.pipelines.models.factory import build_query_embedder
+from strandline.pipelines.models.factory import build_query_embedder, with_recorded_embedder
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.vectors.stage import vector_text
 from strandline.producers.search.hits import Hit
@@ -71,7 +70,7 @@ def recall(
         ConfigurationError: vectors cannot be embedded here as they were made.
     """
     of_vectors = generation if generation.pipeline == VECTORS else serving_generations(database)[VECTORS]
-    embedder = build_query_embedder(recorded_settings(of_vectors, settings))
+    embedder = build_query_embedder(with_recorded_embedder(settings, of_vectors.recipe.config))
     outcomes = [_is_found(database, generation, of_vectors, embedder, question) for question in questions]
     return round(sum(outcomes) / max(1, len(outcomes)), 3)
 

@@ -1,0 +1,181 @@
+"""Definitions: the code of each built-in pipeline, from the settings that it records to its stages.
+
+What other rooms know of a pipeline, its stages and what it derives, is in ``schemas.values.lanes``.  A new
+one needs an entry there and an entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.pipelines.custom.loading import load_blocks
+from strandline.pipelines.engine.stage import Stage
+from strandline.pipelines.facts.extract import ExtractStage
+from strandline.pipelines.facts.merge import MergeStage
+from strandline.pipelines.generations.recipe import Recipe
+from strandline.pipelines.models.contract import TaskName
+from strandline.pipelines.models.factory import build_embedder, build_text_model, with_recorded_embedder
+from strandline.pipelines.models.local.text_model import EMBEDDER, EMBEDDER_DIMENSIONS
+from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
+from strandline.pipelines.models.prompts.overrides import prompt_texts
+from strandline.pipelines.models.prompts.render import hash_of
+from strandline.pipelines.summary import SummaryStage
+from strandline.pipelines.vectors.stage import VectorsStage
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import (
+    EXTRACT_STAGE,
+    FACTS,
+    MERGE_STAGE,
+    PIPELINES,
+    SUMMARY,
+    SUMMARY_STAGE,
+    VECTORS,
+    VECTORS_STAGE,
+    Pipeline,
+)
+
+Config = Mapping[str, Any]
+BuiltStages = dict[str, Stage[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineDefinition:
+    """A built-in pipeline.
+
+    Attributes:
+        pipeline: its name, its stages, and what it derives.
+        version: raise it when the code comes to derive something else from the same messages.
+        record: what a recipe records of these settings, as its config.
+        restore: the settings, with those that a config records as they were.
+        build: the stages, from a recipe and restored settings; errors begin with the name of the generation.
+        tasks: the tasks whose prompts a recipe records.
+    """
+
+    pipeline: Pipeline
+    version: str
+    record: Callable[[Settings], Config]
+    restore: Callable[[Settings, Config], Settings]
+    build: Callable[[Recipe, Settings, str], BuiltStages]
+    tasks: tuple[TaskName, ...] = ()
+
+    def recipe(self, settings: Settings) -> Recipe:
+        """The recipe that these settings ask for; prompts belong to it if a model is called."""
+        config = self.record(settings)
+        if not self.tasks or settings.text_model_kind == "local":
+            return Recipe(self.version, config=config)
+        texts = prompt_texts(settings.prompts_dir)
+        prompts: dict[str, str] = {name: texts[name] for name in self.tasks}
+        hashes = {name: hash_of(name, texts[name]) for name in self.tasks}
+        return Recipe(self.version, config={**config, "prompt_hashes": hashes}, prompts=prompts)
+
+
+def recipe_for(pipeline: str, settings: Settings) -> Recipe:
+    """The recipe that these settings ask for.
+
+    Raises:
+        ConfigurationError: there is no such pipeline here, or a prompt of STRANDLINE_PROMPTS_DIR cannot be
+            used.
+    """
+    if pipeline in DEFINITIONS:
+        return DEFINITIONS[pipeline].recipe(settings)
+    blocks = load_blocks(settings.blocks)
+    if pipeline not in blocks:
+        known = ", ".join((*DEFINITIONS, *blocks))
+        raise ConfigurationError(
+            f"There is no pipeline {quote(pipeline)} here; the pipelines are {known}. Custom blocks are"
+            " named by STRANDLINE_BLOCKS."
+        )
+    return Recipe(blocks[pipeline].version, blocks[pipeline].scope)
+
+
+def _record_facts(settings: Settings) -> Config:
+    return {
+        "backend": settings.text_model_kind,
+        "model": LOCAL_MODEL if settings.text_model_kind == "local" else settings.facts_model,
+        "max_facts": settings.max_facts,
+    }
+
+
+def _restore_facts(settings: Settings, config: Config) -> Settings:
+    return _with(settings, config, text_backend="backend", facts_model="model", max_facts="max_facts")
+
+
+def _build_facts(recipe: Recipe, settings: Settings, _name: str) -> BuiltStages:
+    prompts: Any = recipe.prompts
+    model = build_text_model(settings, purpose="facts", prompts=prompts)
+    return {EXTRACT_STAGE: ExtractStage(model), MERGE_STAGE: MergeStage(model, settings.max_facts)}
+
+
+def _record_summary(settings: Settings) -> Config:
+    return {
+        "backend": settings.text_model_kind,
+        "model": LOCAL_MODEL if settings.text_model_kind == "local" else settings.summary_model,
+        "max_tokens": settings.summary_max_tokens,
+    }
+
+
+def _restore_summary(settings: Settings, config: Config) -> Settings:
+    return _with(
+        settings, config, text_backend="backend", summary_model="model", summary_max_tokens="max_tokens"
+    )
+
+
+def _build_summary(recipe: Recipe, settings: Settings, _name: str) -> BuiltStages:
+    prompts: Any = recipe.prompts
+    model = build_text_model(settings, purpose="summary", prompts=prompts)
+    return {SUMMARY_STAGE: SummaryStage(model, settings.summary_max_tokens)}
+
+
+def _record_vectors(settings: Settings) -> Config:
+    if settings.embedder_kind == "local":
+        return {"embedder": EMBEDDER, "dimensions": EMBEDDER_DIMENSIONS}
+    return {"embedder": settings.embedding_model, "dimensions": settings.embedding_dimensions}
+
+
+def _build_vectors(recipe: Recipe, settings: Settings, name: str) -> BuiltStages:
+    embedder = build_embedder(settings)
+    config = recipe.config
+    needed = config.get("embedder", embedder.model), config.get("dimensions", embedder.dimensions)
+    if needed != (embedder.model, embedder.dimensions):
+        raise ConfigurationError(
+            f"{name} was made with {needed[0]} ({needed[1]} dimensions), which is not"
+            f" available here; the model here is {embedder.model} ({embedder.dimensions}). Configure that"
+            " model for the workers (STRANDLINE_EMBEDDING_MODEL), or derive it again: strandline"
+            f" replay --new --pipeline {VECTORS}."
+        )
+    return {VECTORS_STAGE: VectorsStage(embedder)}
+
+
+def _with(settings: Settings, config: Config, **recorded: str) -> Settings:
+    """The settings, with those that ``config`` records; ``recorded`` maps their names to those in it."""
+    return settings.model_copy(update={name: config[key] for name, key in recorded.items() if key in config})
+
+
+_FACTS = PipelineDefinition(
+    pipeline=PIPELINES[FACTS],
+    version="1",
+    record=_record_facts,
+    restore=_restore_facts,
+    build=_build_facts,
+    tasks=("extract", "merge", "condense"),
+)
+_SUMMARY = PipelineDefinition(
+    pipeline=PIPELINES[SUMMARY],
+    version="1",
+    record=_record_summary,
+    restore=_restore_summary,
+    build=_build_summary,
+    tasks=("summary",),
+)
+_VECTORS = PipelineDefinition(
+    pipeline=PIPELINES[VECTORS],
+    version="1",
+    record=_record_vectors,
+    restore=with_recorded_embedder,
+    build=_build_vectors,
+)
+DEFINITIONS: Mapping[str, PipelineDefinition] = {d.pipeline.name: d for d in (_FACTS, _SUMMARY, _VECTORS)}
