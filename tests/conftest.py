@@ -50,7 +50,7 @@ SLOW = (
     "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/replay", "project/test_bench.py",
     "project/test_documentation.py", "project/test_packaging.py", "project/test_recall.py",
     "project/test_replay_recipes.py", "schemas/postgres/test_plans.py", "schemas/values/test_linear_work.py",
-    "strandline/cli", "strandline/test_forking.py", "strandline/test_plain_use.py",
+    "strandline/cli", "strandline/wiring",
 )  # fmt: skip
 
 

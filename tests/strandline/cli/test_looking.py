@@ -24,7 +24,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import MakeMemory, rows_of
-from tests.schemas.values.test_shown_text import HOSTILE, hidden_in
+from tests.schemas.display.test_shown_text import HOSTILE, hidden_in
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 

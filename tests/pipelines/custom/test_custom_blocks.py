@@ -34,7 +34,7 @@ from tests.support.sample_blocks import POISON, Diary, Log, MentionCounter, Pict
 from tests.support.workers.draining import drain_everything, due_lanes
 from tests.support.workers.hand_worker import TERMS, FixedStages, HandWorker, say
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
 NAMES = ("mentions", "diary", "log", "pictures", "whatever")
 LISTED = ",".join(
     f"tests.support.sample_blocks:{kind.__name__}"
@@ -399,13 +399,13 @@ def test_a_block_shortens_what_it_shows_itself(make_memory: MakeMemory, drain: D
         ("no_such_package.blocks:Block", r"there is no module named .no_such_package.\..* on PYTHONPATH"),
         ("tests.support.sample_blocks:Nothing", "cannot be imported: AttributeError"),
         ("tests.support.sample_blocks:POISON", r"has no method initial\(\)"),
-        ("tests.pipelines.test_custom_blocks:NotMade", "class of a memory block without arguments"),
-        ("tests.pipelines.test_custom_blocks:NoVersion", "NoVersion.version is None"),
-        ("tests.pipelines.test_custom_blocks:Taken", "'summary', a name that Strandline reserves"),
-        ("tests.pipelines.test_custom_blocks:NoTag", "cannot name a memory block"),
-        ("tests.pipelines.test_custom_blocks:NoScope", "scope is 'everyone'"),
+        ("tests.pipelines.custom.test_custom_blocks:NotMade", "class of a memory block without arguments"),
+        ("tests.pipelines.custom.test_custom_blocks:NoVersion", "NoVersion.version is None"),
+        ("tests.pipelines.custom.test_custom_blocks:Taken", "'summary', a name that Strandline reserves"),
+        ("tests.pipelines.custom.test_custom_blocks:NoTag", "cannot name a memory block"),
+        ("tests.pipelines.custom.test_custom_blocks:NoScope", "scope is 'everyone'"),
         (
-            "tests.support.sample_blocks:Log,tests.pipelines.test_custom_blocks:Twice",
+            "tests.support.sample_blocks:Log,tests.pipelines.custom.test_custom_blocks:Twice",
             "Two memory blocks are called 'log'",
         ),
     ],

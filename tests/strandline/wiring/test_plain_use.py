@@ -14,7 +14,7 @@ import pytest
 
 from strandline.deploy.embedded.processes import is_running
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 
 SCRIPT = """
     import sys
