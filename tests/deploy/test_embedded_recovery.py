@@ -129,9 +129,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param(CONSUMING, 2, id="threads that consume"),
     ],
 )
-def test_what_uses_an_embedded_postgres_that_is_killed_has_it_again_by_itself(
-    home: Path, script: str, messages: int
-) -> None:
+def test_users_of_a_killed_embedded_postgres_start_it_again(home: Path, script: str, messages: int) -> None:
     """Nothing that was accepted is lost, and the server still ends with its last user."""
     server, texts = json.loads(run_script(COMMON + script).splitlines()[-1])
     assert sorted(texts) == sorted(f"message {number}" for number in range(messages))

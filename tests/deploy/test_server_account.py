@@ -121,7 +121,9 @@ def test_programs_that_the_account_reaches_are_run_in_place(open_to_all: Path) -
     assert not (open_to_all / "copies").exists()
 
 
-def test_where_no_copy_can_be_made_the_error_says_so(closed_programs: Path, open_to_all: Path) -> None:
+def test_an_error_says_that_no_copy_of_the_programs_could_be_made(
+    closed_programs: Path, open_to_all: Path
+) -> None:
     (open_to_all / "file").write_text("")
     with pytest.raises(EmbeddedUnavailableError, match=r"could not be made.*STRANDLINE_DATABASE_URL"):
         reachable_programs(closed_programs, server_account(), copies=open_to_all / "file")

@@ -85,7 +85,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=5), JSON, min_size=1, max_size=3), st.integers(0, 3))
-def test_what_no_rule_knows_counts_by_its_json(value: dict[str, Any], times: int) -> None:
+def test_values_of_unknown_kinds_count_by_their_json(value: dict[str, Any], times: int) -> None:
     """An unknown part, an object that a provider added, a legacy function call, a call of another type."""
     size = max(MIN_MESSAGE_TOKENS, len(json.dumps(value, ensure_ascii=False)))
     part = {"type": "unheard_of", "value": value}

@@ -48,7 +48,7 @@ def _undocumented(module: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", ALL, ids=name_of)
-def test_what_is_borrowed_is_in_the_table(path: Path) -> None:
+def test_each_module_that_borrows_internals_is_in_the_table(path: Path) -> None:
     borrowed = set(borrowed_by(path))
     if path.relative_to(ROOT).parts[0] in ("tests", "bench", "tools") or not borrowed:
         return
@@ -63,7 +63,7 @@ def test_the_table_names_modules_that_exist() -> None:
     assert [path for path in named if not (ROOT / path).is_file()] == []
 
 
-def test_what_is_borrowed_from_has_an_upper_bound() -> None:
+def test_each_library_whose_internals_are_borrowed_has_an_upper_bound() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for library in ("psycopg", "psycopg-pool", "celery", "kombu", "amqp"):
         (wanted,) = [line for line in project["dependencies"] if re.match(rf"{library}(\[[\w,]+\])?>=", line)]

@@ -56,7 +56,7 @@ def test_a_worker_that_stops_or_cannot_serve_leaves_them_to_others() -> None:
     assert (work.drained, work.rung) == ([lane("extract")], [lane("merge")])
 
 
-def test_what_could_not_be_drained_is_rung_for() -> None:
+def test_following_lanes_that_could_not_be_drained_are_rung_for() -> None:
     work = Work({lane("extract"): [lane("merge"), lane("merge", 2)]})
     first = work.drain(lane("extract"))
 

@@ -72,7 +72,7 @@ def test_a_worker_drops_and_counts_what_is_no_hint_and_goes_on(
     assert len(said) == 1, "one line a minute, however many there are"
 
 
-def test_what_is_dropped_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_dropped_hints_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     condition = Condition(clock=lambda: now[0])
     for moment in (0.0, 1.0, LOG_SECONDS - 1, LOG_SECONDS, LOG_SECONDS + 1):

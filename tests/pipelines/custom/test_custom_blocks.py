@@ -182,7 +182,7 @@ def test_how_events_fall_into_batches_makes_no_difference(
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("block", ["diary", "log"])
-def test_what_could_not_be_folded_is_folded_again_in_its_place(
+def test_an_event_that_could_not_be_folded_is_folded_again_in_its_place(
     make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, block: str
 ) -> None:
     memory = make_memory("s", user_id="maren", memory_blocks=[block])

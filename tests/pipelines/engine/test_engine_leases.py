@@ -77,7 +77,9 @@ def test_a_lane_has_one_holder(database: Database, lane: Lane) -> None:
     assert second.drain(lane) == "drained"
 
 
-def test_what_a_batch_is_worked_off_with(database_url: str, settings: Settings, lane: Lane) -> None:
+def test_a_batch_runs_three_statements_beside_those_of_its_stage(
+    database_url: str, settings: Settings, lane: Lane
+) -> None:
     """Each is a round trip, beside those of the stage, of BEGIN and of COMMIT."""
     run: list[str] = []
 

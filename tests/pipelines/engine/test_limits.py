@@ -158,7 +158,7 @@ def test_workers_that_take_slices_at_the_same_moment_exceed_a_budget_by_a_slice_
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_what_a_call_took_is_written_also_when_no_slice_is_held_any_more(
+def test_the_usage_of_a_call_is_written_also_when_no_slice_is_held_any_more(
     refused: bool, database: Database, database_url: str
 ) -> None:
     """Its answer came after the slice was given back, or after another call was refused one."""
@@ -175,7 +175,7 @@ def test_what_a_call_took_is_written_also_when_no_slice_is_held_any_more(
     assert used == [(1, 100, 0.5)]
 
 
-def test_what_could_not_be_written_is_written_by_the_next_attempt(
+def test_usage_that_could_not_be_written_is_written_by_the_next_attempt(
     database: Database, database_url: str
 ) -> None:
     limit(database_url, "late", calls_per_day=100)
@@ -655,7 +655,7 @@ def test_nor_does_explain_call_it_so(make_memory: MakeMemory, database: Database
         assert why in " ".join(explained.why)
 
 
-def test_what_waits_for_a_budget_is_due_and_no_lag(database_url: str, backlog: Backlog) -> None:
+def test_events_that_wait_for_a_budget_are_not_counted_as_lag(database_url: str, backlog: Backlog) -> None:
     backlog.add("poor", 3)
     rows_of(database_url, "UPDATE strandline.due SET created_at = now() - interval '1 hour' RETURNING 1")
     assert [lag >= 3_600 for lag in lags(database_url)] == [True]

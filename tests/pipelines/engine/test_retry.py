@@ -23,7 +23,9 @@ def test_a_wait_is_between_half_and_all_of_what_it_may_be(
 
 
 @given(POLICIES, st.integers(1, 60), JITTER)
-def test_it_grows_until_the_maximum(policy: RetryPolicy, failures: int, jitter: float) -> None:
+def test_the_wait_grows_with_each_failure_and_at_most_doubles(
+    policy: RetryPolicy, failures: int, jitter: float
+) -> None:
     wait, longer = (policy.wait_seconds(count, jitter=jitter) for count in (failures, failures + 1))
     assert wait <= longer <= 2 * wait * 1.000001
 

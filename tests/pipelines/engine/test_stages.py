@@ -203,7 +203,7 @@ def test_long_and_foreign_messages_are_found_again(
     assert rows_of(database_url, dimensions) == [(256,)]
 
 
-def test_what_users_say_is_data_to_the_model(
+def test_hostile_text_of_users_reaches_the_model_json_encoded(
     make_memory: MakeMemory, database_url: str, drain: Drain, model_server: ModelServer
 ) -> None:
     """Text that ends the section, or gives orders, reaches the model JSON-encoded within one line."""

@@ -128,7 +128,7 @@ def test_facts_above_the_limit_are_condensed_with_all_their_sources(
     ],
     ids=["forgets-one", "returns-nothing", "says-nothing", "drops-a-number"],
 )
-def test_what_would_lose_facts_is_refused_and_they_stay(
+def test_an_answer_that_would_lose_facts_is_refused_and_the_facts_stay(
     groups: list[tuple[str, tuple[str, ...]]],
     forget: int,
     tell: Callable[..., None],
@@ -192,7 +192,7 @@ def test_a_blocks_limit_reaches_the_workers(
     assert verify(database, deep=True).violations == ()
 
 
-def test_what_cannot_be_condensed_is_not_tried_with_each_merge(
+def test_facts_that_cannot_be_condensed_are_not_tried_with_each_merge(
     tell: Callable[..., None], database_url: str, model_server: ModelServer
 ) -> None:
     prompts = condense_into(model_server)

@@ -117,7 +117,7 @@ def test_an_update_keeps_what_was(tell: Tell, database_url: str, model_server: M
     ]
 
 
-def test_what_is_no_longer_true_ends_and_stays_on_record(
+def test_an_invalidated_fact_ends_and_stays_on_record(
     tell: Tell, database_url: str, model_server: ModelServer
 ) -> None:
     tell("I live in Bergen")
@@ -257,7 +257,9 @@ def test_the_same_words_make_no_second_fact_whatever_the_model_says(
     assert [row[0] for row in history(database_url, "I like herring")] == ["add", "duplicate"]
 
 
-def test_what_the_model_leaves_out_is_added(tell: Tell, database_url: str, model_server: ModelServer) -> None:
+def test_a_candidate_that_the_model_leaves_out_is_added(
+    tell: Tell, database_url: str, model_server: ModelServer
+) -> None:
     decide(model_server)
     tell("I like herring", "I live in Bergen")
     assert {text for text, live, _by in facts(database_url) if live} == {"I like herring", "I live in Bergen"}

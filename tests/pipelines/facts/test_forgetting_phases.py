@@ -177,7 +177,7 @@ def test_an_addition_that_quotes_stands_alone(known: Known) -> None:
     assert known.texts() == {"a": "harbour boat rope", "alone": "rope"}
 
 
-def test_what_nobody_else_said_is_gone(known: Known) -> None:
+def test_facts_that_only_the_forgotten_session_said_are_deleted(known: Known) -> None:
     known.fact("a", "boat")
     known.revision("a", 1, FORGOTTEN, "boat")
     known.fact("b", "harbour")

@@ -108,7 +108,9 @@ def test_a_fact_leads_back_to_its_messages(make_memory: MakeMemory, database: Da
     assert message(database, "m1").why == ("It was remembered: 1 fact cites it, 0 of them live.",)
 
 
-def test_why_nothing_is_remembered_yet(make_memory: MakeMemory, database: Database, drain: Drain) -> None:
+def test_explain_says_why_a_message_is_not_remembered_yet(
+    make_memory: MakeMemory, database: Database, drain: Drain
+) -> None:
     memory = make_memory("s")
     memory.put({"role": "system", "content": "Be kind.", "id": "m0"})
     memory.put({"role": "user", "content": "I keep bees", "id": "m1"})
@@ -134,7 +136,9 @@ def test_why_nothing_is_remembered_yet(make_memory: MakeMemory, database: Databa
     assert message(database, "m1").place == "covered"
 
 
-def test_why_it_was_not_remembered(make_memory: MakeMemory, database: Database, drain: Drain) -> None:
+def test_explain_says_why_a_message_was_not_remembered(
+    make_memory: MakeMemory, database: Database, drain: Drain
+) -> None:
     memory = make_memory("s")
     say(memory, "m1", "Anything else?", role="assistant")
     say(memory, "m2", f"I met a {POISON}")
@@ -166,7 +170,9 @@ def test_a_lane_that_waits_says_why(
     assert "its lane waits after an error" in found.why[0]
 
 
-def test_what_a_reset_left_behind(make_memory: MakeMemory, database: Database, drain: Drain) -> None:
+def test_explain_says_that_a_message_was_reset(
+    make_memory: MakeMemory, database: Database, drain: Drain
+) -> None:
     memory = make_memory("s")
     say(memory, "m1", "I keep bees")
     memory.reset()

@@ -150,12 +150,14 @@ def break_it(database_url: str, kind: str) -> None:
             assert connection.execute(filled.encode()).rowcount, "the break touched nothing"
 
 
-def test_there_is_a_break_for_every_kind() -> None:
+def test_each_kind_of_violation_has_a_test_that_breaks_it() -> None:
     assert set(BREAKS) == set(SENTENCES)
 
 
 @pytest.mark.parametrize("kind", BREAKS)
-def test_what_is_broken_is_named(database: Database, database_url: str, kind: str) -> None:
+def test_each_kind_of_violation_is_named_in_a_sentence(
+    database: Database, database_url: str, kind: str
+) -> None:
     break_it(database_url, kind)
     named = [violation for violation in verify(database, deep=True).violations if violation.kind == kind]
     assert named
@@ -206,7 +208,7 @@ STEPS = st.sampled_from(["say", "say again", "put", "flush", "reset", "forget", 
 
 @given(steps=st.lists(st.tuples(STEPS, st.integers(0, 2)), min_size=5, max_size=25))
 @examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_done_in_whatever_order_verifies_clean(
+def test_any_operations_in_any_order_verify_clean(
     database: Database, database_url: str, settings: Settings, steps: list[tuple[str, int]]
 ) -> None:
     """Three sessions, two of one user; nothing that the library does may look like a violation."""
@@ -296,7 +298,7 @@ def test_the_command_exits_with_0_or_1_and_names_violations(database_url: str) -
     assert unknown.returncode == 1 and unknown.stderr.startswith("strandline: There is no session")
 
 
-def test_it_writes_nothing_and_waits_for_nobody(database: Database, database_url: str) -> None:
+def test_verify_writes_nothing_and_waits_for_no_lock(database: Database, database_url: str) -> None:
     with psycopg.connect(database_url) as holder:
         for table in ("session", "lane", "due", "receipt"):
             holder.execute(f"SELECT FROM strandline.{table} FOR UPDATE".encode())

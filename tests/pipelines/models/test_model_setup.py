@@ -38,7 +38,7 @@ FAILURES = "SELECT sum(failures), (SELECT count(*) FROM strandline.dead_letter) 
 
 
 @pytest.mark.parametrize(("refusing", "says"), REFUSALS[::2])
-def test_what_every_call_is_refused_for_is_named_and_the_work_waits_for_it(
+def test_a_refusal_of_every_model_call_is_named_and_work_waits_until_it_is_mended(
     refusing: dict[str, Any],
     says: str,
     make_memory: MakeMemory,

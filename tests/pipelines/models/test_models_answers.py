@@ -146,7 +146,7 @@ def test_one_candidate_may_end_several_facts() -> None:
     assert [op.fact for op in parse_merge(merge(*ends), 3, 1)] == [1, 2]
 
 
-def test_what_one_candidate_ended_is_no_target_for_the_next() -> None:
+def test_a_fact_that_one_candidate_ended_is_no_target_for_the_next() -> None:
     text = merge(
         {"op": "invalidate", "candidate": 1, "fact": 1},
         {"op": "update", "candidate": 2, "fact": 1, "text": "revived"},
@@ -184,7 +184,7 @@ def test_a_fence_is_found_among_others_and_rows_of_backticks() -> None:
     "beside",
     ["1e999", "[" * 700 + "]" * 700, '{"a":' * 400 + "1" + "}" * 400, "9" * 5_000, '"\\ud800"', "[1e999]"],
 )
-def test_what_nobody_asked_for_does_no_harm_to_what_was(beside: str) -> None:
+def test_further_fields_of_an_answer_do_no_harm_to_its_facts(beside: str) -> None:
     fact = '{"text": "Ann likes tea.", "messages": [1], "x": ' + beside + "}"
     checked = check_answer(EXTRACT, '{"facts": [' + fact + '], "x": ' + beside + "}")
     assert json.loads(checked) == {"facts": [{"text": "Ann likes tea.", "messages": [1]}]}
@@ -207,7 +207,7 @@ def test_of_many_wrong_items_few_errors_are_made(item: str) -> None:
         check_answer(EXTRACT, text)
 
 
-def test_what_postgres_cannot_store_is_taken_out() -> None:
+def test_characters_that_postgres_cannot_store_are_taken_out_of_an_answer() -> None:
     checked = check_answer(SUMMARY, '{"summary": "a\\u0000b\\ud800c", "more": [{"k\\u0000": "\\u0000"}]}')
     assert "\\u0000" not in checked
     checked.encode()

@@ -35,7 +35,7 @@ def counted(control: str) -> dict[str, int]:
         return found
 
 
-def test_as_its_own_process_it_is_controlled_over_http_and_ends_on_sigterm() -> None:
+def test_a_model_server_process_is_controlled_over_http_and_ends_on_sigterm() -> None:
     command = [sys.executable, "-m", "tests.support.servers.model_server", "--latency", "3600"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
@@ -55,7 +55,7 @@ def test_as_its_own_process_it_is_controlled_over_http_and_ends_on_sigterm() -> 
         assert process.wait(timeout=100) == 0
 
 
-def test_it_closes_while_a_request_hangs() -> None:
+def test_the_model_server_closes_while_a_request_hangs() -> None:
     with ModelServer() as server:
         server.behave(hang=True)
         body = json.dumps({"model": "m", "input": "a"}).encode()

@@ -33,7 +33,7 @@ def test_the_weights_are_the_same_in_both(
     assert computed == pytest.approx([by_length(length), saturated(times), rarity(pieces, holders)])
 
 
-def test_what_stands_beside_a_message_counts_the_same_in_both() -> None:
+def test_sql_and_python_weigh_neighbouring_messages_alike() -> None:
     source = function_source("search_v1", "strandline").replace("::float8", "")
     assert ", ".join(f"({distance}, {share:g})" for distance, share in NEARBY.items()) in source
     assert f"ELSE {WORDS_BESIDE_VECTOR} END + {1 - WORDS_BESIDE_VECTOR} * t.contrast" in source

@@ -64,7 +64,9 @@ def shared_rows(database_url: str) -> tuple[int, int]:
     return messages, chunks
 
 
-def test_what_one_user_flushed_another_finds(share: Share, database: Database) -> None:
+def test_a_user_finds_what_another_user_flushed_into_the_shared_scope(
+    share: Share, database: Database
+) -> None:
     share("of-lars", [*CHATTER, KEY])
     maren = share("of-maren", ["My hobby is keeping bees."])
     assert found(maren)[0] == ("of-lars", KEY)
@@ -90,7 +92,7 @@ def test_a_block_shows_what_is_shared_and_not_what_its_window_shows(
     assert shown.omitted == () or {one.kind for one in shown.omitted} == {"search_text_only"}
 
 
-def test_who_did_not_opt_in_contributes_nothing(
+def test_a_session_that_did_not_opt_in_contributes_nothing(
     share: Share, make_memory: MakeMemory, database_url: str
 ) -> None:
     share("silent", [KEY], shared_scope=None)
@@ -252,7 +254,7 @@ def test_verify_names_what_is_wrong_with_shared_rows(
     assert kind in {one.kind for one in verify(database).violations}
 
 
-def test_what_cannot_name_a_scope_is_refused(make_memory: MakeMemory) -> None:
+def test_a_value_that_cannot_name_a_shared_scope_is_refused(make_memory: MakeMemory) -> None:
     for wrong in ("", "x" * 513, "a\x00b", 7):
         with pytest.raises(InvalidMessageError, match="shared_scope"):
             make_memory("s", shared_scope=wrong)

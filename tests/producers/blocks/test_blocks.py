@@ -122,7 +122,7 @@ def test_values_out_of_range_are_refused(kind: Any, arguments: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("blocks", ["facts", 3, [SummaryMemoryBlock], [None], SummaryMemoryBlock()])
-def test_what_is_no_list_of_blocks_is_refused(blocks: Any) -> None:
+def test_a_value_that_is_not_a_list_of_blocks_is_refused(blocks: Any) -> None:
     with pytest.raises(ConfigurationError, match="memory_blocks"):
         declare_blocks(blocks)
 

@@ -27,7 +27,7 @@ def test_the_first_hint_passes_at_once_and_its_repetitions_as_one() -> None:
     assert pacer.wait_seconds(1.0) is None
 
 
-def test_what_is_kept_can_be_taken() -> None:
+def test_hints_that_a_pacer_keeps_can_be_taken_once() -> None:
     pacer = Pacer(SECONDS)
     pacer.pass_on(LANES, 0.0)
     pacer.pass_on(LANES[:2], 0.5)

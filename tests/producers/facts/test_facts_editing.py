@@ -104,7 +104,9 @@ def test_a_fact_is_added_seen_and_kept(facts_of: MakeFacts, make_memory: MakeMem
     assert memory.facts.list() == [given]
 
 
-def test_the_same_words_are_one_fact(facts_of: MakeFacts, tell: Callable[..., None]) -> None:
+def test_adding_a_fact_in_the_same_words_adds_no_second_fact(
+    facts_of: MakeFacts, tell: Callable[..., None]
+) -> None:
     tell("I like herring")
     facts = facts_of()
     (known,) = facts.list()
@@ -387,7 +389,9 @@ def test_whatever_people_do_in_whatever_order_verifies_clean(
     assert wrong == [], owner
 
 
-def test_times_are_told_apart(facts_of: MakeFacts, make_memory: MakeMemory) -> None:
+def test_a_fact_that_was_just_added_is_valid_from_now_on_without_an_end(
+    facts_of: MakeFacts, make_memory: MakeMemory
+) -> None:
     before = datetime.now(UTC)
     fact = facts_of().add("Maren rows")
     assert abs((fact.created_at - before).total_seconds()) < 60

@@ -133,7 +133,7 @@ def test_only_the_generation_that_serves_is_listed(memory: Memory, database_url:
     assert memory.facts.list() == []
 
 
-def test_others_have_no_part_in_it(memory: Memory, make_memory: MakeMemory) -> None:
+def test_facts_of_a_user_are_not_listed_for_other_owners(memory: Memory, make_memory: MakeMemory) -> None:
     for options in ({"user_id": "tove"}, {"user_id": "maren", "namespace": "elsewhere"}, {}):
         assert make_memory("fresh", **options).facts.list() == []
 

@@ -133,7 +133,9 @@ def test_priority_0_wins_over_the_limit_and_this_is_said() -> None:
     ],
 )
 @pytest.mark.parametrize("limit", [1_000, 10])
-def test_what_a_template_does_not_show_is_said(source: str, missing: list[str], limit: int) -> None:
+def test_a_block_that_the_template_does_not_show_is_an_omission(
+    source: str, missing: list[str], limit: int
+) -> None:
     blocks = [says("always", 3, priority=0), says("b", 2, priority=1), says("c", 2, priority=2)]
     found = fit(
         token_limit=limit,
@@ -158,7 +160,7 @@ def test_only_what_a_template_shows_is_cut_for_the_limit() -> None:
     assert kinds(found) == [("block_dropped", "b"), ("not_rendered", "c")]
 
 
-def test_a_window_over_the_limit_is_said() -> None:
+def test_a_window_over_the_limit_drops_the_rest_and_sets_over_budget() -> None:
     found = fitted(10, [says("a", 1, priority=1)], Tail([user(1)], [(1, 1)]), fixed=11)
     assert (found.memory, found.tail, found.tokens, found.over_budget) == ("", (), 11, True)
     assert kinds(found) == [("block_dropped", "a"), ("tail", "tail")]
@@ -191,7 +193,7 @@ def test_a_block_whose_truncate_fails_is_left_out_and_said(caplog: pytest.LogCap
     assert "what somebody said" not in caplog.text + found.omitted[0].reason
 
 
-def test_what_is_no_text_is_a_failure() -> None:
+def test_a_block_that_returns_no_text_is_a_failure() -> None:
     text, failure = attempt("render", BaseMemoryBlock(name="a"), lambda: 3)
     assert text is None
     assert failure is not None
@@ -350,7 +352,7 @@ def test_the_limit_holds_unless_what_is_never_cut_exceeds_it(case: Case) -> None
 
 
 @given(case=cases())
-def test_whatever_is_left_out_is_named(case: Case) -> None:
+def test_each_block_and_range_that_is_left_out_is_named(case: Case) -> None:
     found = fitted_case(case)
     gone = {c.block.name for c in case.contributions} - set(sections(found))
     named = {name for kind, name in kinds(found) if kind in ("block_dropped", "block_failed")}

@@ -325,7 +325,9 @@ def test_a_search_shows_its_hits_best_first() -> None:
         ({}, ["sail"]),
     ],
 )
-def test_what_is_searched_for(given: dict[str, Any], lexemes: list[str]) -> None:
+def test_a_read_searches_for_its_query_or_its_messages_or_the_latest_message(
+    given: dict[str, Any], lexemes: list[str]
+) -> None:
     _, postgres = search_one(request(VectorMemoryBlock(), embed_query=letters, **given), [])
     assert postgres.params("search_chunks")["lexemes"] == lexemes
 
@@ -351,7 +353,7 @@ def test_the_latest_messages_form_the_query(latest: int, lexemes: list[str]) -> 
         (foreign, "another embedding model"),
     ],
 )
-def test_without_a_vector_the_words_decide_and_this_is_said(embed: Any, reason: str) -> None:
+def test_without_a_vector_the_words_decide_and_an_omission_names_the_reason(embed: Any, reason: str) -> None:
     asked = request(VectorMemoryBlock(similarity_cutoff=0.5), embed_query=embed)
     context, postgres = search_one(asked, [hit_row(0.9, 5, "To Skagen.")])
     params = postgres.params("search_chunks")
@@ -361,12 +363,12 @@ def test_without_a_vector_the_words_decide_and_this_is_said(embed: Any, reason: 
     assert "To Skagen." in context[0].text
 
 
-def test_neither_vector_nor_words_is_no_search() -> None:
+def test_a_query_without_vector_and_words_is_not_searched_for() -> None:
     _, postgres = search_one(request(VectorMemoryBlock(), query="what is it?"), [])
     assert "search_chunks" not in postgres.names
 
 
-def test_a_search_that_fails_is_left_out_and_said() -> None:
+def test_a_search_that_fails_is_an_omission_and_the_read_goes_on() -> None:
     asked = request(StaticMemoryBlock(static_content="c"), VectorMemoryBlock(), embed_query=letters)
     context, _ = search_one(asked, DatabaseTimeoutError("too slow"))
     assert kinds(context) == [("search_failed", "vector_memory")]
@@ -401,7 +403,7 @@ TAIL: dict[str, Any] = {
 }
 
 
-def test_what_the_tail_shows_is_not_searched_for_nor_found() -> None:
+def test_messages_that_the_tail_shows_are_not_searched_for_nor_found() -> None:
     rows = [
         hit_row(0.9, 7, "t7"),
         hit_row(0.9, 8, "t8"),
@@ -416,7 +418,7 @@ def test_what_the_tail_shows_is_not_searched_for_nor_found() -> None:
     assert seqs(context[1:]) == [3, 4, 5, 6, 7, 8, 9]
 
 
-def test_what_the_tail_comes_to_show_is_taken_out_of_the_hits() -> None:
+def test_messages_that_the_tail_takes_in_are_taken_out_of_the_hits() -> None:
     # Half the room is 40 tokens: the tail is sure of 5 to 8; what the hits leave lets 3 and 4 in as well.
     rows = [hit_row(0.9, 3, "t3"), hit_row(0.9, 4, "t4", first=3), hit_row(0.5, 2, "m2")]
     asked = request(VectorMemoryBlock(), embed_query=letters, token_limit=81)

@@ -122,7 +122,7 @@ def test_nothing_is_forgotten_while_nobody_consumes(make_memory: MakeMemory) -> 
     assert wide.omitted == ()
 
 
-def test_what_is_derived_takes_the_place_of_the_tail(derived: Memory, database_url: str) -> None:
+def test_derived_memory_takes_the_place_of_the_tail(derived: Memory, database_url: str) -> None:
     context = derived.get("Who repairs boats in Husum?")
     window_from, flushed = rows_of(
         database_url, "SELECT window_from, flushed_through FROM strandline.session"
@@ -190,7 +190,9 @@ def test_waiting_for_what_was_not_flushed_waits_for_nothing(make_memory: MakeMem
 
 
 @pytest.mark.parametrize("blocks", [["facts", "summary", "vectors"], []])
-def test_what_was_never_put_is_never_caught_up_with(make_memory: MakeMemory, blocks: list[str]) -> None:
+def test_a_wait_for_a_message_that_was_never_put_ends_without_being_caught_up(
+    make_memory: MakeMemory, blocks: list[str]
+) -> None:
     memory = make_memory(memory_blocks=blocks)
     last = talk(memory, 3)
     for seq in (last + 1, 10**6, 2**63 - 1):
@@ -240,7 +242,7 @@ def test_the_limit_holds_for_what_is_sent(derived: Memory, make_memory: MakeMemo
     assert {(True, True), (False, False)} <= omissions
 
 
-def test_a_lone_huge_message_is_shown_and_said(make_memory: MakeMemory) -> None:
+def test_a_lone_huge_message_is_shown_and_sets_over_budget(make_memory: MakeMemory) -> None:
     memory = make_memory(token_limit=100)
     memory.put(user("high water " * 500))
     context = memory.get()

@@ -165,7 +165,9 @@ def test_a_fact_whose_messages_are_still_shown_is_not_found(
         ({"scope": "shared"}, "shared_scope"),
     ],
 )
-def test_what_does_not_go_together_is_refused(make_memory: MakeMemory, wrong: Any, named: str) -> None:
+def test_search_arguments_that_do_not_go_together_are_refused(
+    make_memory: MakeMemory, wrong: Any, named: str
+) -> None:
     with pytest.raises(ConfigurationError, match=named):
         make_memory("s").search("x", **wrong)
     if wrong != {"scope": "shared"}:

@@ -103,7 +103,7 @@ def test_what_was_just_put_is_found_beside_what_was_flushed(
     assert "Lars has the key" in memory.search("Which locker is the key of Lars for?")[0].text
 
 
-def test_what_says_it_better_comes_first_wherever_it_is(
+def test_a_better_match_comes_first_whether_it_was_flushed_or_not(
     make_memory: MakeMemory, database: Database, derive: Callable[[], None]
 ) -> None:
     """The best of what was flushed is no longer the best of all."""
@@ -163,7 +163,7 @@ def test_an_owners_other_sessions_are_found_and_nobody_elses(
     assert two.search("anchor") == one.search("anchor", scope="owner") == [], "of a life that is over"
 
 
-def test_what_vectors_went_past_is_found_until_it_is_given_up(
+def test_messages_of_a_dead_letter_are_found_until_it_is_dropped(
     make_memory: MakeMemory, database_url: str
 ) -> None:
     memory = make_memory("s", memory_blocks=["vectors"])
@@ -254,6 +254,6 @@ def test_words_of_every_language_are_found_from_the_put_on(
 
 
 @pytest.mark.parametrize("wrong", [None, 1, "yes"])
-def test_what_is_no_yes_or_no_is_refused(make_memory: MakeMemory, wrong: Any) -> None:
+def test_an_include_window_that_is_not_a_bool_is_refused(make_memory: MakeMemory, wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match="include_window"):
         make_memory("s").search("x", include_window=wrong)

@@ -174,7 +174,7 @@ def test_puts_that_wait_together_go_together_and_a_lone_one_goes_at_once() -> No
     assert log.most_at_once == STATEMENTS_AT_ONCE
 
 
-def test_what_comes_together_with_what_waits_goes_with_it() -> None:
+def test_small_groups_that_take_turns_become_large_ones() -> None:
     """Three small groups that take turns, one of which always waits, become two large ones."""
 
     async def converse() -> list[int]:
@@ -354,7 +354,7 @@ def test_a_session_that_is_locked_keeps_no_other_waiting(make_memory: MakeMemory
         assert asyncio.run(put_all()) == [2] * 20
 
 
-def test_without_postgres_each_caller_is_told(
+def test_without_postgres_each_put_of_a_group_raises_database_unavailable(
     make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "0.5")

@@ -99,7 +99,7 @@ def test_what_is_imported_is_what_would_have_been_put(
     assert verify(database).violations == ()
 
 
-def test_the_same_again_adds_nothing_and_more_adds_what_is_new(run: Run, database_url: str) -> None:
+def test_importing_a_file_again_adds_only_its_new_messages(run: Run, database_url: str) -> None:
     run(chats(2, 10))
     before = rows_of(database_url, LOG)
     again = run(chats(2, 10))

@@ -196,7 +196,7 @@ def test_an_async_sqlalchemy_connection(make_memory: MakeMemory, database_url: s
     assert texts(database_url) == ["kept", "kept too"]
 
 
-def test_what_is_no_such_connection_is_refused(
+def test_a_connection_of_another_kind_is_refused_by_its_type(
     make_memory: MakeMemory, database_url: str, engine: sa.Engine
 ) -> None:
     memory = make_memory("s", memory_blocks=[])

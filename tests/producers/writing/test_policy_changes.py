@@ -201,7 +201,7 @@ def test_the_command_changes_what_is_named_and_nothing_else(
     command(database_url, *change, "--pipelines", " , ", code=2)
 
 
-def test_what_cannot_change_is_said(make_memory: MakeMemory) -> None:
+def test_a_change_of_a_fixed_or_wrong_setting_is_refused(make_memory: MakeMemory) -> None:
     memory = make_memory("s", user_id="anna")
     with pytest.raises(NotFoundError, match="Nothing has been put yet"):
         memory.set_policy(token_limit=10)

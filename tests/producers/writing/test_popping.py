@@ -71,7 +71,7 @@ def test_an_empty_session_has_nothing_to_pop(make_memory: MakeMemory) -> None:
     assert memory.pop() is None
 
 
-def test_what_was_delivered_stays(make_memory: MakeMemory, database: Database) -> None:
+def test_a_delivered_message_cannot_be_popped(make_memory: MakeMemory, database: Database) -> None:
     memory = make_memory(memory_blocks=[])
     memory.put_messages([user("one"), user("two")])
     memory.flush(all=True)

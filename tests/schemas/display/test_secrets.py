@@ -73,7 +73,7 @@ def test_a_shown_url_has_nothing_of_it(secret: str, url: str, encoded: bool) -> 
         ("http://localhost:11434/v1", "http://localhost:11434/v1"),
     ],
 )
-def test_what_is_no_secret_is_shown(url: str, shown: str) -> None:
+def test_a_shown_url_hides_the_secret_parts(url: str, shown: str) -> None:
     assert shown_url(url) == shown
 
 

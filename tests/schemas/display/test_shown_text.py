@@ -110,7 +110,7 @@ def test_lines_are_kept_apart_and_each_is_shown(text: str) -> None:
 
 
 @given(ANY_TEXT)
-def test_what_is_printed_has_only_the_line_ends_that_the_program_wrote(text: str) -> None:
+def test_printed_text_adds_no_line_end_of_its_own(text: str) -> None:
     out = io.StringIO()
     with redirect_stdout(out):
         say(text, f"second {text}")
@@ -135,7 +135,7 @@ def test_no_error_says_what_is_not_seen(field: str, text: str) -> None:
 
 
 @given(ANY_TEXT, st.integers(1, 10_000))
-def test_what_an_error_quotes_is_bounded(text: str, times: int) -> None:
+def test_an_error_quotes_a_bounded_part_of_a_text(text: str, times: int) -> None:
     assert len(quote(text * times)) <= 200 * len("\\U000e0041") + 3
     assert len(str(InvalidMessageError(text * times, "is wrong"))) <= 200 * len("\\U000e0041") + 20
 

@@ -118,7 +118,9 @@ def test_a_read_on_a_connection_cut_without_a_word_is_repeated(
     assert [message.text for message in memory.get()] == ["first"]
 
 
-def test_what_must_not_be_repeated_has_an_unknown_outcome(proxy: StallingProxy, through: Database) -> None:
+def test_a_statement_that_must_not_be_repeated_has_an_unknown_outcome(
+    proxy: StallingProxy, through: Database
+) -> None:
     through.fetch(LOOK_ONCE)
     proxy.stall("answered")
     with pytest.raises(OutcomeUnknownError, match="unknown"):
@@ -183,7 +185,7 @@ def beat_of() -> Beat:
     return Beat(worker_id=uuid4(), host="h", pid=1, version="1", stages=["extract"])
 
 
-def test_what_postgres_answers_in_time_is_no_deadlines_matter(through: Database) -> None:
+def test_a_statement_that_postgres_itself_ends_leaves_its_connection_open(through: Database) -> None:
     """The server ends a statement itself, and the connection goes on."""
     used: list[psycopg.Connection[Any]] = []
 
@@ -303,7 +305,7 @@ def patiently(url: str, settings: Settings) -> ConnectionOptions:
     )
 
 
-def test_however_long_a_first_connection_is_waited_for_there_is_time_for_another(
+def test_a_long_wait_for_a_connection_leaves_time_for_another(
     database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     through = Database.connect(patiently(database_url, settings))
@@ -325,7 +327,7 @@ def test_however_long_a_first_connection_is_waited_for_there_is_time_for_another
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
 
 
-def test_the_same_without_threads(
+def test_on_an_event_loop_there_is_time_for_another_connection_as_well(
     database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -348,7 +350,7 @@ def test_the_same_without_threads(
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
 
 
-def test_what_there_is_no_time_to_wait_for_is_not_sent(
+def test_a_statement_whose_time_is_up_is_not_sent(
     proxy: StallingProxy, through: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     through.fetch(LOOK_ONCE)

@@ -88,7 +88,9 @@ def connection(database_url: str, settings: Settings) -> Iterator[DirectConnecti
         st.none() | st.lists(st.none() | st.dates()),
     )
 )
-def test_what_goes_in_comes_out(connection: DirectConnection, values: tuple[Any, ...]) -> None:
+def test_plain_values_come_back_from_postgres_unchanged(
+    connection: DirectConnection, values: tuple[Any, ...]
+) -> None:
     """Run for the first time, prepared, and as it was prepared."""
     plain = plain_values(values)
     assert plain is not None
@@ -104,7 +106,7 @@ def test_every_statement_can_be_prepared_as_it_stands(connection: DirectConnecti
 
 
 @pytest.mark.parametrize("value", ["a\0b", ["a\0b"], "\ud800", {"a": 1}, [["a"]], ("a",)], ids=repr)
-def test_what_is_not_plain_is_left_to_psycopg(connection: DirectConnection, value: object) -> None:
+def test_values_that_are_not_plain_are_left_to_psycopg(connection: DirectConnection, value: object) -> None:
     assert plain_values((value, *NOTHING)) is None
 
 
@@ -122,7 +124,7 @@ def test_errors_are_psycopgs_and_leave_the_connection_as_it_was(connection: Dire
     assert execute(connection, ONE, Asked(7)) == [(7,)]
 
 
-def test_what_is_prepared_outlives_what_psycopg_forgets_its_own_for(connection: DirectConnection) -> None:
+def test_prepared_statements_survive_rollbacks_and_dropped_tables(connection: DirectConnection) -> None:
     assert [execute(connection, ONE, Asked(1)) for _ in range(2)] == [[(1,)], [(1,)]]
     for _ in range(10):
         connection.execute("SELECT 1")  # so often that psycopg would prepare it, if it were let

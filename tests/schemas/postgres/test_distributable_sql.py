@@ -197,7 +197,9 @@ def test_the_shard_key_is_given_by_value() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_by_value_means(sql: str, broken: list[str]) -> None:
+def test_a_table_without_its_key_by_value_is_found_in_joins_and_subqueries(
+    sql: str, broken: list[str]
+) -> None:
     (statement,) = parsed(sql)
     assert sorted(unkeyed_tables(statement)) == sorted(broken)
 

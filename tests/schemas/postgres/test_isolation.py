@@ -37,7 +37,7 @@ def set_default(url: str, setting: str) -> None:
 
 
 @pytest.mark.parametrize("setting", [SERIALIZABLE, REPEATABLE, READ_ONLY])
-def test_what_the_database_has_for_others_refuses_no_put(
+def test_the_isolation_that_a_database_sets_by_default_refuses_no_put(
     setting: str, make_memory: MakeMemory, database_url: str
 ) -> None:
     """Twelve threads and an event loop put to six sessions of one user, which are flushed on the way."""
@@ -121,7 +121,7 @@ def put_up(url: str, code: str, *, times: int, moment: str = "INSERT ON strandli
 
 
 @pytest.mark.parametrize("code", ["40001", "40P01", "25006"])
-def test_what_may_pass_is_repeated_and_there_once(
+def test_a_put_that_postgres_refuses_for_the_moment_is_repeated_and_stored_once(
     code: str, make_memory: MakeMemory, database_url: str
 ) -> None:
     """Serialization failures, deadlocks, and a standby; a sequence keeps count beyond each rollback."""
@@ -160,7 +160,7 @@ def test_a_forgetting_reset_that_was_rolled_back_for_another_is_done_again(
         ("25006", "reads only"),
     ],
 )
-def test_what_does_not_pass_has_a_sentence_of_its_own(
+def test_each_lasting_refusal_of_postgres_has_a_sentence_of_its_own(
     code: str, sentence: str, make_memory: MakeMemory, database_url: str
 ) -> None:
     memory = make_memory("s", memory_blocks=[])

@@ -267,7 +267,7 @@ def test_a_refused_step_is_a_sentence_and_leaves_nothing(empty_database_url: str
     assert tables == [("watch",)]
 
 
-def test_an_unreachable_server_is_said() -> None:
+def test_migrating_an_unreachable_server_raises_database_unavailable() -> None:
     with pytest.raises(DatabaseUnavailableError):
         migrate("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2", SCHEMA)
 

@@ -31,7 +31,7 @@ def pooled_url(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[s
         yield url
 
 
-def test_everything_works_through_it(
+def test_puts_reads_and_a_worker_share_three_connections_of_pgbouncer(
     pooled_url: str,
     make_memory: MakeMemory,
     start_worker: StartWorker,

@@ -93,7 +93,7 @@ def test_a_statement_that_may_be_repeated_meets_none(server: PostgresServer, dat
         database.fetch(LOOK)
 
 
-def test_who_waits_goes_on_when_postgres_is_back(
+def test_callers_that_wait_go_on_when_postgres_is_back(
     server: PostgresServer, options: ConnectionOptions, database: Database
 ) -> None:
     """A waiting caller makes the pool try again each time that it gives up, which it does soon."""

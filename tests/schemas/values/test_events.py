@@ -53,6 +53,6 @@ def test_a_newer_version_asks_for_an_upgrade() -> None:
 
 
 @pytest.mark.parametrize("change", [{"surprise": 1}, {"cause": "whim"}, {"from_seq": 0}, {"event_id": "x"}])
-def test_what_is_no_event_is_refused_with_its_fields_named(change: dict[str, Any]) -> None:
+def test_a_record_that_is_not_an_event_is_refused_with_the_wrong_field(change: dict[str, Any]) -> None:
     with pytest.raises(UndecodableEventError, match=next(iter(change))):
         decode_event(record(**change))

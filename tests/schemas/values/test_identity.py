@@ -51,7 +51,7 @@ def test_a_session_lies_with_its_user(namespace: str, session: str, user: str) -
     ],
 )
 @pytest.mark.parametrize("field", ["namespace", "session_id", "user_id"])
-def test_what_cannot_name_anything_is_refused_by_field(field: str, name: Any, says: str) -> None:
+def test_a_value_that_cannot_be_a_name_is_refused_by_its_field(field: str, name: Any, says: str) -> None:
     given_names = {"namespace": "n", "session_id": "s", "user_id": "u"} | {field: name}
     with pytest.raises(InvalidMessageError, match=says) as caught:
         identify_session(**given_names)

@@ -68,7 +68,7 @@ def stored(message: Message) -> Message:
 
 @given(messages())
 @settings(deadline=None)
-def test_what_is_stored_comes_back(message: Message) -> None:
+def test_a_stored_message_comes_back_unchanged(message: Message) -> None:
     assert stored(message) == replace(message, seq=7, tokens=3)
 
 
@@ -154,7 +154,7 @@ def test_an_enum_role_is_its_value() -> None:
 
 
 @pytest.mark.parametrize("source", ["text", None, 5, [], ("user", "hi"), b"x", object()])
-def test_what_is_no_message_is_refused(source: object) -> None:
+def test_a_value_that_is_not_a_message_is_refused_with_its_place(source: object) -> None:
     with pytest.raises(InvalidMessageError, match="must be a Message or an OpenAI chat dict") as caught:
         Message.from_openai(source, where="messages[3]")
     assert caught.value.field == "messages[3]"

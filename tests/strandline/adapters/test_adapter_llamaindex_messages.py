@@ -235,7 +235,7 @@ def test_openai_messages_put_by_others_read_as_blocks() -> None:
     ]
 
 
-def test_what_costs_tokens_is_counted() -> None:
+def test_each_block_of_a_message_counts_for_its_tokens() -> None:
     long = "the tide comes in and the tide goes out " * 40
     least = count_default(long) - 1
     for block in (
