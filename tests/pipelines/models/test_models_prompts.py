@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,9 @@ from strandline.pipelines.models.contract import (
     Task,
     TranscriptLine,
 )
+from strandline.pipelines.models.prompts.overrides import prompt_texts
 from strandline.pipelines.models.prompts.render import instructions, prompt_hash, render
+from strandline.schemas.errors import ConfigurationError
 
 MOMENT = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
 
@@ -71,3 +74,16 @@ def test_each_task_has_its_own_hash() -> None:
 def test_limits_are_part_of_the_data() -> None:
     assert "At most 7 facts" in render(ExtractTask((), max_facts=7)).data
     assert "At most 55 tokens" in render(SummaryTask("", (), 55)).data
+
+
+def test_a_prompt_file_that_cannot_be_read_is_refused_in_words(tmp_path: Path) -> None:
+    prompt = tmp_path / "extract.md"
+    prompt.write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match="it is not UTF-8 text; save it as UTF-8"):
+        prompt_texts(tmp_path)
+    prompt.unlink()
+    prompt.mkdir()
+    with pytest.raises(ConfigurationError, match="Is a directory; check its owner"):
+        prompt_texts(tmp_path)
+    with pytest.raises(ConfigurationError, match="not a directory; make it, or unset the variable"):
+        prompt_texts(tmp_path / "nowhere")

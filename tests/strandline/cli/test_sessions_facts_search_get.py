@@ -1,4 +1,4 @@
-"""What can be looked at from the command line: sessions, facts, searches and reads, none of which writes."""
+"""Commands that show sessions, facts, searches and reads; none of them writes."""
 
 from __future__ import annotations
 
@@ -354,7 +354,9 @@ def test_each_look_publishes_its_schema(
     ],
     ids=" ".join,
 )
-def test_what_is_not_there_is_said(anna: Memory, look: tuple[str, ...], command: Command) -> None:
+def test_an_unknown_session_or_fact_is_named_in_the_error(
+    anna: Memory, look: tuple[str, ...], command: Command
+) -> None:
     ended = command(*look)
     assert ended.code == 1 and not ended.out
     assert len(ended.err.splitlines()) == 1 and ended.err.startswith("strandline: ")
