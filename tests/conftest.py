@@ -14,6 +14,7 @@ from uuid import uuid4
 import hypothesis
 import psycopg
 import pytest
+from redis import Redis
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack, start_stack
@@ -119,9 +120,15 @@ def database_url(stack: EmbeddedStack) -> Iterator[str]:
 
 @pytest.fixture
 def broker_url(stack: EmbeddedStack) -> str:
-    """The broker, in a logical database that no other running test uses."""
+    """The broker, in a logical database that no other running test uses, and that holds nothing.
+
+    What a killed worker had taken and not acknowledged would come back to a later test.
+    """
     assert stack.broker_url is not None
-    return stack.broker_url.rpartition("/")[0] + f"/{next(_broker_databases) % 15 + 1}"
+    url = stack.broker_url.rpartition("/")[0] + f"/{next(_broker_databases) % 15 + 1}"
+    with Redis.from_url(url) as broker:
+        broker.flushdb()
+    return url
 
 
 @pytest.fixture

@@ -255,7 +255,7 @@ def test_wrong_usage_quotes_what_was_typed_harmlessly(database_url: str) -> None
 PRINTED_ELSEWHERE = {
     # Where nothing heavy may be loaded: what calls it shows its lines itself.
     "streams.py": {"click.echo"},
-    "terminal.py": {"click.echo", "sys.stdout.write", "Text"},
+    "output.py": {"click.echo", "sys.stdout.write", "Text"},
 }
 
 
