@@ -79,7 +79,7 @@ class ReplaySlots:
             thread.start()
 
     def stop(self) -> None:
-        """Take up no more lanes; those that are being drained are given back after their batch."""
+        """Take up no more lanes; those that are being drained are released after their batch."""
         self._stop.set()
 
     def await_end(self, timeout_seconds: float) -> None:

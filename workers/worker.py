@@ -26,7 +26,7 @@ from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.work.lanes import HandBackLanes, ShortenLeases
+from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes, ShortenLeases
 from strandline.schemas.queries.work.workers import Beat, Leave, LeaveOut, TellCondition
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane, Ring
@@ -142,7 +142,7 @@ class Worker:
         return len(self.engine.active) >= BUSY_SHARE * self._concurrency
 
     def take_over(self, lane: Lane) -> None:
-        """Drain a lane that its holder did not give back."""
+        """Drain a lane that its holder did not release."""
         with self._log_failures():
             self._drain(partial(drain, self.engine, lane, gives_way=True), gives_way=True)
 
@@ -165,7 +165,7 @@ class Worker:
             logger.log(level, "drain failed", extra={"action": "drain_failed", "reason": str(error)})
 
     def begin_stopping(self) -> None:
-        """Give lanes back after the current batch, and take up no more hints."""
+        """Release lanes after the current batch, and take up no more hints."""
         self._stopping.set()
         self._replaying.stop()
 
@@ -191,7 +191,7 @@ class Worker:
         self.leave()
 
     def leave(self) -> list[Lane]:
-        """End heartbeat and upkeep, delete the worker's row, and give back the lanes that it still holds.
+        """End heartbeat and upkeep, delete the worker's row, and release the lanes that it still holds.
 
         Other workers take these up at once, since they are rung for; threads that still drain here can no
         longer write.  Returns the lanes; none if Postgres is away: then the heartbeat expires by itself.
@@ -205,7 +205,7 @@ class Worker:
             self._ring(lanes)
         # After the lanes, which others wait for.
         with suppress(StrandlineError):
-            self._budgets.give_back(everything=True)
+            self._budgets.return_slices(everything=True)
         return lanes
 
     def _beat(self) -> None:
@@ -223,18 +223,18 @@ class Worker:
         )
 
     def _keep_up(self) -> None:
-        """Write changes of this worker's condition, and give back lanes that it holds only in the table.
+        """Write changes of this worker's condition, and release lanes that it holds only in the table.
 
         This is separate from the heartbeat: any of it may wait, for a lock or an answer, longer than a worker
         may be silent.
         """
         failures: list[StrandlineError] = []
         for work in (
-            self._hand_back_lanes,
+            self._release_undrained_lanes,
             self._shorten_leases,
             self._tell_left_out,
             self._tell_condition,
-            self._budgets.give_back,
+            self._budgets.return_slices,
         ):
             try:
                 work()
@@ -243,11 +243,11 @@ class Worker:
         if failures:
             raise failures[0]
 
-    def _hand_back_lanes(self) -> None:
-        """Give back lanes whose release was lost: while this worker lives, no other worker would take them
+    def _release_undrained_lanes(self) -> None:
+        """Release lanes whose release was lost: while this worker lives, no other worker would take them
         over.
         """
-        self._database.fetch(HandBackLanes(worker_id=self.worker_id, **self.engine.active.params()))
+        self._database.fetch(ReleaseUndrainedLanes(worker_id=self.worker_id, **self.engine.active.params()))
 
     def _shorten_leases(self) -> None:
         deadline = self.engine.terms.deadline_seconds

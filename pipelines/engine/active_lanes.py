@@ -17,7 +17,7 @@ SETTLED_SECONDS = 1.0
 
 
 class ActiveParams(TypedDict):
-    """Lanes as parallel arrays, as parameters of ``hand_back_lanes``."""
+    """Lanes as parallel arrays, as parameters of ``release_undrained_lanes``."""
 
     older_than_seconds: float
     shard_keys: list[UUID]
@@ -30,8 +30,8 @@ class ActiveLanes:
     """The lanes that threads of this process drain; safe to share between them.
 
     A second hint for the same lane then costs no query, and the worker can tell which of its leases are left
-    over because their release was lost.  A worker that leaves closes it, so that it takes no lane after it
-    gave all of them back.
+    over because their release was lost.  A worker that leaves closes it, so that it claims no lane after it
+    released all of them.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class ActiveLanes:
             return list(self._lanes)
 
     def params(self) -> ActiveParams:
-        """The lanes as parallel arrays, for ``hand_back_lanes``.
+        """The lanes as parallel arrays, for ``release_undrained_lanes``.
 
         A turn learns its lane only when the claim is made, so lanes claimed since the oldest claim under way
         began may be missing here.

@@ -181,7 +181,7 @@ def renew(
 ) -> ClaimedLane | None:
     """Renew the lease, with the whole deadline again, and claim the next batch.
 
-    With ``gives_way``, None if another owner waits for a turn: the lane is then given back.  ``left_out``:
+    With ``gives_way``, None if another owner waits for a turn: the lane is then released.  ``left_out``:
     generations whose lanes do not count as waiting.
 
     Raises:
@@ -227,7 +227,7 @@ def lock_batch(fetcher: Fetcher, lease: Lease, batch: Batch) -> int:
 def finish(fetcher: Fetcher, lease: Lease, batch: Batch, outcome: Literal["applied", "dead"]) -> bool:
     """End a batch whose effect is written: its events are done.
 
-    Returns whether the lane has more to do; if not, the lane is given back.
+    Returns whether the lane has more to do; if not, the lane is released.
 
     Raises:
         LeaseLostError: as for ``close``.

@@ -25,7 +25,7 @@ logger = logging.getLogger("strandline.engine")
 
 SLICE_SECONDS = 60.0
 
-# A slice that ends sooner is given back; more than the time between two looks, so that none ends unseen.
+# A slice that ends sooner is returned; more than the time between two looks, so that none ends unseen.
 RETURN_SECONDS = 5.0
 
 _UNLIMITED = float("inf")
@@ -195,7 +195,7 @@ class Budgets:
         """Count the difference between a call's use and its estimate; never waits."""
         self._shares.of(namespace).spend(calls, tokens, usd)
 
-    def give_back(self, *, everything: bool = False) -> None:
+    def return_slices(self, *, everything: bool = False) -> None:
         """Write the use of slices that end soon, or of all, and give these slices up.
 
         Slices of a budget that was changed are given up as well.  A namespace whose next slice is being

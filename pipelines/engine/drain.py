@@ -29,9 +29,9 @@ from strandline.pipelines.engine.failure_logging import level_of, raised_at
 from strandline.pipelines.engine.leases import (
     KeptLease,
     Lease,
-    give_back_untouched,
     lock_lease,
     release,
+    release_untouched,
 )
 from strandline.pipelines.engine.stage import Batch, Sharing, Stage, Stepping
 from strandline.schemas.display.shown_text import quantity
@@ -149,7 +149,7 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
         engine.turns.meet(lane.stage, lane.generation_id)
         its_stage = engine.stages.of(lane.generation_id, lane.stage)
         if its_stage is None:
-            return Turn(lane, "unserved" if _return_untouched(engine, claimed.lease) else "lost")
+            return Turn(lane, "unserved" if _release_untouched(engine, claimed.lease) else "lost")
         end = _drain_claimed(engine, claimed, its_stage, gives_way=True)
     return _turn(engine, claimed.lease, end)
 
@@ -161,13 +161,13 @@ def _left_out(engine: Engine, stage: str) -> list[int]:
     return [number for number, here in stages_here.items() if here is None or here.wait_seconds() > 0]
 
 
-def _return_untouched(engine: Engine, lease: Lease, wait_seconds: float = 0.0) -> bool:
-    """Give back a lane with its earlier failure counts, since nothing was tried.
+def _release_untouched(engine: Engine, lease: Lease, wait_seconds: float = 0.0) -> bool:
+    """Release a lane with its earlier failure counts, since nothing was tried.
 
-    Returns False if the database could not be reached; the worker's upkeep then hands the lane back.
+    Returns False if the database could not be reached; the worker's upkeep then releases the lane.
     """
     try:
-        give_back_untouched(engine.database, lease, wait_seconds)
+        release_untouched(engine.database, lease, wait_seconds)
     except DatabaseUnavailableError:
         return False
     return True
@@ -259,10 +259,10 @@ def _outcome_of(engine: Engine, lease: Lease, error: Exception) -> Outcome:
             return "lost"
         case BudgetError():
             # No worker takes up this namespace's work until its time has come; so this does not count.
-            return "postponed" if _return_untouched(engine, lease) else "lost"
+            return "postponed" if _release_untouched(engine, lease) else "lost"
         case ReplayBudgetError():
             wait_seconds = error.retry_after_seconds or 0.0
-            return "postponed" if _return_untouched(engine, lease, wait_seconds) else "lost"
+            return "postponed" if _release_untouched(engine, lease, wait_seconds) else "lost"
         case TransientModelError():
             return _postpone(engine, lease, error)
         case _:

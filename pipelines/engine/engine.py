@@ -37,7 +37,7 @@ class Engine:
         ring: called with lanes that have work for stages of other processes, once that is committed.
         ring_later: called with lanes that gave way.
         active: the lanes that threads of this process drain.
-        stopping: asked between batches; True means give the lane back and leave.
+        stopping: asked between batches; True means release the lane and leave.
         reach: called at each stop point (tests kill or pause a process exactly there).
         prices: the prices of models, from which the ledger computes costs.
         turns: the owners that this process served last.

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.queries.work.lanes import KeepLane, LockLane, ReleaseLane, ReturnLane
+from strandline.schemas.queries.work.lanes import KeepLane, LockLane, ReleaseLane, ReleaseUntouchedLane
 from strandline.schemas.values.lanes import Lane, LaneKeys
 
 # A lease that is kept is renewed when this share of its deadline has passed.
@@ -108,7 +108,7 @@ def release(
     wait_seconds: float = 0.0,
     error: str | None = None,
 ) -> bool:
-    """Give the lane back; after a failure, not to be taken again before ``wait_seconds``.
+    """Release the lane; after a failure, not to be claimed again before ``wait_seconds``.
 
     False if it was taken away before.
     """
@@ -122,6 +122,6 @@ def release(
     return bool(database.fetch(released))
 
 
-def give_back_untouched(database: Database, lease: Lease, wait_seconds: float) -> None:
-    """Give the lane back with its earlier failure counts, not to be claimed again before ``wait_seconds``."""
-    database.fetch(ReturnLane(**lease.keys, wait_seconds=wait_seconds))
+def release_untouched(database: Database, lease: Lease, wait_seconds: float) -> None:
+    """Release the lane with its earlier failure counts, not to be claimed again before ``wait_seconds``."""
+    database.fetch(ReleaseUntouchedLane(**lease.keys, wait_seconds=wait_seconds))

@@ -57,7 +57,7 @@ FUNCTIONS = (
     "remove_facts_v1",
     "stand_alone_v1",
     "take_apart_v1",
-    "give_back_v1",
+    "revive_facts_v1",
     "uncondense_v1",
     "read_session_words_v1",
     "find_condensed_quotes_v1",

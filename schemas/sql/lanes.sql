@@ -1,4 +1,4 @@
--- Lanes: claim, hold and give back, their batches, and their due work.  Nothing here locks a row that a
+-- Lanes: claim, hold and release, their batches, and their due work.  Nothing here locks a row that a
 -- producer writes.
 
 -- name: ring_due
@@ -68,7 +68,7 @@ LEFT JOIN LATERAL (
     WHERE t.lease_epoch IS NOT NULL) AS b ON true
 
 -- name: release_lane
--- Give the lane back, with its next attempt postponed where something failed.
+-- Release the lane, with its next attempt postponed where something failed.
 -- params: postponements integer, failures integer, last_error text?, wait_seconds float8, shard_key uuid, scope_key
 --     uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid
 -- row: lease_epoch bigint
@@ -81,8 +81,8 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 RETURNING lease_epoch
 
--- name: return_lane
--- Give the lane back as it was found, since nothing was tried; it is not to be claimed again before its time.
+-- name: release_untouched_lane
+-- Release the lane as it was found, since nothing was tried; it is not to be claimed again before its time.
 -- params: wait_seconds float8, shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint,
 --     worker_id uuid
 UPDATE strandline.lane SET holder = NULL, deadline_at = NULL,
@@ -126,8 +126,8 @@ FROM strandline.renew_lane_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %
     %(worker_id)s, %(namespace)s, %(gives_way)s, %(left_out)s::integer[], %(dead_after_seconds)s,
     %(deadline_seconds)s, %(batch_id)s, %(token_budget)s, %(max_events)s) AS r
 
--- name: hand_back_lanes
--- Lanes that this worker holds in the table but no longer drains: their release did not get through.
+-- name: release_undrained_lanes
+-- Release the lanes that this worker holds in the table but no longer drains: their release did not get through.
 -- A lane that is being written (by a reset, say) is left for the next time, not waited for.
 -- params: worker_id uuid, older_than_seconds float8, shard_keys uuid[], scope_keys uuid[], generation_ids integer[],
 --     stages text[]
@@ -255,7 +255,7 @@ SELECT (SELECT count(*) FROM held) AS leases, (SELECT count(*) FROM locked) AS e
 
 -- name: finish_batch
 -- The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  A lane
--- that has no more to do is given back with that.  No row: there is no such open batch, and nothing was done.
+-- that has no more to do is released with that.  No row: there is no such open batch, and nothing was done.
 -- Says whether the lane has more to do, and so is still held.
 -- params: outcome text, shard_key uuid, batch_id uuid, scope_key uuid, generation_id integer, stage text, event_ids
 --     uuid[], lease_epoch bigint, worker_id uuid

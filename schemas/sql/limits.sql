@@ -39,13 +39,13 @@ DELETE FROM strandline.namespace_limit WHERE namespace = %(namespace)s
     AND num_nonnulls(max_lanes, max_lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day) = 0
 
 -- name: revoke_slices
--- Make workers give back the slices of a namespace's budget, which were cut from the earlier one.
+-- Make workers return the slices of a namespace's budget, which were cut from the earlier one.
 -- params: namespace text
 UPDATE strandline.budget_slice SET expires_at = '-infinity'
 WHERE namespace = %(namespace)s AND expires_at > statement_timestamp()
 
 -- name: revoked_slices
--- The namespaces whose slices this worker is to give back.
+-- The namespaces whose slices this worker is to return.
 -- params: namespaces text[], days date[], worker_id uuid
 -- row: namespace text
 SELECT b.namespace FROM unnest(%(namespaces)s::text[], %(days)s::date[]) AS held (namespace, day)

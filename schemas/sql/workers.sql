@@ -19,7 +19,7 @@ UPDATE strandline.worker SET left_out = %(generation_ids)s::integer[] WHERE work
 UPDATE strandline.worker SET condition = %(condition)s::json WHERE worker_id = %(worker_id)s
 
 -- name: leave
--- Remove this worker, and give back the lanes it still holds, so that they do not count as crashes, and any sweep
+-- Remove this worker, and release the lanes it still holds, so that they do not count as crashes, and any sweep
 -- rings for them at once. Wait for a lane that is being written, which is short.
 -- params: worker_id uuid
 -- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
@@ -29,7 +29,7 @@ WITH gone AS (
     SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
     WHERE l.holder = %(worker_id)s
     ORDER BY l.shard_key, l.scope_key, l.generation_id, l.stage FOR UPDATE
-), given_back AS (
+), released AS (
     UPDATE strandline.lane l SET holder = NULL, deadline_at = NULL
     FROM held h
     WHERE l.shard_key = h.shard_key AND l.scope_key = h.scope_key AND l.generation_id = h.generation_id

@@ -201,7 +201,7 @@ def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[
 
 
 def _apply_at_once(database: Database, namespace: str) -> None:
-    """Have slices of the former budget given back, and ring for what waited for it.
+    """Have slices of the former budget returned, and ring for what waited for it.
 
     The limits are committed by then.  A sweep locks those that it goes by, so what it puts off from now on it
     puts off by the new ones.
@@ -287,7 +287,7 @@ def waiting_line(limits: NamespaceLimitsReport) -> str:
 
 
 def _is_used_up(limits: NamespaceLimitsReport, budget: str) -> bool:
-    """Whether all of it was used; else workers hold what is left, which they give back within a minute."""
+    """Whether all of it was used; else workers hold what is left, which they return within a minute."""
     used, limit = getattr(limits, f"{budget}_today", 0), getattr(limits, f"{budget}_per_day", None)
     return limit is not None and used >= limit
 

@@ -17,7 +17,7 @@ import yaml
 from strandline.schemas.settings import Settings
 from strandline.schemas.tables.work import due
 from strandline.schemas.values.lanes import STAGES, queue_name
-from strandline.workers.celery_app.shutdown import HAND_BACK_SECONDS
+from strandline.workers.celery_app.shutdown import LEAVE_SECONDS
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 ROOT = DEPLOY.parent
@@ -98,7 +98,7 @@ def test_each_deployment_is_scaled_by_its_own_due_work() -> None:
 
 
 def test_a_stop_allows_for_the_grace_time() -> None:
-    longest = Settings.model_fields["shutdown_grace_seconds"].default + HAND_BACK_SECONDS
+    longest = Settings.model_fields["shutdown_grace_seconds"].default + LEAVE_SECONDS
     compose = documents("compose.yaml")[0]["services"]
     graces = [float(compose[stage]["stop_grace_period"].removesuffix("s")) for stage in STAGES]
     graces += [float(unit()["Service"]["TimeoutStopSec"])]

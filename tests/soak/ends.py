@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from strandline.workers.celery_app.shutdown import HAND_BACK_SECONDS
+from strandline.workers.celery_app.shutdown import LEAVE_SECONDS
 from tests.conftest import wait_until
 from tests.soak.ground import ROOT, Ground
 from tests.soak.readings import Reading
@@ -50,7 +50,7 @@ def run(ground: Ground) -> Iterator[Reading]:
 
 
 def _workers(ground: Ground) -> Iterator[Reading]:
-    bound = HAND_BACK_SECONDS + SLACK_SECONDS
+    bound = LEAVE_SECONDS + SLACK_SECONDS
     grace = {"STRANDLINE_SHUTDOWN_GRACE_SECONDS": str(GRACE_SECONDS)}
     worker = _hanging_worker(ground, "grace", **grace)
     yield Reading(
@@ -76,7 +76,7 @@ def _without_broker(ground: Ground) -> Iterator[Reading]:
         took = seconds_of(lambda: _end(worker, signal.SIGTERM))
         worker.end()
     yield Reading(
-        "a worker without its broker ends, with 3 s of grace", took, 3 + HAND_BACK_SECONDS + SLACK_SECONDS
+        "a worker without its broker ends, with 3 s of grace", took, 3 + LEAVE_SECONDS + SLACK_SECONDS
     )
 
 

@@ -86,7 +86,7 @@ def test_a_worker_beats_while_what_else_it_writes_waits_for_a_lock(
     rows_of(database_url, LIMIT, 100)
     worker.start()
     worker._budgets.admit("default", 10)
-    # It ends soon, and is to be given back.
+    # It ends soon, and is to be returned.
     worker._budgets._shares.of("default")._ends_at = 1.0
     with held(database_url, f"LOCK TABLE strandline.{table}"):
         await_lock(database_url)

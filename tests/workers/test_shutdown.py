@@ -131,7 +131,7 @@ def test_threads_lost_during_the_grace_time_cut_it_short_for_no_other(
         await_beat(worker, database_url)
     let_answer.set()
     assert worker.process.wait(150) == 0, "".join(worker.output)
-    assert not says(worker, "action=handed_back"), "".join(worker.output)
+    assert not says(worker, "action=lanes_released"), "".join(worker.output)
     check_nothing_is_held(database_url)
     summaries = "SELECT outcome FROM strandline.receipt WHERE stage = 'summary'"
     assert rows_of(database_url, summaries) == [("applied",)]

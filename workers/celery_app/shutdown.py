@@ -1,4 +1,4 @@
-"""Ends a worker process: it finishes what it can within its grace time, and hands the rest back.
+"""Ends a worker process: it finishes what it can within its grace time, and releases the rest.
 
 Celery does not bound this if tasks are threads: its warm shutdown waits for as long as a task takes, a
 second SIGTERM changes nothing, and its cold shutdown cannot end threads either.  So the signals are taken
@@ -29,17 +29,17 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 # What supervisors take for a failure that passes (EX_TEMPFAIL).
 LOST_EXIT = 75
 
-# What handing back may take when Postgres does not answer; then the heartbeat runs out by itself.
-HAND_BACK_SECONDS = 2.0
+# What leaving may take when Postgres does not answer; then the heartbeat runs out by itself.
+LEAVE_SECONDS = 2.0
 
 
 class Shutdown:
     """Ends this process at a signal.
 
     Args:
-        worker: the worker to stop, whose lanes are handed back.
+        worker: the worker to stop, whose lanes are released.
         grace_seconds: how long running batches may go on after the first signal.
-        close_bell: publishes the hints for lanes that were handed back.
+        close_bell: publishes the hints for lanes that were released.
         tell: called with one line when the process begins to stop, with the reason.
     """
 
@@ -88,23 +88,23 @@ class Shutdown:
         # Threads may be lost while it stops as well, and what ends in time is to end nevertheless.
         second = signals.wait(self._grace_seconds, until_woken=False)
         exit_code = 128 + second if second else ending
-        handing_back = threading.Thread(
-            target=self._hand_back, args=(exit_code,), name="strandline-hand-back", daemon=True
+        leaving = threading.Thread(
+            target=self._leave, args=(exit_code,), name="strandline-leave", daemon=True
         )
-        handing_back.start()
-        third = signals.wait(HAND_BACK_SECONDS, until_woken=False)
+        leaving.start()
+        third = signals.wait(LEAVE_SECONDS, until_woken=False)
         os._exit(128 + third if third else exit_code)
 
-    def _hand_back(self, exit_code: int) -> None:
+    def _leave(self, exit_code: int) -> None:
         try:
-            handed_back = self._worker.leave()
+            lanes = self._worker.leave()
             logger.warning(
                 "worker ends before its batches do",
-                extra={"action": "handed_back", "lanes": len(handed_back)},
+                extra={"action": "lanes_released", "lanes": len(lanes)},
             )
             self._close_bell()
         except Exception:
-            logger.exception("worker could not hand back its lanes; others take them when its lease runs out")
+            logger.exception("worker could not release its lanes; others take them when its lease runs out")
         finally:
             # Nothing gentler ends threads that wait for a model, and the interpreter would wait for them.
             # Their work becomes due again; their later writes would name a lost lease.

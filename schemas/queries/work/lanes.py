@@ -197,7 +197,7 @@ class ReleaseLaneRow(NamedTuple):
 
 
 class ReleaseLane(Query[ReleaseLaneRow]):
-    """Give the lane back, with its next attempt postponed where something failed."""
+    """Release the lane, with its next attempt postponed where something failed."""
 
     __slots__ = ()
     name = "release_lane"
@@ -231,13 +231,13 @@ class ReleaseLane(Query[ReleaseLaneRow]):
         )
 
 
-class ReturnLane(Query[Never]):
-    """Give the lane back as it was found, since nothing was tried; it is not to be claimed again before its
+class ReleaseUntouchedLane(Query[Never]):
+    """Release the lane as it was found, since nothing was tried; it is not to be claimed again before its
     time.
     """
 
     __slots__ = ()
-    name = "return_lane"
+    name = "release_untouched_lane"
 
     def __init__(
         self,
@@ -366,18 +366,18 @@ class RenewLane(Query[RenewLaneRow]):
         )
 
 
-class HandBackLanesRow(NamedTuple):
+class ReleaseUndrainedLanesRow(NamedTuple):
     stage: str
 
 
-class HandBackLanes(Query[HandBackLanesRow]):
-    """Lanes that this worker holds in the table but no longer drains: their release did not get through. A
-    lane that is being written (by a reset, say) is left for the next time, not waited for.
+class ReleaseUndrainedLanes(Query[ReleaseUndrainedLanesRow]):
+    """Release the lanes that this worker holds in the table but no longer drains: their release did not get
+    through. A lane that is being written (by a reset, say) is left for the next time, not waited for.
     """
 
     __slots__ = ()
-    name = "hand_back_lanes"
-    row = HandBackLanesRow
+    name = "release_undrained_lanes"
+    row = ReleaseUndrainedLanesRow
 
     def __init__(
         self,
@@ -605,7 +605,7 @@ class FinishBatchRow(NamedTuple):
 
 class FinishBatch(Query[FinishBatchRow]):
     """The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  A
-    lane that has no more to do is given back with that.  No row: there is no such open batch, and nothing
+    lane that has no more to do is released with that.  No row: there is no such open batch, and nothing
     was done. Says whether the lane has more to do, and so is still held.
     """
 

@@ -60,7 +60,7 @@ class ForgetCleared(Query[Never]):
 
 
 class RevokeSlices(Query[Never]):
-    """Make workers give back the slices of a namespace's budget, which were cut from the earlier one."""
+    """Make workers return the slices of a namespace's budget, which were cut from the earlier one."""
 
     __slots__ = ()
     name = "revoke_slices"
@@ -74,7 +74,7 @@ class RevokedSlicesRow(NamedTuple):
 
 
 class RevokedSlices(Query[RevokedSlicesRow]):
-    """The namespaces whose slices this worker is to give back."""
+    """The namespaces whose slices this worker is to return."""
 
     __slots__ = ()
     name = "revoked_slices"

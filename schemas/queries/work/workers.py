@@ -47,8 +47,8 @@ class LeaveRow(NamedTuple):
 
 
 class Leave(Query[LeaveRow]):
-    """Remove this worker, and give back the lanes it still holds, so that they do not count as crashes, and
-    any sweep rings for them at once. Wait for a lane that is being written, which is short.
+    """Remove this worker, and release the lanes it still holds, so that they do not count as crashes, and any
+    sweep rings for them at once. Wait for a lane that is being written, which is short.
     """
 
     __slots__ = ()

@@ -27,7 +27,7 @@ BEGIN
     PERFORM strandline.drop_unsourced_v1(p_shard_key, p_session_key, touched || apart);
     touched := touched || strandline.restate_facts_v1(p_shard_key, touched);
     PERFORM strandline.refresh_facts_v1(p_shard_key, touched);
-    touched := touched || strandline.give_back_v1(p_shard_key);
+    touched := touched || strandline.revive_facts_v1(p_shard_key);
     RETURN array_remove(touched, NULL);
 END
 $function$;

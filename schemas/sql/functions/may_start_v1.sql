@@ -1,6 +1,6 @@
 -- may_start_v1: whether a namespace may have one more lane drained now: it is not waiting for its budget, and fewer
 -- lanes of it are at work than it may have, in all and in this worker.  p_leaving lanes of this worker that are at
--- work in the namespace do not count: the one that would be given back for it.
+-- work in the namespace do not count: the one that would be released for it.
 CREATE FUNCTION strandline.may_start_v1(
     p_namespace text, p_worker_id uuid, p_dead_after_seconds double precision, p_leaving integer
 ) RETURNS boolean

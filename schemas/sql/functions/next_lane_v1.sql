@@ -6,7 +6,7 @@
 -- anywhere, so that workers rarely look at the same lanes.  Work of the first of p_precedences comes before all work
 -- of the second (0: live; 1: imported, or derived again).
 -- Namespaces that wait for their budget, or have as many lanes at work as they may, get none; a lane of this worker
--- that would be given back for another one is not counted in its namespace, p_leaving (NULL without such a lane).
+-- that would be released for another one is not counted in its namespace, p_leaving (NULL without such a lane).
 -- The caller locks the lane it gets until its transaction ends, and skips lanes locked by others, so that no worker
 -- waits for another here.
 -- Lanes that claim_lane_v1 would refuse are skipped; a lane is examined once, however much of its work is due.

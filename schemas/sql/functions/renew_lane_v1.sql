@@ -1,7 +1,7 @@
 -- renew_lane_v1: a batch is done, and what failed before no longer counts: the next one is begun, with the whole
 -- deadline again.
 --
--- Or, with p_gives_way, the lane is given back where another owner waits for a turn, or live work while it would go
+-- Or, with p_gives_way, the lane is released where another owner waits for a turn, or live work while it would go
 -- on with what was imported; then namespace is NULL, and no batch is begun.
 -- Returns the lease with the next batch (begin_batch_v1), a row per event; no row if the lease was taken away.
 CREATE FUNCTION strandline.renew_lane_v1(

@@ -5,7 +5,7 @@
 -- rows are deleted here) or finds its lease gone.  The session row is locked last, so that no put waits while this
 -- waits for a worker.
 -- Returns the number of messages that were in the log, and with p_derived the incarnations that had events or
--- the log, and the facts that forgetting gave other words, or gave back; no row if there is no such session.
+-- the log, and the facts that forgetting gave other words, or revived; no row if there is no such session.
 CREATE FUNCTION strandline.reset_v1(p_shard_key uuid, p_session_key uuid, p_derived boolean)
 RETURNS TABLE (messages bigint, ended uuid[], touched uuid[])
 LANGUAGE plpgsql AS $function$

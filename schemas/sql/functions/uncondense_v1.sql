@@ -39,6 +39,6 @@ BEGIN
           AND f.invalidated_by = ANY (holders);
     DELETE FROM strandline.fact f WHERE f.shard_key = p_shard_key AND f.generation_id = p_generation_id
         AND f.fact_id = ANY (holders);
-    RETURN touched || strandline.give_back_v1(p_shard_key);
+    RETURN touched || strandline.revive_facts_v1(p_shard_key);
 END
 $function$;

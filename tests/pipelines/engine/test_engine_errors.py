@@ -19,7 +19,7 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.generations.stages import GenerationStages
 from strandline.schemas.errors import PermanentModelError, TransientModelError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.work.lanes import HandBackLanes
+from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
@@ -325,7 +325,7 @@ def test_a_lane_goes_on_when_postgres_was_away(memory: Memory, database: Databas
         database_url, "UPDATE strandline.lane SET leased_at = leased_at - interval '2 seconds' RETURNING 1"
     )
     stage.fail = lambda _batch: None
-    left_over = HandBackLanes(worker_id=worker.worker_id, **worker.engine.active.params())
+    left_over = ReleaseUndrainedLanes(worker_id=worker.worker_id, **worker.engine.active.params())
     assert database.fetch(left_over) == [("summary",)]
     assert worker.drain(lane) == "drained"
     assert folded(database_url) == [1, 2, 3]

@@ -23,7 +23,7 @@ from strandline.schemas.errors import BudgetError, LeaseLostError, ReplayBudgetE
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.work.lanes import HandBackLanes, HandBackLanesRow
+from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes, ReleaseUndrainedLanesRow
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
@@ -295,21 +295,21 @@ def test_a_lane_whose_release_got_lost_is_handed_back(
     aged = "UPDATE strandline.lane SET leased_at = leased_at - interval '1 minute' RETURNING 1"
     rows_of(database_url, aged)
     with worker.engine.active.enter(lane):
-        assert hand_back(database, worker) == [], "it is being drained"
+        assert release_undrained(database, worker) == [], "it is being drained"
         assert worker.drain(lane) == "in_hand"
-    assert hand_back(database, HandWorker(database, counting())) == [], "not another worker's"
+    assert release_undrained(database, HandWorker(database, counting())) == [], "not another worker's"
     with psycopg.connect(database_url) as writer:
         writer.execute("SELECT 1 FROM strandline.lane FOR UPDATE")
         # It waits for no lock: this one is held until it has returned.
-        assert hand_back(database, worker) == []
-    assert hand_back(database, worker) == [("summary",)]
+        assert release_undrained(database, worker) == []
+    assert release_undrained(database, worker) == [("summary",)]
     row = lane_row(database_url)
     assert (row["holder"], row["crashes"]) == (None, 0)
     assert HandWorker(database, counting()).drain(lane) == "drained"
 
 
-def hand_back(database: Database, worker: HandWorker) -> list[HandBackLanesRow]:
-    return database.fetch(HandBackLanes(worker_id=worker.worker_id, **worker.engine.active.params()))
+def release_undrained(database: Database, worker: HandWorker) -> list[ReleaseUndrainedLanesRow]:
+    return database.fetch(ReleaseUndrainedLanes(worker_id=worker.worker_id, **worker.engine.active.params()))
 
 
 def test_what_arrives_while_a_lane_is_released_is_rung_for(

@@ -120,7 +120,7 @@ def test_workers_that_share_a_budget_exceed_it_by_no_more_than_a_slice_of_each_t
         place = drawn.randrange(number)
         match drawn.choices(["call", "leave", "kill"], [100, 3, 1])[0]:
             case "leave":
-                here[place].give_back(everything=True)
+                here[place].return_slices(everything=True)
             case "kill":
                 rows_of(database_url, ITS_SLICE_ENDS, namespace, here[place].worker_id)
                 here[place] = Budgets(database, uuid4())
@@ -129,7 +129,7 @@ def test_workers_that_share_a_budget_exceed_it_by_no_more_than_a_slice_of_each_t
                 made += is_admitted(here[place], namespace)
     assert made <= budget + slice_of(budget) * killed
     for worker in here:
-        worker.give_back(everything=True)
+        worker.return_slices(everything=True)
     last = Budgets(database, uuid4())
     while is_admitted(last, namespace):
         made += 1
@@ -153,7 +153,7 @@ def test_workers_that_take_slices_at_the_same_moment_exceed_a_budget_by_a_slice_
         made = sum(pool.map(spend, here))
     assert made <= budget + slice_of(budget) * (len(here) - 1)
     for worker in here:
-        worker.give_back(everything=True)
+        worker.return_slices(everything=True)
     assert calls_used(database_url) == made
 
 
@@ -161,16 +161,16 @@ def test_workers_that_take_slices_at_the_same_moment_exceed_a_budget_by_a_slice_
 def test_the_usage_of_a_call_is_written_also_when_no_slice_is_held_any_more(
     refused: bool, database: Database, database_url: str
 ) -> None:
-    """Its answer came after the slice was given back, or after another call was refused one."""
+    """Its answer came after the slice was returned, or after another call was refused one."""
     limit(database_url, "late", calls_per_day=1)
     worker = Budgets(database, uuid4())
     worker.admit("late", 10)
     if refused:
         assert not is_admitted(worker, "late")
     else:
-        worker.give_back(everything=True)
+        worker.return_slices(everything=True)
     worker.settle("late", 90, 0.5)
-    worker.give_back()
+    worker.return_slices()
     used = rows_of(database_url, "SELECT calls_used, tokens_used, usd_used FROM strandline.budget_slice")
     assert used == [(1, 100, 0.5)]
 
@@ -183,9 +183,9 @@ def test_usage_that_could_not_be_written_is_written_by_the_next_attempt(
     worker.admit("late", 10)
     renamed(database_url, "budget_slice", "not_there")
     with pytest.raises(StrandlineError):
-        worker.give_back(everything=True)
+        worker.return_slices(everything=True)
     renamed(database_url, "not_there", "budget_slice")
-    worker.give_back()
+    worker.return_slices()
     assert calls_used(database_url) == 1
 
 
@@ -545,11 +545,11 @@ def test_a_budget_that_is_lowered_is_heeded_although_a_slice_of_the_former_one_i
     worker, other = Budgets(database, uuid4()), Budgets(database, uuid4())
     assert is_admitted(worker, "tenant")
     assert is_admitted(other, "tenant")
-    worker.give_back()
+    worker.return_slices()
     assert calls_used(database_url) == 0, "what was not changed is held on"
     assert command(database_url, "limits", "set", "tenant", "--calls-per-day", "2").returncode == 0
     for one in (worker, other):
-        one.give_back()
+        one.return_slices()
     assert calls_used(database_url) == 2
     assert not is_admitted(worker, "tenant")
 

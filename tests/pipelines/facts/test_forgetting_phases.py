@@ -258,7 +258,7 @@ def test_facts_live_again_whose_end_is_gone(known: Known) -> None:
     known.fact("a", "boat", live=False, invalidated_at=MOMENT, invalidated_by=named("g"))
     known.fact("b", "rope", live=False, condensed_into=named("c"))
     known.fact("c", "rope tide")
-    assert known.call("give_back_v1") == [named("a")]
+    assert known.call("revive_facts_v1") == [named("a")]
     assert known.column("a", "live") is True
     assert known.column("b", "live") is False
 

@@ -243,7 +243,7 @@ def test_a_lane_whose_thread_hangs_in_a_statement_is_taken_over(
     try:
         assert first.drain(lane) == "lost"
         assert proxy.swallowed.is_set()
-        wait_until(lambda: second.drain(lane) == "drained", timeout=30, what="the lane to be given back")
+        wait_until(lambda: second.drain(lane) == "drained", timeout=30, what="the lane to be released")
         assert folded(database_url) == [1]
         assert len(rows_of(database_url, "SELECT 1 FROM strandline.worker")) == 2, "the first still lives"
     finally:

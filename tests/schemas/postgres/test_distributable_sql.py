@@ -58,7 +58,7 @@ ACROSS_SHARDS = {
         "ring_due_v1",
         "ripe_watches",
     },
-    "a worker holds lanes of many owners": {"hand_back_lanes", "leave", "shorten_leases"},
+    "a worker holds lanes of many owners": {"release_undrained_lanes", "leave", "shorten_leases"},
     "a namespace has many owners": {"list_limits", "may_start_v1", "ring_put_off"},
     "a derivation is of all owners": {
         "forget_owners_generations",

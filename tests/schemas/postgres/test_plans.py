@@ -163,7 +163,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             return terms | {"stages": list(STAGES), "from_shard": UUID(int=0), "limit": 64}
         case "ripe_watches":
             return {"limit": 200}
-        case "hand_back_lanes":
+        case "release_undrained_lanes":
             arrays: dict[str, Any] = {"shard_keys": [], "scope_keys": [], "generation_ids": [], "stages": []}
             return lease | arrays | {"older_than_seconds": 1.0}
         case "related_facts":
@@ -229,7 +229,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "take_turn",
         "lock_lane",
         "renew_lane",
-        "hand_back_lanes",
+        "release_undrained_lanes",
         "lane_has_work",
         "batch_events",
         "lock_batch",

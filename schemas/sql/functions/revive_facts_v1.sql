@@ -1,9 +1,9 @@
--- give_back_v1: make facts live again that had ended because of a fact that is gone; of the same words only the
+-- revive_facts_v1: make facts live again that had ended because of a fact that is gone; of the same words only the
 -- newest.
 --
 -- If a person deleted the fact that replaced one, invalidated_by is null, and that one stays ended.
 -- The caller holds the owner's lanes.  Returns the facts that are live again.
-CREATE FUNCTION strandline.give_back_v1(p_shard_key uuid) RETURNS uuid[]
+CREATE FUNCTION strandline.revive_facts_v1(p_shard_key uuid) RETURNS uuid[]
 LANGUAGE sql AS $function$
     WITH revived AS (
         UPDATE strandline.fact f SET
