@@ -27,7 +27,7 @@ from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes, ShortenLeases
-from strandline.schemas.queries.work.workers import Beat, Leave, LeaveOut, TellCondition
+from strandline.schemas.queries.work.workers import Beat, Leave, TellCondition, TellUnbuildable
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane, Ring
 from strandline.schemas.version import VERSION
@@ -73,7 +73,7 @@ class Worker:
         self.worker_id: UUID = uuid4()
         self._database = database
         self._stages = stages
-        self._left_out: list[int] = []
+        self._unbuildable: list[int] = []
         self.condition = Condition()
         self._concurrency = settings.worker_concurrency
         # Called about once a second while it is so; a process that can be restarted sets it.
@@ -232,7 +232,7 @@ class Worker:
         for work in (
             self._release_undrained_lanes,
             self._shorten_leases,
-            self._tell_left_out,
+            self._tell_unbuildable,
             self._tell_condition,
             self._budgets.return_slices,
         ):
@@ -253,11 +253,11 @@ class Worker:
         deadline = self.engine.terms.deadline_seconds
         self._database.fetch(ShortenLeases(worker_id=self.worker_id, deadline_seconds=deadline))
 
-    def _tell_left_out(self) -> None:
-        left_out = self.engine.stages.left_out()
-        if left_out != self._left_out:
-            self._database.fetch(LeaveOut(worker_id=self.worker_id, generation_ids=left_out))
-            self._left_out = left_out
+    def _tell_unbuildable(self) -> None:
+        unbuildable = self.engine.stages.unbuildable()
+        if unbuildable != self._unbuildable:
+            self._database.fetch(TellUnbuildable(worker_id=self.worker_id, generation_ids=unbuildable))
+            self._unbuildable = unbuildable
 
     def _tell_condition(self) -> None:
         """Write the condition into the worker's row if it has changed."""

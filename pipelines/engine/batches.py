@@ -113,15 +113,15 @@ def take_turn(
     database: Database,
     hint: Lane,
     turns: Turns,
-    left_out: Sequence[int],
+    skipped_generations: Sequence[int],
     worker_id: UUID,
     terms: LeaseTerms,
     token_budget: int,
 ) -> ClaimedLane | None:
     """Claim the lane of the hint's stage whose turn it is, with its first batch, as ``claim`` does.
 
-    Returns None if the stage has no work that could be claimed. ``left_out``: generations whose lanes are
-    skipped.
+    Returns None if the stage has no work that could be claimed. ``skipped_generations``: generations whose
+    lanes are skipped.
 
     Raises:
         StrandlineError: the database failed; nothing has changed.
@@ -134,7 +134,7 @@ def take_turn(
                 **_holder(worker_id, terms),
                 **new_batch.params,
                 **turns.params(hint.stage),
-                left_out=list(left_out),
+                skipped_generations=list(skipped_generations),
             )
         )
         turns.note(hint.stage, [(row.namespace, row.shard_key) for row in rows])
@@ -177,12 +177,12 @@ def renew(
     token_budget: int,
     *,
     gives_way: bool = False,
-    left_out: Sequence[int] = (),
+    skipped_generations: Sequence[int] = (),
 ) -> ClaimedLane | None:
     """Renew the lease, with the whole deadline again, and claim the next batch.
 
-    With ``gives_way``, None if another owner waits for a turn: the lane is then released.  ``left_out``:
-    generations whose lanes do not count as waiting.
+    With ``gives_way``, None if another owner waits for a turn: the lane is then released.
+    ``skipped_generations``: generations whose lanes do not count as waiting.
 
     Raises:
         LeaseLostError: another worker has the lane by now, or a reset took it away.
@@ -194,7 +194,7 @@ def renew(
             dead_after_seconds=terms.dead_after_seconds,
             deadline_seconds=terms.deadline_seconds,
             gives_way=gives_way,
-            left_out=list(left_out),
+            skipped_generations=list(skipped_generations),
             namespace=lease.namespace,
             **new_batch.params,
         )

@@ -137,7 +137,7 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
                 engine.database,
                 hint,
                 engine.turns,
-                _left_out(engine, hint.stage),
+                _skipped_generations(engine, hint.stage),
                 engine.worker_id,
                 engine.terms,
                 engine.batch_token_budget,
@@ -154,7 +154,7 @@ def drain_next(engine: Engine, hint: Lane) -> Turn:
     return _turn(engine, claimed.lease, end)
 
 
-def _left_out(engine: Engine, stage: str) -> list[int]:
+def _skipped_generations(engine: Engine, stage: str) -> list[int]:
     """Generations that get no turn here: they cannot be served, or their provider is down."""
     met = engine.turns.generations_met(stage)
     stages_here = {generation_id: engine.stages.of(generation_id, stage) for generation_id in met}
@@ -232,7 +232,7 @@ def _renew(engine: Engine, lease: Lease, *, gives_way: bool) -> ClaimedLane | No
         engine.terms,
         engine.batch_token_budget,
         gives_way=gives_way,
-        left_out=_left_out(engine, lease.lane.stage) if gives_way else (),
+        skipped_generations=_skipped_generations(engine, lease.lane.stage) if gives_way else (),
     )
 
 

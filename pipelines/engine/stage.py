@@ -122,7 +122,7 @@ class Stages(Protocol):
         """The stage that works in a lane; None if this process cannot serve it."""
         ...
 
-    def left_out(self) -> list[int]:
+    def unbuildable(self) -> list[int]:
         """The generations that it was asked to serve, and cannot."""
         ...
 

@@ -53,7 +53,7 @@ class GenerationStages(Mapping[str, Stage[Any, Any]]):
                 self._built[generation_id] = self._build(generation)
             return self._built[generation_id].get(stage)
 
-    def left_out(self) -> list[int]:
+    def unbuildable(self) -> list[int]:
         with self._lock:
             return [generation_id for generation_id, built in self._built.items() if not built]
 
@@ -77,7 +77,7 @@ class GenerationStages(Mapping[str, Stage[Any, Any]]):
             logger.error(
                 "generation cannot be served here",
                 extra={
-                    "action": "generation_left_out",
+                    "action": "generation_unbuildable",
                     "generation": generation.generation_id,
                     "pipeline": generation.pipeline,
                     "reason": str(error),

@@ -116,7 +116,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     snapshot = yield from _snapshot(request, pipelines)
     if not snapshot.exists:
         yield from check_unowned(request.identity)
-    request, snapshot, left_out = _narrow(request, snapshot)
+    request, snapshot, omissions = _narrow(request, snapshot)
     hits, failed_searches = yield from _search(request, snapshot)
     material = Material(facts=snapshot.facts, states=snapshot.states, hits=hits)
     fitted, failures = yield from _render_and_fit(request, snapshot, material)
@@ -132,7 +132,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
         ),
         covered_through=covered,
         caught_up=_caught_up(snapshot, covered, request.wait_for),
-        omitted=(*left_out, *failed_searches, *failures, *fitted.omitted),
+        omitted=(*omissions, *failed_searches, *failures, *fitted.omitted),
         tokens=fitted.tokens,
         over_budget=fitted.over_budget,
     )
@@ -217,12 +217,12 @@ def _search(
             asked = text, sources.vectors.generation_id
             if asked not in prepared:
                 prepared[asked] = yield from prepare_query(text, sources.vectors, request.embed_query)
-            hits[block.name], left_out = yield from search_for_block(block, prepared[asked], sources, shown)
+            hits[block.name], of_block = yield from search_for_block(block, prepared[asked], sources, shown)
         except StrandlineError as error:
             if request.in_callers_transaction:
                 raise
-            left_out = [Omission("search_failed", block.name, f"The search failed: {error}")]
-        omissions += left_out
+            of_block = [Omission("search_failed", block.name, f"The search failed: {error}")]
+        omissions += of_block
     return hits, omissions
 
 

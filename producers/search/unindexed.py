@@ -69,7 +69,7 @@ def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
     return UnsearchedMessages(
         shard_key=target.shard_key,
         scope_key=session_key if target.scope == "session" else None,
-        left_out=session_key if target.visible_from == ALL_VISIBLE else None,
+        excluded_session=session_key if target.visible_from == ALL_VISIBLE else None,
         generation_id=generation_id,
         sessions=MAX_SESSIONS,
         messages=MAX_MESSAGES,

@@ -48,8 +48,8 @@ LEFT JOIN LATERAL strandline.begin_batch_v1(
 
 -- name: take_turn
 -- Claim the lane of a stage whose turn it is (take_turn_v1), and begin its first batch.
--- params: stage text, precedences smallint[], after text, namespaces text[], owners uuid[], left_out integer[],
---     shard_key uuid, scope_key uuid, generation_id integer, worker_id uuid, dead_after_seconds float8,
+-- params: stage text, precedences smallint[], after text, namespaces text[], owners uuid[], skipped_generations
+--     integer[], shard_key uuid, scope_key uuid, generation_id integer, worker_id uuid, dead_after_seconds float8,
 --     deadline_seconds float8, batch_id uuid, token_budget bigint, max_events integer
 -- row: shard_key uuid, scope_key uuid?, generation_id integer!, lease_epoch bigint!, postponements integer!, failures
 --     integer!, crashes integer!, namespace text, has_lane_limit boolean, has_budget boolean, batch_id uuid?, event_id
@@ -59,7 +59,7 @@ SELECT t.shard_key, t.scope_key, t.generation_id, t.lease_epoch, t.postponements
     t.namespace, t.has_lane_limit, t.has_budget, b.batch_id, b.event_id, b.session_key, b.incarnation, b.cause,
     b.from_seq, b.through_seq, b.message_count, b.tokens, b.version, b.created_at
 FROM strandline.take_turn_v1(%(stage)s, %(precedences)s::smallint[], %(after)s, %(namespaces)s::text[], %(owners)s::uuid[],
-    %(left_out)s::integer[], %(shard_key)s, %(scope_key)s, %(generation_id)s, %(worker_id)s,
+    %(skipped_generations)s::integer[], %(shard_key)s, %(scope_key)s, %(generation_id)s, %(worker_id)s,
     %(dead_after_seconds)s, %(deadline_seconds)s) AS t
 LEFT JOIN LATERAL (
     SELECT f.* FROM strandline.begin_batch_v1(
@@ -113,8 +113,8 @@ RETURNING lease_epoch
 -- name: renew_lane
 -- A batch is done: begin the next one, or give way (renew_lane_v1).
 -- params: gives_way boolean, shard_key uuid, scope_key uuid, generation_id integer, stage text, namespace text,
---     left_out integer[], worker_id uuid, dead_after_seconds float8, deadline_seconds float8, lease_epoch bigint,
---     batch_id uuid, token_budget bigint, max_events integer
+--     skipped_generations integer[], worker_id uuid, dead_after_seconds float8, deadline_seconds float8, lease_epoch
+--     bigint, batch_id uuid, token_budget bigint, max_events integer
 -- row: lease_epoch bigint, postponements integer, failures integer, crashes integer, namespace text?, has_lane_limit
 --     boolean, has_budget boolean, batch_id uuid?, event_id uuid!, session_key uuid!, incarnation uuid!, cause text!,
 --     from_seq bigint!, through_seq bigint!, message_count integer!, tokens bigint!, version smallint!, created_at
@@ -123,7 +123,7 @@ SELECT r.lease_epoch, r.postponements, r.failures, r.crashes, r.namespace, r.has
     r.event_id, r.session_key, r.incarnation, r.cause, r.from_seq, r.through_seq, r.message_count, r.tokens, r.version,
     r.created_at
 FROM strandline.renew_lane_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s, %(lease_epoch)s,
-    %(worker_id)s, %(namespace)s, %(gives_way)s, %(left_out)s::integer[], %(dead_after_seconds)s,
+    %(worker_id)s, %(namespace)s, %(gives_way)s, %(skipped_generations)s::integer[], %(dead_after_seconds)s,
     %(deadline_seconds)s, %(batch_id)s, %(token_budget)s, %(max_events)s) AS r
 
 -- name: release_undrained_lanes

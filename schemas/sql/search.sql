@@ -30,7 +30,8 @@ SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scop
 -- name: unsearched_messages
 -- Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are not
 -- delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
--- params: shard_key uuid, scope_key uuid?, left_out uuid?, sessions bigint, generation_id integer?, messages bigint
+-- params: shard_key uuid, scope_key uuid?, excluded_session uuid?, sessions bigint, generation_id integer?, messages
+--     bigint
 -- row: session_key uuid, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
 -- repeatable
@@ -40,7 +41,7 @@ WITH s AS (
     FROM strandline.session t
     WHERE t.shard_key = %(shard_key)s
         AND (%(scope_key)s::uuid IS NULL OR t.session_key = %(scope_key)s::uuid)
-        AND (%(left_out)s::uuid IS NULL OR t.session_key <> %(left_out)s::uuid)
+        AND (%(excluded_session)s::uuid IS NULL OR t.session_key <> %(excluded_session)s::uuid)
     ORDER BY t.last_put_at DESC LIMIT %(sessions)s
 ), flushed AS (
     -- Under which policy, as the fragment fed tells it of one message.

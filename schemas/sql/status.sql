@@ -41,9 +41,9 @@ SELECT (SELECT count(*) FROM strandline.session) AS sessions,
 -- The live workers, and the stages that each one serves.
 -- params: dead_after_seconds numeric
 -- row: worker_id uuid, host text, pid integer, version text, stages text[], started_at timestamptz, beat_seconds_ago
---     numeric, left_out integer[], condition text
+--     numeric, unbuildable integer[], condition text
 SELECT w.worker_id, w.host, w.pid, w.version, w.stages, w.started_at,
-    extract(epoch FROM statement_timestamp() - w.heartbeat_at) AS beat_seconds_ago, w.left_out,
+    extract(epoch FROM statement_timestamp() - w.heartbeat_at) AS beat_seconds_ago, w.unbuildable,
     w.condition::text
 FROM strandline.worker w
 WHERE @beats(w, statement_timestamp(), %(dead_after_seconds)s)

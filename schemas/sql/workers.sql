@@ -8,10 +8,10 @@ INSERT INTO strandline.worker (worker_id, host, pid, version, stages)
 VALUES (%(worker_id)s, %(host)s, %(pid)s, %(version)s, %(stages)s::text[])
 ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at
 
--- name: leave_out
+-- name: tell_unbuildable
 -- Generations that this worker cannot serve: their work is left to others.
 -- params: generation_ids integer[], worker_id uuid
-UPDATE strandline.worker SET left_out = %(generation_ids)s::integer[] WHERE worker_id = %(worker_id)s
+UPDATE strandline.worker SET unbuildable = %(generation_ids)s::integer[] WHERE worker_id = %(worker_id)s
 
 -- name: tell_condition
 -- Record a worker's condition: the broker's messages that it dropped, and the like.

@@ -267,7 +267,7 @@ worker = Table(
     Column("pid", Integer, nullable=False),
     Column("version", Text, nullable=False),
     Column("stages", ARRAY(Text), nullable=False),
-    Column("left_out", ARRAY(Integer), nullable=False, server_default=text("'{}'::integer[]")),
+    Column("unbuildable", ARRAY(Integer), nullable=False, server_default=text("'{}'::integer[]")),
     Column("condition", JSON, nullable=False, server_default=text("'{}'::json")),
     moment("started_at", default=True),
     moment("heartbeat_at", default=True),

@@ -106,7 +106,7 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
 
 def _served_stages(generation: int, live: list[StatusWorkersRow]) -> set[str]:
     """The stages that live workers run of this generation; one that cannot be built somewhere is left out."""
-    return {stage for worker in live if generation not in worker.left_out for stage in worker.stages}
+    return {stage for worker in live if generation not in worker.unbuildable for stage in worker.stages}
 
 
 def _reasons(generation: int, live: list[StatusWorkersRow]) -> dict[str, str]:

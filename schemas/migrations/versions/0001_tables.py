@@ -948,7 +948,7 @@ def upgrade() -> None:
         sa.Column("version", sa.Text(), nullable=False),
         sa.Column("stages", sa.ARRAY(sa.Text()), nullable=False),
         sa.Column(
-            "left_out", sa.ARRAY(sa.Integer()), server_default=sa.text("'{}'::integer[]"), nullable=False
+            "unbuildable", sa.ARRAY(sa.Integer()), server_default=sa.text("'{}'::integer[]"), nullable=False
         ),
         sa.Column("condition", sa.JSON(), server_default=sa.text("'{}'::json"), nullable=False),
         sa.Column(

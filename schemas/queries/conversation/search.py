@@ -138,12 +138,12 @@ class UnsearchedMessages(Query[UnsearchedMessagesRow]):
         *,
         shard_key: UUID,
         scope_key: UUID | None,
-        left_out: UUID | None,
+        excluded_session: UUID | None,
         sessions: int,
         generation_id: int | None,
         messages: int,
     ) -> None:
-        self.values = (shard_key, scope_key, left_out, sessions, generation_id, messages)
+        self.values = (shard_key, scope_key, excluded_session, sessions, generation_id, messages)
 
 
 class SessionNamesRow(NamedTuple):

@@ -57,7 +57,7 @@ class StatusWorkersRow(NamedTuple):
     stages: list[str]
     started_at: datetime
     beat_seconds_ago: Decimal
-    left_out: list[int]
+    unbuildable: list[int]
     condition: str
 
 

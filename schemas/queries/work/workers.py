@@ -19,11 +19,11 @@ class Beat(Query[Never]):
         self.values = (worker_id, host, pid, version, stages)
 
 
-class LeaveOut(Query[Never]):
+class TellUnbuildable(Query[Never]):
     """Generations that this worker cannot serve: their work is left to others."""
 
     __slots__ = ()
-    name = "leave_out"
+    name = "tell_unbuildable"
 
     def __init__(self, *, generation_ids: list[int], worker_id: UUID) -> None:
         self.values = (generation_ids, worker_id)

@@ -18,7 +18,7 @@ CREATE FUNCTION strandline.next_lane_v1(
     p_after text,
     p_namespaces text[],
     p_owners uuid[],
-    p_left_out integer[],
+    p_skipped_generations integer[],
     p_worker_id uuid,
     p_dead_after_seconds double precision,
     p_leaving text,
@@ -79,7 +79,7 @@ BEGIN
                         rows_left := rows_left - 1;
                         IF lane <> ALL (passed) THEN
                             moment := clock_timestamp();
-                            is_free := one.generation_id <> ALL (p_left_out) AND NOT EXISTS (
+                            is_free := one.generation_id <> ALL (p_skipped_generations) AND NOT EXISTS (
                                 SELECT FROM strandline.lane l
                                 WHERE l.shard_key = one.shard_key AND l.scope_key = one.scope_key
                                     AND l.generation_id = one.generation_id AND l.stage = p_stage

@@ -13,7 +13,7 @@ CREATE FUNCTION strandline.renew_lane_v1(
     p_worker_id uuid,
     p_namespace text,
     p_gives_way boolean,
-    p_left_out integer[],
+    p_skipped_generations integer[],
     p_dead_after_seconds double precision,
     p_deadline_seconds double precision,
     p_batch_id uuid,
@@ -46,7 +46,7 @@ BEGIN
             ORDER BY d.created_at LIMIT 1;
         is_left := FOUND AND EXISTS (
             SELECT FROM strandline.next_lane_v1(p_stage, (ARRAY[0, 1])[:next_precedence + 1]::smallint[],
-                p_namespace, ARRAY[p_namespace], ARRAY[p_shard_key], p_left_out, p_worker_id,
+                p_namespace, ARRAY[p_namespace], ARRAY[p_shard_key], p_skipped_generations, p_worker_id,
                 p_dead_after_seconds, p_namespace, 64) AS n
             WHERE n.scope_key IS NOT NULL AND (n.shard_key <> p_shard_key OR n.precedence < next_precedence));
     END IF;

@@ -10,7 +10,7 @@ CREATE FUNCTION strandline.take_turn_v1(
     p_after text,
     p_namespaces text[],
     p_owners uuid[],
-    p_left_out integer[],
+    p_skipped_generations integer[],
     p_hinted_shard_key uuid,
     p_hinted_scope_key uuid,
     p_hinted_generation_id integer,
@@ -35,7 +35,7 @@ BEGIN
     -- own row.
     FOR attempt IN 1..8 LOOP
         SELECT n.* INTO one FROM strandline.next_lane_v1(
-            p_stage, p_precedences, after, namespaces, owners, p_left_out, p_worker_id, p_dead_after_seconds,
+            p_stage, p_precedences, after, namespaces, owners, p_skipped_generations, p_worker_id, p_dead_after_seconds,
             NULL, 256) AS n;
         EXIT WHEN NOT FOUND;
         IF one.scope_key IS NULL THEN

@@ -325,7 +325,7 @@ def test_two_workers_that_look_at_the_same_moment_wait_for_nobody_and_take_two_l
     turn = TakeTurn(
         **at.params(SUMMARY_STAGE),
         **backlog.hints[0].keys,
-        left_out=[],
+        skipped_generations=[],
         worker_id=first.worker_id,
         dead_after_seconds=5.0,
         deadline_seconds=600.0,

@@ -147,10 +147,21 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
         case "claim_lane":
             return lane | lease | terms | new_batch
         case "take_turn":
-            at = {"after": "", "namespaces": [], "owners": [], "left_out": [], "precedences": [0, 1]}
+            at = {
+                "after": "",
+                "namespaces": [],
+                "owners": [],
+                "skipped_generations": [],
+                "precedences": [0, 1],
+            }
             return lane | lease | terms | new_batch | at
         case "renew_lane":
-            way = {"gives_way": True, "left_out": [], "namespace": "default", "has_lane_limit": False}
+            way = {
+                "gives_way": True,
+                "skipped_generations": [],
+                "namespace": "default",
+                "has_lane_limit": False,
+            }
             way["has_budget"] = False
             return lane | lease | {"lease_epoch": 2} | terms | new_batch | way
         case "ring_due":
@@ -196,7 +207,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             wanted = {"topics": None, "agent_id": None, "team_id": None}
             return vectors | query | bounds | kinds | wanted
         case "unsearched_messages":
-            vectors = session_lane(connection, "vectors") | {"scope_key": None, "left_out": None}
+            vectors = session_lane(connection, "vectors") | {"scope_key": None, "excluded_session": None}
             return vectors | {"sessions": 20, "messages": 1_000}
         case "owners_with_facts":
             return {"namespace": "default", "after": UUID(int=0), "limit": 20}

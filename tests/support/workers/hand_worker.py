@@ -46,7 +46,7 @@ class FixedStages(dict[str, Stage[Any, Any]]):
     def of(self, generation_id: int, stage: str) -> Stage[Any, Any] | None:
         return self.get(stage)
 
-    def left_out(self) -> list[int]:
+    def unbuildable(self) -> list[int]:
         return []
 
 

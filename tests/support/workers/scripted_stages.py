@@ -160,7 +160,7 @@ class ScriptedStages(Mapping[str, Stage[Any, Any]]):
     def of(self, generation_id: int, stage: str) -> Stage[Any, Any] | None:
         return self._made[generation_id % 2].get(stage)
 
-    def left_out(self) -> list[int]:
+    def unbuildable(self) -> list[int]:
         return []
 
     def __getitem__(self, name: str) -> Stage[Any, Any]:
