@@ -1,9 +1,10 @@
-"""The interface between a stage and the engine: load, call, effect and write, four plain steps.
+"""The interface between a stage and the engine: load, calls, effect and write, four plain steps.
 
 The engine wraps them with leases, batches, stored answers, receipts and retries; a stage knows none of
-these.  ``load`` and ``write`` talk to Postgres through named statements; ``call`` talks to a model and
-holds no connection.  ``effect`` computes all that is written, before the transaction: the server ends a
-transaction that waits for a computation, so an expensive effect would never commit.
+these.  ``load`` and ``write`` talk to Postgres through named statements; ``calls`` names the model calls,
+which the engine makes while no connection is held.  ``effect`` computes all that is written, before the
+transaction: the server ends a transaction that waits for a computation, so an expensive effect would never
+commit.
 """
 
 from __future__ import annotations
