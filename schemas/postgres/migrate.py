@@ -25,6 +25,8 @@ from strandline.schemas.postgres.options import TCP, psycopg_url
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
 from strandline.schemas.postgres.revision import OLDEST_SERVER, major_version
+from strandline.schemas.postgres.statements import statements
+from strandline.schemas.values.partitions import check_partitions, require_partitions
 
 # Two processes that migrate at once (a deploy, `up` beside a script) take turns.
 _LOCK = 0x7374726E646C6E65
@@ -36,24 +38,37 @@ def migrate(
     url: str,
     schema: str,
     *,
+    partitions: int | None = None,
     report: Callable[[str], None] = lambda _line: None,
     public_apis_only: bool = False,
 ) -> str:
     """Bring ``schema`` to the newest revision, in one transaction, and return that revision.
 
-    ``public_apis_only``: as in ``ConnectionOptions``.
+    Args:
+        url: the database.
+        schema: where the tables are, or are made.
+        partitions: divide the big tables into so many partitions when they are made; tables that are there
+            must be divided so already. Without it new tables are whole, and others stay as they are.
+        report: takes a line that says what was done.
+        public_apis_only: as in ``ConnectionOptions``.
 
     Raises:
+        ConfigurationError: the number of partitions is out of bounds.
         DatabaseUnavailableError: Postgres cannot be reached.
-        SchemaError: the server is too old, or refused a step, such as creating the pgvector extension.
+        SchemaError: the server is too old, or refused a step, such as creating the pgvector extension, or has
+            the tables already, with another number of partitions.
     """
+    if partitions is not None:
+        check_partitions(partitions)
     with _connection(url, _kind(public_apis_only)) as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         before = _current(connection, schema)
         _check_server(connection)
+        if partitions is not None and before is not None:
+            require_partitions(_divided(connection, schema), partitions, schema)
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
         _ensure_pgvector(connection)
-        command.upgrade(_config(connection, schema), "head")
+        command.upgrade(_config(connection, schema, partitions or 0), "head")
         after = _current(connection, schema) or ""
         report(
             f"{schema}: at revision {after}"
@@ -72,6 +87,12 @@ def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -
     """The revision that the tables are at, or None if there are none."""
     with _connection(url, _kind(public_apis_only)) as connection:
         return _current(connection, schema)
+
+
+def divided_tables(url: str, schema: str, *, public_apis_only: bool = False) -> dict[str, int]:
+    """The tables that are divided, and into how many partitions; nothing if all are whole, or not there."""
+    with _connection(url, _kind(public_apis_only)) as connection:
+        return _divided(connection, schema)
 
 
 def _kind(public_apis_only: bool) -> type[OwnConnection]:
@@ -130,11 +151,17 @@ def _current(connection: Connection, schema: str) -> str | None:
     return context.get_current_revision()
 
 
-def _config(connection: Connection, schema: str) -> Config:
+def _divided(connection: Connection, schema: str) -> dict[str, int]:
+    rows = connection.exec_driver_sql(statements(schema)["divided_tables"], {"schema": schema})
+    return {row.table_name: row.partitions for row in rows}
+
+
+def _config(connection: Connection, schema: str, partitions: int) -> Config:
     config = Config()
     config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
     config.attributes["connection"] = connection
     config.attributes["schema"] = schema
+    config.attributes["partitions"] = partitions
     return config
 
 
@@ -143,4 +170,7 @@ def _folder() -> Path:
 
 
 def _first_line(error: DBAPIError) -> str:
-    return next(iter(str(error.orig).splitlines()), type(error).__name__)
+    first = next(iter(str(error.orig).splitlines()), type(error).__name__)
+    # Which setting to raise, if Postgres has no room for the locks of many partitions.
+    hint = isinstance(error.orig, psycopg.errors.OutOfMemory) and error.orig.diag.message_hint
+    return f"{first}: {hint}" if hint else first

@@ -74,3 +74,12 @@ SELECT current_setting('server_version') AS server,
 -- Which migration the tables are at.
 -- row: version_num varchar
 SELECT version_num FROM strandline.alembic_version
+
+-- name: divided_tables
+-- The tables that are divided (strandline migrate --partitions), and into how many partitions.
+-- params: schema name
+-- row: table_name text, partitions bigint
+SELECT c.relname::text AS table_name, count(i.inhrelid) AS partitions
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_inherits i ON i.inhparent = c.oid
+WHERE n.nspname = %(schema)s AND c.relkind = 'p'
+GROUP BY c.relname ORDER BY c.relname

@@ -8,13 +8,31 @@ from strandline.cli.reports.work import MigrateReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import running_servers
 from strandline.cli.terminal.output import masked_url, print_json, say
-from strandline.schemas.postgres.migrate import current_revision, head_revision, migrate
+from strandline.schemas.postgres.migrate import (
+    current_revision,
+    divided_tables,
+    head_revision,
+    migrate,
+)
+from strandline.schemas.values.partitions import MAX_PARTITIONS, MIN_PARTITIONS
 
 
 @click.command("migrate")
+@click.option(
+    "--partitions",
+    type=click.IntRange(MIN_PARTITIONS, MAX_PARTITIONS),
+    metavar="N",
+    help="Divide the big tables into N partitions by owner. Only when the tables are made; default: none.",
+)
 @as_json
 @target_options
-def command(as_json: bool, database_url: str | None, broker_url: str | None, schema: str | None) -> int:
+def command(
+    partitions: int | None,
+    as_json: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
     """Bring the tables of the configured database (or the running embedded one) to this release.
 
     Runs in one transaction; needs the right to create a schema and, the first time, the pgvector extension.
@@ -30,9 +48,19 @@ def command(as_json: bool, database_url: str | None, broker_url: str | None, sch
         after = migrate(
             servers.database_url,
             settings.database_schema,
+            partitions=partitions,
             report=(lambda _line: None) if as_json else say,
             public_apis_only=settings.public_apis_only,
         )
+        divided = divided_tables(
+            servers.database_url, settings.database_schema, public_apis_only=settings.public_apis_only
+        )
     if as_json:
-        print_json(MigrateReport(database_schema=settings.database_schema, before=before, after=after))
+        print_json(
+            MigrateReport(
+                database_schema=settings.database_schema, before=before, after=after, partitions=divided
+            )
+        )
+    elif divided:
+        say(f"partitions: {', '.join(f'{number} of {table}' for table, number in divided.items())}")
     return 0

@@ -17,6 +17,7 @@ from strandline.deploy.embedded.postgres import EmbeddedPostgres
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.schemas.postgres.migrate import migrate
 from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.servers.databases import PARTITIONS
 from tests.support.workers.worker_processes import launch_worker
 
 ROLES = Path(__file__).resolve().parent.parent.parent / "deploy/postgres/roles.sql"
@@ -38,7 +39,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         env={**os.environ, **passwords},
         check=True,
     )
-    migrate(as_role(url, "strandline_owner"), "strandline")
+    migrate(as_role(url, "strandline_owner"), "strandline", partitions=PARTITIONS)
     yield url
     server.stop()
 

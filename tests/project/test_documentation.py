@@ -229,7 +229,8 @@ def test_make_targets_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_variables_exist(path: Path) -> None:
-    of_the_tests = set(VARIABLE.findall((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")))
+    sources = (ROOT / "tests" / "conftest.py", ROOT / "tests" / "support" / "servers" / "databases.py")
+    of_the_tests = {name for each in sources for name in VARIABLE.findall(each.read_text(encoding="utf-8"))}
     assert set(VARIABLE.findall(text_of(path))) <= set(variables()) | of_the_tests
 
 

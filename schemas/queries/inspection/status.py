@@ -115,3 +115,19 @@ class SchemaRevision(Query[SchemaRevisionRow]):
     __slots__ = ()
     name = "schema_revision"
     row = SchemaRevisionRow
+
+
+class DividedTablesRow(NamedTuple):
+    table_name: str
+    partitions: int
+
+
+class DividedTables(Query[DividedTablesRow]):
+    """The tables that are divided (strandline migrate --partitions), and into how many partitions."""
+
+    __slots__ = ()
+    name = "divided_tables"
+    row = DividedTablesRow
+
+    def __init__(self, *, schema: str) -> None:
+        self.values = (schema,)

@@ -19,12 +19,14 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.revision import HEAD_REVISION, OLDEST_SERVER, major_version
 from strandline.schemas.queries.inspection.status import (
     DescribeServer,
+    DividedTables,
     SchemaRevision,
     StatusWorkers,
     StatusWorkersRow,
 )
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES
+from strandline.schemas.values.partitions import describe_partitions
 
 OLDEST_PGVECTOR = (0, 8, 4)
 OLDEST_RABBITMQ = (3, 10)
@@ -197,14 +199,19 @@ def _tables(database: Database, settings: Settings, *, may_create: bool) -> Chec
     except SchemaError:
         rows = []
     if rows and rows[0].version_num == HEAD_REVISION:
-        return CheckReport(
-            name="tables", result="ok", found=f"schema {settings.database_schema} at revision {HEAD_REVISION}"
-        )
+        finding = f"schema {settings.database_schema} at revision {HEAD_REVISION}"
+        return CheckReport(name="tables", result="ok", found=finding + _partitions(database, settings))
     finding = f"at revision {rows[0].version_num}, not {HEAD_REVISION}" if rows else "there are none"
     advice = "run `strandline migrate`"
     if not may_create:
         advice += f" as a user that may create the schema {settings.database_schema}"
     return CheckReport(name="tables", result="problem", found=finding, advice=advice)
+
+
+def _partitions(database: Database, settings: Settings) -> str:
+    rows = database.fetch(DividedTables(schema=settings.database_schema))
+    divided = {row.table_name: row.partitions for row in rows}
+    return f"; {', '.join(divided)} in {describe_partitions(divided)} each" if divided else ""
 
 
 def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport]:

@@ -173,8 +173,12 @@ class ClearFactsReport(Report):
 
 
 class MigrateReport(Report):
-    """``strandline migrate``: the revision before (null: no tables) and after."""
+    """``strandline migrate``: the revision before (null: no tables) and after.
+
+    ``partitions``: how many each table has that is divided; empty where all are whole.
+    """
 
     database_schema: str
     before: str | None
     after: str
+    partitions: dict[str, int]

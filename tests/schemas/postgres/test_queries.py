@@ -113,11 +113,12 @@ def test_no_column_is_read_by_its_place() -> None:
 
 
 def test_the_drivers_know_no_statement_by_name() -> None:
+    """But the one that a migration asks about tables which are there already."""
     drivers = [path for path in ALL if name_of(path).startswith("schemas/postgres/")]
     texts = {
         node.value for path in drivers for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant)
     }
-    assert texts & set(HEADERS) == set()
+    assert texts & set(HEADERS) == {"divided_tables"}
 
 
 HEADER = """-- name: some

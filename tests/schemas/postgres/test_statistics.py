@@ -51,8 +51,8 @@ COLUMNS = """
 SELECT c.relname::text, a.attname::text, t.typname::text, a.attstattarget IS NOT DISTINCT FROM 0
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_type t ON t.oid = a.atttypid
-WHERE n.nspname = 'strandline' AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
-    AND c.relname <> 'alembic_version'
+WHERE n.nspname = 'strandline' AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND a.attnum > 0
+    AND NOT a.attisdropped AND c.relname <> 'alembic_version'
 """
 NEVER_SAID = {
     "uuid",
@@ -70,7 +70,7 @@ NEVER_SAID = {
 }
 
 SAMPLES = """
-SELECT s.tablename::text, s.attname::text,
+SELECT regexp_replace(s.tablename::text, '_p[0-9]+$', ''), s.attname::text,
     concat_ws(' ', s.most_common_vals::text, s.histogram_bounds::text, s.most_common_elems::text)
 FROM pg_stats s WHERE s.schemaname = 'strandline'
 """

@@ -226,6 +226,19 @@ def test_migrate_makes_the_tables_and_says_so(run: Run, empty_database_url: str)
     assert f"revision: {first['after']} -> {first['after']}" in again.out
 
 
+def test_migrate_divides_the_tables_on_demand(run: Run, empty_database_url: str) -> None:
+    target = {"STRANDLINE_DATABASE_URL": empty_database_url}
+    assert run("migrate", "--partitions", "1", **target).code == 2
+    first = json.loads(run("migrate", "--partitions", "3", "--json", **target).out)
+    assert first["partitions"] == {"answer": 3, "chunk": 3, "message": 3, "receipt": 3}
+    again = run("migrate", "--partitions", "3", **target)
+    assert (again.code, "3 of message" in again.out) == (0, True)
+    other = run("migrate", "--partitions", "5", "--json", **target)
+    assert other.code == 1
+    assert is_sentence(other)
+    assert "answer, chunk, message, receipt in 3 partitions each" in run("doctor", **target).out
+
+
 def test_doctor_of_a_sound_installation(
     run: Run, database_url: str, broker_url: str, start_worker: StartWorker
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from strandline.wiring.assembly import prepare_stages
 
 # A server outside may be used by several processes of one run.
 TEMPLATE = f"strandline_template_{uuid4().hex}"
+
+# Run the suite on divided tables (``strandline migrate --partitions``).
+PARTITIONS = int(os.environ.get("STRANDLINE_TEST_PARTITIONS") or 0) or None
 
 
 def forgo_durability(server_url: str) -> None:
@@ -38,16 +42,19 @@ def template(server_url: str) -> Iterator[None]:
     with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {TEMPLATE}")
     try:
-        url = database_in(server_url, TEMPLATE)
-        migrate(url, "strandline")
-        options = ConnectionOptions.from_settings(url, load_settings())
-        database = Database.connect(options)
-        prepare_stages(database, load_settings(text_backend="local", embedding_backend="local"))
-        database.close()
+        make_tables(database_in(server_url, TEMPLATE), PARTITIONS)
         yield
     finally:
         with psycopg.connect(server_url, autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {TEMPLATE} WITH (FORCE)")
+
+
+def make_tables(url: str, partitions: int | None = None) -> None:
+    """Make the tables in an empty database, and register the standard pipelines."""
+    migrate(url, "strandline", partitions=partitions)
+    database = Database.connect(ConnectionOptions.from_settings(url, load_settings()))
+    prepare_stages(database, load_settings(text_backend="local", embedding_backend="local"))
+    database.close()
 
 
 @contextmanager
