@@ -140,7 +140,7 @@ def start_stack(
         )
     postgres = EmbeddedPostgres(home / "postgres")
     broker = EmbeddedBroker(home / "broker") if with_broker else None
-    _prepare(home)
+    prepare_home(home)
     with _home_lock(home):
         joined = postgres.pid() is not None
         database_url = postgres.start()
@@ -217,7 +217,12 @@ def _home_lock(home: Path) -> Iterator[None]:
         yield
 
 
-def _prepare(home: Path) -> None:
+def prepare_home(home: Path) -> None:
+    """Make the home directory if it is missing.
+
+    Raises:
+        ConfigurationError: it cannot be made or written.
+    """
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         writable = os.access(home, os.W_OK | os.X_OK)

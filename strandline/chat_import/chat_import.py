@@ -123,12 +123,12 @@ class ChatImport:
                 Earlier lines may have been imported.
             StrandlineError: as for a put.
         """
-        self._progress = Progress(bytes_in_all=self._size())
+        self._progress = Progress(bytes_in_all=check_readable(self._path))
         try:
             self._put_lines()
         except StrandlineError as error:
             stored = self.describe_stored(perhaps_more=isinstance(error, OutcomeUnknownError))
-            raise type(error)(f"{error} {stored}") from error
+            raise type(error)(f"{_as_sentence(str(error))} {stored}") from error
         finally:
             if self._last is not None:
                 self._last.close()
@@ -161,12 +161,6 @@ class ChatImport:
                 self._put_all()
                 in_memory = 0
         self._put_all()
-
-    def _size(self) -> int:
-        try:
-            return self._path.stat().st_size
-        except OSError as error:
-            raise ConfigurationError(f"{self._path} cannot be read: {error.strerror}.") from None
 
     def _lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
@@ -225,6 +219,25 @@ class ChatImport:
 
     def _where(self, number: int) -> str:
         return f"{self._path}, line {number}"
+
+
+def check_readable(path: Path) -> int:
+    """Return the size of the file.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    try:
+        # A pipe stays closed: opened and closed here, it would end whoever writes into it.
+        if not path.is_fifo():
+            path.open("rb").close()
+        return path.stat().st_size
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _as_sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _read(line: bytes, where: str) -> dict[str, Any]:

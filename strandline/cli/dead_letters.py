@@ -290,7 +290,8 @@ def _parse_id(id_: str) -> _Id:
         return {"event_id": UUID(event), "stage": stage or None}
     except ValueError:
         raise click.BadParameter(
-            f"{quote(id_)} is not an id of the form EVENT/STAGE", param_hint="ID"
+            f"{quote(id_)} is not an id; `strandline dead-letters list` shows them (EVENT or EVENT/STAGE)",
+            param_hint="ID",
         ) from None
 
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from strandline.chat_import.chat_import import ChatImport, Progress, Whose
+from strandline.chat_import.chat_import import ChatImport, Progress, Whose, check_readable
 from strandline.cli.reports.work import ImportReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import NOTHING_DERIVES, servers_for_once
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import console, is_rich, print_json, say
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.values.identity import DEFAULT_NAMESPACE
-from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name
+from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT, MAX_INTEGER
 
 LINE_EVERY_BYTES = 50_000_000
+_TOKENS = click.IntRange(1, MAX_INTEGER)
 
 
 @click.command("import")
@@ -40,8 +42,8 @@ LINE_EVERY_BYTES = 50_000_000
     help="Or the field that has each line's user, if any.",
 )
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
-@click.option("--token-limit", type=int, default=DEFAULT_TOKEN_LIMIT, show_default=True)
-@click.option("--token-flush-size", type=int, default=DEFAULT_FLUSH_SIZE, show_default=True)
+@click.option("--token-limit", type=_TOKENS, default=DEFAULT_TOKEN_LIMIT, show_default=True, metavar="N")
+@click.option("--token-flush-size", type=_TOKENS, default=DEFAULT_FLUSH_SIZE, show_default=True, metavar="N")
 @as_json
 @target_options
 def command(
@@ -65,6 +67,9 @@ def command(
     are already there are skipped.
     """
     settings = settings_from(database_url, broker_url, schema)
+    # Before the servers, so that a wrong name or number does not make a database.
+    _check_names({"--session": session, "--user": user, "--namespace": namespace})
+    check_readable(file)
     whose = Whose(session, session_field, user, user_field, namespace)
     with servers_for_once(settings, create=True) as servers, _progress() as report:
         options = {
@@ -90,6 +95,14 @@ def command(
     if done.events and servers.alone:
         say(NOTHING_DERIVES, err=True)
     return 0
+
+
+def _check_names(names: Mapping[str, str | None]) -> None:
+    for option, name in names.items():
+        try:
+            check_name("", "-" if name is None else name)
+        except InvalidMessageError as error:
+            raise click.BadParameter(str(error).removeprefix(": "), param_hint=repr(option)) from None
 
 
 def _run(chats: ChatImport) -> Progress:

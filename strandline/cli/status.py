@@ -23,7 +23,7 @@ from strandline.cli.reports.work import (
     WorkerReport,
 )
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened_pool, servers_for_once
+from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say, styled_text
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
@@ -66,11 +66,17 @@ def command(
         servers_for_once(settings) as servers,
         opened_pool(servers.database_url, settings) as database,
     ):
+        starter = _starter(servers)
         if watch:
-            _watch(database, settings, as_json=as_json)
+            _watch(database, settings, starter, as_json=as_json)
         else:
-            _show(read_status(database, settings), as_json=as_json)
+            _show(read_status(database, settings), starter, as_json=as_json)
     return 0
+
+
+def _starter(servers: Servers) -> str:
+    """The command that starts a worker here: `worker` alone needs a database and a broker that run."""
+    return "strandline up" if servers.alone or servers.broker_url is None else "strandline worker"
 
 
 def read_status(database: Database, settings: Settings) -> StatusReport:
@@ -189,33 +195,33 @@ def _worker(row: StatusWorkersRow) -> WorkerReport:
     )
 
 
-def _watch(database: Database, settings: Settings, *, as_json: bool) -> None:
+def _watch(database: Database, settings: Settings, starter: str, *, as_json: bool) -> None:
     pause = threading.Event()
     try:
         with ends_as_interrupts():
             if as_json or not is_rich():
                 while True:
-                    _show(read_status(database, settings), as_json=as_json)
+                    _show(read_status(database, settings), starter, as_json=as_json)
                     pause.wait(WATCH_SECONDS)
             with Live(console=console(), auto_refresh=False) as live:
                 while True:
-                    live.update(_picture(read_status(database, settings)), refresh=True)
+                    live.update(_picture(read_status(database, settings), starter), refresh=True)
                     pause.wait(WATCH_SECONDS)
     except KeyboardInterrupt:
         # Ctrl-C is how watching ends.
         return
 
 
-def _show(report: StatusReport, *, as_json: bool) -> None:
+def _show(report: StatusReport, starter: str, *, as_json: bool) -> None:
     if as_json:
         print_json(report)
     elif is_rich():
-        console().print(_picture(report))
+        console().print(_picture(report, starter))
     else:
-        say(*_lines(report))
+        say(*_lines(report, starter))
 
 
-def _picture(report: StatusReport) -> RenderableType:
+def _picture(report: StatusReport, starter: str) -> RenderableType:
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
     table.add_column("pipeline", style="bold")
     for title in ("due", "held", "dead", "lag"):
@@ -235,7 +241,7 @@ def _picture(report: StatusReport) -> RenderableType:
             f"{pipeline.lag_seconds:.1f} s",
             styled_text(stages),
         )
-    notes = [styled_text(line, style="yellow") for line in _warnings(report)]
+    notes = [styled_text(line, style="yellow") for line in _warnings(report, starter)]
     return Group(
         table,
         styled_text(),
@@ -252,13 +258,13 @@ def _label(pipeline: PipelineReport) -> str:
     return f"{pipeline.name} {pipeline.generation} ({pipeline.state})"
 
 
-def _lines(report: StatusReport) -> list[str]:
+def _lines(report: StatusReport, starter: str) -> list[str]:
     lines = [
         f"{_label(pipeline)}: due {pipeline.due}, held {pipeline.leased}, dead {pipeline.dead},"
         f" lag {pipeline.lag_seconds:.1f} s"
         for pipeline in report.pipelines
     ]
-    return [*lines, _totals(report), *_worker_lines(report), *_warnings(report)]
+    return [*lines, _totals(report), *_worker_lines(report), *_warnings(report, starter)]
 
 
 def _totals(report: StatusReport) -> str:
@@ -283,7 +289,7 @@ def _worker_lines(report: StatusReport) -> list[str]:
     ]
 
 
-def _warnings(report: StatusReport) -> list[str]:
+def _warnings(report: StatusReport, starter: str) -> list[str]:
     lines = [
         f"{name} is registered but unserved: sessions feed it, and no live worker runs it"
         if name in {pipeline.name for pipeline in report.pipelines}
@@ -313,4 +319,4 @@ def _warnings(report: StatusReport) -> list[str]:
             "no worker reaches its broker: their sweeps find due work some seconds later;"
             " `strandline doctor` looks at the broker"
         )
-    return lines if report.workers else [*lines, "no worker is alive; `strandline worker` starts one"]
+    return lines if report.workers else [*lines, f"no worker is alive; `{starter}` starts one"]

@@ -6,12 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from pydantic import SecretStr
 
 from strandline.deploy.embedded.broker import EmbeddedBroker
-from strandline.deploy.embedded.stack import EmbeddedStack, mend_broker, running_stack, start_stack
+from strandline.deploy.embedded.stack import (
+    EmbeddedStack,
+    mend_broker,
+    prepare_home,
+    running_stack,
+    start_stack,
+)
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.postgres.database import Database
@@ -60,10 +67,7 @@ def running_servers(settings: Settings, *, only_looking: bool) -> Iterator[Serve
                 "No database is configured, and STRANDLINE_EMBEDDED=never forbids the embedded one."
                 " Set STRANDLINE_DATABASE_URL, or unset STRANDLINE_EMBEDDED."
             )
-        raise ConfigurationError(
-            f"No database is configured, and no embedded one runs in {settings.home}."
-            " Set STRANDLINE_DATABASE_URL, or start `strandline up` in another terminal."
-        )
+        raise ConfigurationError(_why_none_runs(settings.home))
     broker = None if stack is not None or settings.broker_url is not None else _embedded_broker(settings)
     try:
         broker_url = (
@@ -168,7 +172,7 @@ def _started_broker(settings: Settings) -> Iterator[tuple[EmbeddedBroker, str]]:
             "STRANDLINE_EMBEDDED=never forbids the embedded broker, and none is configured."
             " Set STRANDLINE_BROKER_URL, or unset STRANDLINE_EMBEDDED."
         )
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    prepare_home(settings.home)
     broker = EmbeddedBroker(settings.home / "broker")
     try:
         yield broker, broker.start()
@@ -192,6 +196,24 @@ def _is_stopped(settings: Settings, *, or_missing: bool) -> bool:
     if stack is not None:
         stack.detach()
     return stack is None
+
+
+def _why_none_runs(home: Path) -> str:
+    if not home.exists():
+        return (
+            f"No database is configured, and the home directory {home} does not exist."
+            " Set STRANDLINE_DATABASE_URL or another STRANDLINE_HOME,"
+            " or start `strandline up` in another terminal, which makes it."
+        )
+    if not home.is_dir():
+        return (
+            f"No database is configured, and STRANDLINE_HOME, {home}, is not a directory."
+            " Set STRANDLINE_DATABASE_URL, or set STRANDLINE_HOME to a directory that you can write."
+        )
+    return (
+        f"No database is configured, and no embedded one runs in {home}."
+        " Set STRANDLINE_DATABASE_URL, or start `strandline up` in another terminal."
+    )
 
 
 def _joined_stack(settings: Settings) -> EmbeddedStack | None:

@@ -1,0 +1,104 @@
+"""The command line at its first use: advice that works where it is given, and refusals before any work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from strandline.cli.entry import run
+
+Capture = pytest.CaptureFixture[str]
+
+CHAT = [{"role": "user", "content": f"I live in house number {number} in Bergen."} for number in range(40)]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An embedded home that nobody has used yet, and that commands may use."""
+    for name in ("STRANDLINE_DATABASE_URL", "STRANDLINE_BROKER_URL", "STRANDLINE_EMBEDDED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("STRANDLINE_TEXT_BACKEND", "local")
+    monkeypatch.setenv("STRANDLINE_EMBEDDING_BACKEND", "local")
+    home = tmp_path / "first"
+    monkeypatch.setenv("STRANDLINE_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> Path:
+    file = tmp_path / "chat.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in CHAT))
+    return file
+
+
+def test_advice_on_a_stopped_home_is_what_works_there(home: Path, chat: Path, capfd: Capture) -> None:
+    limits = ("--token-limit", "200", "--token-flush-size", "100")
+    assert run(["import", str(chat), "--session", "s1", *limits]) == 0
+    capfd.readouterr()
+    assert run(["status"]) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "no worker is alive; `strandline up` starts one"
+
+
+def test_status_of_configured_servers_names_a_worker(
+    database_url: str, broker_url: str, capfd: Capture
+) -> None:
+    assert run(["status", "--database-url", database_url, "--broker-url", broker_url]) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "no worker is alive; `strandline worker` starts one"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["none.jsonl"], 1, "none.jsonl cannot be read: No such file or directory."),
+        (["."], 1, "cannot be read: Is a directory."),
+        (["{chat}", "--token-limit", "-5"], 2, "Invalid value for '--token-limit': -5 is not in the range"),
+        (["{chat}", "--token-flush-size", "0"], 2, "'--token-flush-size': 0 is not in the range"),
+        (["{chat}", "--session", "x" * 600], 2, "Invalid value for '--session': is longer than 512 bytes"),
+        (["{chat}", "--user", ""], 2, "Invalid value for '--user': is empty"),
+    ],
+)
+def test_an_import_that_cannot_work_makes_no_database(
+    home: Path, chat: Path, capfd: Capture, arguments: list[str], code: int, says: str
+) -> None:
+    assert run(["import", *(argument.format(chat=chat) for argument in arguments)]) == code
+    assert says in capfd.readouterr().err
+    assert not home.exists()
+
+
+def test_a_home_that_cannot_be_made_is_said_beside_a_configured_database(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+) -> None:
+    monkeypatch.setenv("STRANDLINE_DATABASE_URL", "postgresql://127.0.0.1:1/x")
+    home.write_text("")
+    assert run(["up"]) == 1
+    said = capfd.readouterr().err
+    assert f"The home directory {home} cannot be written (it is a file, not a directory)." in said
+
+
+@pytest.mark.parametrize("command", [["status"], ["worker"]])
+def test_a_home_that_does_not_exist_is_told_from_one_where_nothing_runs(
+    home: Path, capfd: Capture, command: list[str]
+) -> None:
+    assert run(command) == 1
+    said = capfd.readouterr().err
+    assert f"the home directory {home} does not exist" in said
+    assert "`strandline up`" in said
+    home.mkdir()
+    assert run(command) == 1
+    assert f"no embedded one runs in {home}" in capfd.readouterr().err
+
+
+def test_a_home_that_is_a_file_is_not_to_be_started(home: Path, capfd: Capture) -> None:
+    home.write_text("")
+    assert run(["status"]) == 1
+    said = capfd.readouterr().err
+    assert f"STRANDLINE_HOME, {home}, is not a directory" in said
+    assert "strandline up" not in said
+
+
+def test_what_is_no_id_of_a_dead_letter_is_told_with_both_forms(database_url: str, capfd: Capture) -> None:
+    assert run(["dead-letters", "drop", "99", "--database-url", database_url]) == 2
+    said = capfd.readouterr().err
+    assert "'99' is not an id; `strandline dead-letters list` shows them (EVENT or EVENT/STAGE)" in said
