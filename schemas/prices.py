@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from strandline.schemas.display.shown_text import quote
 
 MILLION = 1_000_000
+_EXAMPLE = 'for example {"gpt-4.1-mini": {"input": 0.4, "output": 1.6}}'
 
 Price = Annotated[Decimal, Field(ge=0, allow_inf_nan=False)]
 
@@ -30,16 +31,15 @@ def read_prices(value: object) -> object:
     """The JSON object of ``STRANDLINE_MODEL_PRICES`` (model → {input, output}) as a list of prices.
 
     Raises:
-        ValueError: it is text that is not JSON object of objects.
+        ValueError: it is not a JSON object of objects.
     """
     if isinstance(value, str):
-        # As they are written: 0.1 dollars are not the binary fraction next to it.
-        value = json.loads(value, parse_float=Decimal)
+        value = _read_json(value)
     if isinstance(value, Mapping):
         return [_named_price(model, price) for model, price in value.items()]
     if isinstance(value, tuple):
         return value
-    raise ValueError('it must be a JSON object, such as {"gpt-4.1-mini": {"input": 0.4, "output": 1.6}}')
+    raise ValueError(f"it must be a JSON object; {_EXAMPLE}")
 
 
 def cost_usd(
@@ -50,6 +50,14 @@ def cost_usd(
         if price.model == model:
             return (price.input * input_tokens + price.output * output_tokens) / MILLION
     return None
+
+
+def _read_json(text: str) -> object:
+    try:
+        # As numbers are written: 0.1 dollars are not the binary fraction next to it.
+        return json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        raise ValueError(f"it is not JSON; {_EXAMPLE}") from None
 
 
 def _named_price(model: object, price: object) -> dict[str, Any]:

@@ -15,7 +15,8 @@ import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from strandline.schemas.display.url_schemes import check_broker_url, check_database_url
+from strandline.schemas.display.refused_values import describe_refusal
+from strandline.schemas.display.url_schemes import check_broker_url, check_database_url, check_model_url
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.prices import ModelPrice, read_prices
 
@@ -139,6 +140,11 @@ class Settings(BaseSettings):
             check_broker_url(value.get_secret_value())
         return value
 
+    @field_validator("openai_base_url")
+    @classmethod
+    def _model_url_can_be_used(cls, value: str | None) -> str | None:
+        return None if value is None else check_model_url(value.strip())
+
     @property
     def has_openai(self) -> bool:
         """True when a key or a base URL names a real model server."""
@@ -195,6 +201,5 @@ def _describe(error: ValidationError, names: Mapping[str, str | None]) -> dict[s
     for item in error.errors(include_input=False, include_url=False):
         name = str(item["loc"][0])
         variable = names.get(name) or (name if name.isupper() else f"STRANDLINE_{name.upper()}")
-        sentence = f"{variable}: {item['msg'].removeprefix('Value error, ')}"
-        sentences.setdefault(name.lower(), []).append(sentence)
+        sentences.setdefault(name.lower(), []).append(f"{variable}: {describe_refusal(item)}")
     return {name: "; ".join(parts) for name, parts in sentences.items()}

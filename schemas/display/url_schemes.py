@@ -1,8 +1,9 @@
-"""Checks that a URL names a database or a broker that can be used, when settings are read."""
+"""Checks that a URL names a server that can be used, when settings are read."""
 
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.display.shown_url import is_readable
@@ -67,6 +68,25 @@ def check_broker_url(url: str) -> str:
                 " be percent-encoded, as %2F for /"
             )
     return url
+
+
+def check_model_url(url: str) -> str:
+    """Return ``url`` if a model server can be behind it.
+
+    Raises:
+        ValueError: it is not an http(s) URL; the sentence shows nothing of it.
+    """
+    if not _is_http(url):
+        raise ValueError("it is not an http(s) URL; a valid one is http://localhost:11434/v1")
+    return url
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _split_scheme(url: str) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 import openai
@@ -53,7 +52,7 @@ class ModelClient:
             raise ConfigurationError(
                 "A model server is chosen but none is configured; set OPENAI_API_KEY or OPENAI_BASE_URL."
             )
-        url = _url(settings)
+        url = settings.openai_base_url or OPENAI_URL
         hide_secrets_of(url)
         total = settings.model_timeout_seconds
         timeout = openai.Timeout(total, connect=min(settings.connect_timeout_seconds, total))
@@ -109,23 +108,6 @@ def _key(settings: Settings) -> str:
     if not key.isascii() or not key.isprintable():
         raise ConfigurationError("OPENAI_API_KEY holds characters that a key cannot have; copy it again.")
     return key or PLACEHOLDER_KEY
-
-
-def _url(settings: Settings) -> str:
-    url = (settings.openai_base_url or OPENAI_URL).strip()
-    if not _is_http(url):
-        raise ConfigurationError(
-            "OPENAI_BASE_URL is not an http(s) URL; a valid one is http://localhost:11434/v1."
-        )
-    return url
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def _rejection(error: openai.APIStatusError) -> Rejection:

@@ -37,7 +37,7 @@ from strandline.schemas.errors import (
     ProviderSetupError,
     TransientModelError,
 )
-from strandline.schemas.settings import Settings
+from strandline.schemas.settings import Settings, load_settings
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest, hashed_vector
 
 SECRET = "sk-very-secret"
@@ -465,5 +465,5 @@ def test_a_base_url_alone_is_enough(server: ModelServer) -> None:
 def test_unusable_settings_are_named_before_any_call(changes: dict[str, Any], says: str) -> None:
     values = {"openai_api_key": SECRET, "openai_base_url": None} | changes
     with pytest.raises(ConfigurationError, match=says) as caught:
-        ModelClient(Settings(**values))
+        ModelClient(load_settings(**values))
     assert "sk-" not in str(caught.value)
