@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConfigurationError, InvalidMessageError
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError, StrandlineError
+from strandline.schemas.values.content_parts import check_parts
 from strandline.schemas.values.foreign_values import is_empty, plain_int, plain_number, plain_text, unreadable
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import MAX_INTEGER
@@ -18,7 +19,7 @@ def read_query(source: object | None) -> str | Message | None:
     """The text or message to search for: text as it is, else a message; raises InvalidMessageError."""
     if source is None or isinstance(source, str):
         return None if source is None else plain_text(source)
-    return Message.from_openai(source, where="input")
+    return _read_searchable(source, "input")
 
 
 def read_messages(sources: Sequence[object] | None) -> list[Message] | None:
@@ -26,9 +27,23 @@ def read_messages(sources: Sequence[object] | None) -> list[Message] | None:
     if sources is None:
         return None
     return [
-        Message.from_openai(source, where=f"messages[{index}]")
+        _read_searchable(source, f"messages[{index}]")
         for index, source in enumerate(listed_messages(sources))
     ]
+
+
+def _read_searchable(source: object, where: str) -> Message:
+    message = Message.from_openai(source, where=where)
+    content: object = message.content
+    if content is None or isinstance(content, str):
+        return message
+    try:
+        check_parts(content, f"{where}.content")
+    except (StrandlineError, MemoryError):
+        raise
+    except Exception as error:  # the edge to foreign code: the caller's classes
+        raise unreadable(where, error) from error
+    return message
 
 
 def listed_messages(sources: object) -> Sequence[object]:

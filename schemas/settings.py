@@ -30,7 +30,10 @@ def _expanded(path: Path) -> Path:
 
 
 Backend = Literal["auto", "local", "openai"]
-Positive = Annotated[float, Field(gt=0)]
+# Above any that is meant: Postgres counts a limit in milliseconds, in 31 bits, which is 24 days.
+MAX_SECONDS = 2_000_000
+Positive = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Folder = Annotated[Path, AfterValidator(_expanded)]
 # Read here rather than by pydantic-settings, whose message for bad JSON names neither variable nor cause.
 Prices = Annotated[tuple[ModelPrice, ...], NoDecode, BeforeValidator(read_prices)]
@@ -112,10 +115,11 @@ class Settings(BaseSettings):
     heartbeat_interval_seconds: Positive = 1.0
     worker_dead_after_seconds: Positive = 5.0
     lease_deadline_seconds: Positive = 600.0
-    startup_wait_seconds: float = Field(
-        60.0, ge=0, description="how long a worker that starts waits for Postgres and the broker, together"
+    startup_wait_seconds: NotNegative = Field(
+        60.0,
+        description="how long a worker that starts waits for Postgres and the broker, together",
     )
-    shutdown_grace_seconds: float = Field(20.0, ge=0, description="after a signal, for batches in hand")
+    shutdown_grace_seconds: NotNegative = Field(20.0, description="after a signal, for batches in hand")
     sweep_interval_seconds: Positive = 1.0
     sweep_batch_size: int = Field(200, ge=1, le=10_000)
     retry_base_seconds: Positive = 1.0

@@ -162,15 +162,15 @@ class Planner:
                 for scope_key in dict.fromkeys(row.scope_key for row in rows):
                     self._compare_states(Lane(shard_key, scope_key, generation_id, stage))
             case "chunks":
-                for lane, event_ids in self._lacking(shard_key, stage, rows).items():
+                for lane, event_ids in self._events_without_answers(shard_key, stage, rows).items():
                     self._ask(lane, self._due(shard_key, event_ids))
             case "facts":
                 # They are only compared: what was merged from an answer that is gone stays.
-                self._lacking(shard_key, stage, rows)
+                self._events_without_answers(shard_key, stage, rows)
             case derived:
                 assert_never(derived)
 
-    def _lacking(
+    def _events_without_answers(
         self, shard_key: UUID, stage: str, rows: Sequence[SelectedBatchesRow]
     ) -> Mapping[Lane, list[UUID]]:
         """Count the batches, and give the events of those whose answers are gone, by lane."""

@@ -176,7 +176,8 @@ def claim_replay(database: Fetcher, replay_id: int) -> Replay:
         raise ReplayError(f"Replay {replay_id} is done; there is nothing to resume.")
     if not database.fetch(TakeReplay(replay_id=replay_id)):
         raise ReplayError(
-            f"Another process is running replay {replay_id}; wait until it is done, or stop that process."
+            f"Another process is running replay {replay_id}, or was within the last 15 seconds;"
+            " wait until it is done, or stop that process and try again then."
         )
     return replays(database, replay_id=replay_id)[0]
 

@@ -16,6 +16,7 @@ from typing import Any
 from strandline.producers.writing.message_ids import random_id
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
+from strandline.schemas.values.content_parts import check_parts
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
 from strandline.schemas.values.message import OWN_KEYS, ROLES, Message, Role, plain
@@ -131,17 +132,7 @@ def _check_content(message: Message, where: str) -> None:
         raise InvalidMessageError(path, "is missing; give text or content parts")
     if isinstance(content, str):
         return
-    if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
-        raise InvalidMessageError(
-            path, f"must be text or a list of content parts, not {type(content).__name__}"
-        )
-    for index, part in enumerate(content):
-        if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-            raise InvalidMessageError(
-                f"{path}[{index}]", "must be an object with a 'type', such as {'type': 'text'}"
-            )
-        if part["type"] == "text" and not isinstance(part.get("text"), str):
-            raise InvalidMessageError(f"{path}[{index}].text", "must be a string")
+    check_parts(content, path)
 
 
 def _check_name_and_extra(message: Message, where: str) -> None:

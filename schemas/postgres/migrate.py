@@ -65,7 +65,7 @@ def migrate(
         before = _current(connection, schema)
         _check_server(connection)
         if partitions is not None and before is not None:
-            require_partitions(_divided(connection, schema), partitions, schema)
+            require_partitions(_count_partitions(connection, schema), partitions, schema)
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
         _ensure_pgvector(connection)
         command.upgrade(_config(connection, schema, partitions or 0), "head")
@@ -92,7 +92,7 @@ def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -
 def divided_tables(url: str, schema: str, *, public_apis_only: bool = False) -> dict[str, int]:
     """The tables that are divided, and into how many partitions; nothing if all are whole, or not there."""
     with _connection(url, _kind(public_apis_only)) as connection:
-        return _divided(connection, schema)
+        return _count_partitions(connection, schema)
 
 
 def _kind(public_apis_only: bool) -> type[OwnConnection]:
@@ -151,7 +151,7 @@ def _current(connection: Connection, schema: str) -> str | None:
     return context.get_current_revision()
 
 
-def _divided(connection: Connection, schema: str) -> dict[str, int]:
+def _count_partitions(connection: Connection, schema: str) -> dict[str, int]:
     rows = connection.exec_driver_sql(statements(schema)["divided_tables"], {"schema": schema})
     return {row.table_name: row.partitions for row in rows}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,3 +146,18 @@ def _check_text(field_name: str, value: object) -> None:
 def _check_bytes(field_name: str, value: object) -> None:
     if not isinstance(value, (bytes, bytearray)):
         raise InvalidMessageError(field_name, f"must be bytes, not {type(value).__name__}")
+
+
+def check_parts(content: object, path: str) -> None:
+    """Raise InvalidMessageError, which names ``path``, unless ``content`` is a list of content parts."""
+    if not isinstance(content, Sequence) or isinstance(content, (bytes, bytearray)):
+        raise InvalidMessageError(
+            path, f"must be text or a list of content parts, not {type(content).__name__}"
+        )
+    for index, part in enumerate(content):
+        if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+            raise InvalidMessageError(
+                f"{path}[{index}]", "must be an object with a 'type', such as {'type': 'text'}"
+            )
+        if part["type"] == "text" and not isinstance(part.get("text"), str):
+            raise InvalidMessageError(f"{path}[{index}].text", "must be a string")

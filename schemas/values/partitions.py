@@ -23,18 +23,18 @@ def check_partitions(number: int) -> None:
         )
 
 
-def require_partitions(divided: Mapping[str, int], wanted: int, schema: str) -> None:
-    """Raise SchemaError unless the tables that exist have the wanted number of partitions.
+def require_partitions(divided: Mapping[str, int], number: int, schema: str) -> None:
+    """Raise SchemaError unless the tables that exist have this number of partitions.
 
     Args:
         divided: the tables that are divided, and into how many partitions.
-        wanted: the number that was asked for.
+        number: as many as were asked for.
         schema: where the tables are.
     """
-    if set(divided.values()) == {wanted}:
+    if set(divided.values()) == {number}:
         return
     raise SchemaError(
-        f"The tables in schema {schema} exist already, with {describe_partitions(divided)}, not {wanted:,}."
+        f"The tables in schema {schema} exist already, with {describe_partitions(divided)}, not {number:,}."
         " Tables are divided only when they are made: run `strandline migrate` without --partitions to leave"
         " them as they are, or move the data to a new database (docs/operations.md#partitions)."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 from uuid import UUID
@@ -12,6 +11,7 @@ import click
 from strandline.cli.reports.work import LimitsReport, NamespaceLimitsReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
+from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import print_json, say
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.postgres.database import Database
@@ -47,16 +47,6 @@ _OPTIONS = {
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class _Dollars(click.FloatRange):
-    """A number of dollars: 0 or more, and finite."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        dollars = float(super().convert(value, param, ctx))
-        if not math.isfinite(dollars):
-            self.fail(f"{value!r} is not a number of dollars.", param, ctx)
-        return dollars
-
-
 def _cleared_options(command: Command) -> Command:
     """Each limit as a flag."""
     for column, option in reversed(_OPTIONS.items()):
@@ -88,7 +78,7 @@ def command() -> None:
 )
 @click.option(
     "--usd-per-day",
-    type=_Dollars(0),
+    type=FiniteRange(0),
     metavar="USD",
     help="Dollars per day (UTC), by STRANDLINE_MODEL_PRICES.",
 )

@@ -18,7 +18,7 @@ from strandline.cli.reports.replay import EstimateReport, EstimatesReport, Repla
 from strandline.cli.reports.work import ReplayReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
-from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT
+from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import print_json, say
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.inspect.directory import check_known
@@ -43,7 +43,7 @@ SAY_SECONDS = 5.0
 @click.option("--new", is_flag=True, help="Derive a new generation with the current settings.")
 @click.option("--force", is_flag=True, help="With --new: even if the settings have not changed.")
 @click.option("--hold", is_flag=True, help="With --new: leave it to `generations promote` to let it serve.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Model calls per second and namespace.")
+@click.option("--rate", type=FiniteRange(0, min_open=True), help="Model calls per second and namespace.")
 @click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
 @click.option("--session", metavar="ID", help="Only this session.")
 @click.option("--user", metavar="ID", help="Only the sessions of this user.")
@@ -107,7 +107,7 @@ def command(
                     break
             ended = [replays(database, replay_id=replay.replay_id)[0] for replay in begun]
     _print(ended, as_json=as_json)
-    return INTERRUPTED_EXIT if stop.is_set() else 0
+    return stop.exit_code
 
 
 def _selection(
@@ -227,15 +227,22 @@ def _workers(servers: Servers, database: Database, settings: Settings) -> Iterat
         runner.stop()
 
 
+class _Stop(threading.Event):
+    """Set by a signal that asks for an end; ``exit_code`` is what a shell expects for it."""
+
+    exit_code = 0
+
+
 @contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
+def _stopped_by_signals() -> Iterator[_Stop]:
     """The first Ctrl-C or SIGTERM asks for an end between two steps; the second one ends at once."""
-    stop = threading.Event()
+    stop = _Stop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def end(number: int, _frame: FrameType | None) -> None:
         # First, so that a second one ends it whatever the first one came upon.
         signal.signal(number, signal.SIG_DFL)
+        stop.exit_code = 128 + number
         stop.set()
 
     for number in before:

@@ -46,6 +46,17 @@ QUESTIONS = [
 ]
 
 
+@pytest.mark.parametrize("content", [{"a": 1}, ["x"], 5, [{"type": "text", "text": 5}], b"x"])
+@pytest.mark.parametrize("argument", ["input", "messages"])
+def test_content_that_a_put_would_refuse_is_refused_by_a_read(
+    argument: str, content: Any, make_memory: MakeMemory
+) -> None:
+    memory = make_memory("s")
+    message = {"role": "user", "content": content}
+    with pytest.raises(InvalidMessageError, match="content"):
+        memory.get(message) if argument == "input" else memory.get(messages=[message])
+
+
 def test_four_hundred_messages_leave_the_last_four_in_a_short_window(make_memory: MakeMemory) -> None:
     """The example that LlamaIndex's documents give for limit 50, ratio 0.7 and flush size 10."""
     memory = make_memory(

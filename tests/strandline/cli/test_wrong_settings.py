@@ -77,6 +77,19 @@ def test_doctor_names_settings_of_a_wrong_type_and_looks_at_the_rest(doctor: Any
     assert (code, complaints) == (1, "")
 
 
+@pytest.mark.parametrize("value", ["inf", "nan", "1e20", "-1"])
+def test_a_time_that_no_clock_can_count_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that waits for it would end by an OverflowError, and Postgres would refuse the connection."""
+    for name, field in Settings.model_fields.items():
+        if name.endswith("_seconds"):
+            variable = f"STRANDLINE_{name.upper()}"
+            with monkeypatch.context() as patch:
+                patch.setenv(variable, value)
+                with pytest.raises(ConfigurationError, match=variable):
+                    load_settings()
+            assert field.annotation is float
+
+
 def test_doctor_looks_for_no_server_whose_url_cannot_be_used(doctor: Any) -> None:
     code, lines, complaints = doctor("--no-model-call", "--database-url", "mysql://h/d")
     (problem,) = [line for line in lines if line.startswith("problem")]

@@ -156,3 +156,9 @@ def test_the_fields_of_openais_own_messages_are_never_taken_for_misspelt(
     assert not caplog.records
     name_misspelt({"tool_call": 1})
     assert "did you mean 'tool_calls'?" in caplog.text
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "-1"])
+def test_a_rate_that_is_no_number_of_calls_is_refused(rate: str, database_url: str, capfd: Capture) -> None:
+    assert run(["replay", "--new", "--force", "--rate", rate, "--database-url", database_url]) == 2
+    assert "--rate" in capfd.readouterr().err
