@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest --timeout=600 --numprocesses=4 --dist=loadfile
 
 help: ## show this list
 	@echo "Strandline. Commands:"
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 	@echo "Another Python than python3:  make demo PYTHON=python3.12"
 
 demo: $(VENV)/.demo-ready ## set up, then play the sample conversation through the real stack

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from strandline.pipelines.replay.records import Replay, Selection, claim_replay,
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.inspection.status import StatusPipelines
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.wiring.assembly import background_runner
@@ -47,8 +49,15 @@ SAY_SECONDS = 5.0
 @click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
 @click.option("--session", metavar="ID", help="Only this session.")
 @click.option("--user", metavar="ID", help="Only the sessions of this user.")
-@click.option("--since", type=click.DateTime(), help="Only events flushed at or after this time (UTC).")
-@click.option("--until", type=click.DateTime(), help="Only events flushed before this time (UTC).")
+@click.option(
+    "--since",
+    type=click.DateTime(),
+    metavar="TIME",
+    help="Only events flushed at or after this time (UTC), such as 2026-01-31 or 2026-01-31T09:30:00.",
+)
+@click.option(
+    "--until", type=click.DateTime(), metavar="TIME", help="Only events flushed before this time (UTC)."
+)
 @click.option("--dead-letters", "only_dead", is_flag=True, help="Only dead letters; they are retried.")
 @click.option("--resume", type=int, metavar="REPLAY", help="Resume a replay that was stopped.")
 @click.option("--dry-run", is_flag=True, help="Print how much work it is and what it costs; do nothing.")
@@ -106,7 +115,9 @@ def command(
                 if stop.is_set():
                     break
             ended = [replays(database, replay_id=replay.replay_id)[0] for replay in begun]
+        left = _count_due(database, settings, ended) if servers.alone else {}
     _print(ended, as_json=as_json)
+    say(*_describe_left(left), err=True)
     return stop.exit_code
 
 
@@ -254,6 +265,27 @@ def _stopped_by_signals() -> Iterator[_Stop]:
             signal.signal(number, handler)
 
 
+def _count_due(database: Database, settings: Settings, ended: list[Replay]) -> dict[str, int]:
+    """The events that are due to the pipelines that were replayed, other than in a new generation."""
+    names = {replay.pipeline for replay in ended}
+    rows = database.fetch(StatusPipelines(dead_after_seconds=settings.worker_dead_after_seconds))
+    return {
+        row.pipeline: sum(stage["due"] for stage in json.loads(row.due))
+        for row in rows
+        if row.pipeline in names and row.state == "serving"
+    }
+
+
+def _describe_left(left: Mapping[str, int]) -> list[str]:
+    """What is due to live workers, which a replay does not stand in for: on a stopped home there is none."""
+    return [
+        f"{name}: {quantity(due, 'event')} {'is' if due == 1 else 'are'} due and not derived yet;"
+        f" `strandline up` derives {'it' if due == 1 else 'them'}"
+        for name, due in left.items()
+        if due
+    ]
+
+
 def report_of(replay: Replay) -> ReplayReport:
     """A replay as ``--json`` shows it."""
     return ReplayReport(
@@ -279,13 +311,31 @@ def _sentence(replay: Replay) -> str:
     if replay.state != "done":
         return f"{what}: stopped; resume with: strandline replay --resume {replay.replay_id}"
     if replay.kind == "in_place":
-        counts = {name: count for name, count in replay.counts.items() if count}
-        return f"{what}: " + ", ".join(
-            f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items()
-        )
+        return f"{what}, is done: {', '.join(_describe_counts(replay)) or 'nothing was to be checked'}"
     if replay.counts.get("phase") == "held":
         return f"{what}: derived and held; next: strandline generations promote {replay.generation_id}"
     return f"{what}: serves all owners; the earlier one is fed until it is pruned"
+
+
+def _describe_counts(replay: Replay) -> list[str]:
+    """What a replay in place did, without what it did not do."""
+    counts = {name: count for name, count in replay.counts.items() if count}
+    phrases = {
+        "owners": ("1 owner", "{:,} owners"),
+        "batches": ("1 batch", "{:,} batches"),
+        "same": ("1 the same", "{:,} the same"),
+        "rewritten": ("1 rewritten", "{:,} rewritten"),
+        "asked_again": ("1 due again, without a stored answer", "{:,} due again, without stored answers"),
+        "kept": ("1 kept, without a stored answer", "{:,} kept, without stored answers"),
+        "differing": ("1 with other facts", "{:,} with other facts"),
+        "made_due": ("1 event made due", "{:,} events made due"),
+        "retried": ("1 dead letter retried", "{:,} dead letters retried"),
+    }
+    return [
+        phrases[name][0] if counts[name] == 1 else phrases[name][1].format(counts[name])
+        for name in phrases
+        if name in counts
+    ]
 
 
 def _print_estimates(estimates: list[Estimate], *, as_json: bool) -> None:

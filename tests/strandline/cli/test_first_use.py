@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,40 @@ def test_what_is_no_id_of_a_dead_letter_is_told_with_both_forms(database_url: st
     assert run(["dead-letters", "drop", "99", "--database-url", database_url]) == 2
     said = capfd.readouterr().err
     assert "'99' is not an id; `strandline dead-letters list` shows them (EVENT or EVENT/STAGE)" in said
+
+
+def test_a_replay_of_a_stopped_home_says_what_is_due_to_live_workers(
+    home: Path, chat: Path, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+) -> None:
+    limits = ("--token-limit", "200", "--token-flush-size", "100")
+    assert run(["import", str(chat), "--session", "s1", *limits]) == 0
+    capfd.readouterr()
+    assert run(["status", "--json"]) == 0
+    pipelines = json.loads(capfd.readouterr().out)["pipelines"]
+    (due,) = [pipeline["due"] for pipeline in pipelines if pipeline["name"] == "facts"]
+    assert due > 1
+    # No model answers, so that the replay's own threads derive nothing.
+    monkeypatch.setenv("STRANDLINE_TEXT_BACKEND", "openai")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    assert run(["replay", "--pipeline", "facts"]) == 0
+    said = capfd.readouterr()
+    assert said.out == "replay 1 of facts, generation 1, is done: 1 owner\n"
+    left = f"facts: {due:,} events are due and not derived yet; `strandline up` derives them"
+    assert said.err.splitlines()[-1] == left
+
+
+def test_the_help_of_replay_shows_an_example_of_a_time(capfd: Capture) -> None:
+    assert run(["replay", "--help"]) == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert "--since TIME" in said
+    assert "--until TIME" in said
+    assert "such as 2026-01-31 or 2026-01-31T09:30:00" in said
+    assert "%Y" not in said
+
+
+def test_make_help_lists_its_commands_in_columns() -> None:
+    folder = Path(__file__).parents[3]
+    done = subprocess.run(["make", "help"], cwd=folder, capture_output=True, text=True, check=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("  make ")]
+    entries = [re.match(r"  make \S+ {2,}", line) for line in lines]
+    assert len({entry and entry.end() for entry in entries}) == 1, done.stdout
