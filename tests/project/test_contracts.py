@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,36 @@ FOLDERS = ("deploy", "pipelines", "producers", "schemas", "workers")
 MODULE_LINES = 400
 FUNCTION_LINES = 80
 
+# What only SQL says. Prose may say it as well ("select one from the list"), but neither first nor shouted.
 STATEMENT = re.compile(
-    r"\bSELECT\b.+\bFROM\b|\bINSERT\s+INTO\b|\bUPDATE\b.+\bSET\b|\bDELETE\s+FROM\b", re.IGNORECASE | re.DOTALL
+    r"\bSELECT\b.+\bFROM\b|\bINSERT\s+INTO\b|\bUPDATE\b.+\bSET\b|\bDELETE\s+FROM\b|\bMERGE\s+INTO\b"
+    r"|\b(TRUNCATE|LOCK|DROP|CREATE|ALTER)\s+((TEMP|TEMPORARY|UNLOGGED)\s+)?TABLE\b",
+    re.IGNORECASE | re.DOTALL,
 )
-# Prose may say "select one from the list"; a statement begins with its verb, or is shouted.
-FIRST_WORD = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
-SHOUTED = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM)\b")
+# Before the first word of a statement: comments, an opening bracket, EXPLAIN with its options.
+BEGINNING = r"(?:^|;)(?:\s|\(|--[^\n]*\n|/\*.*?\*/|EXPLAIN\b(?:\s+(?:ANALYZE|VERBOSE)\b)*(?:\s*\([^)]*\))?)*"
+VERBS = (
+    "ALTER|ANALYZE|CALL|CLUSTER|COMMENT|COPY|CREATE|DEALLOCATE|DECLARE|DELETE|DISCARD|DO|DROP|EXECUTE|FETCH|GRANT"
+    "|INSERT|LISTEN|LOCK|MERGE|MOVE|NOTIFY|PREPARE|REASSIGN|REFRESH|REINDEX|RESET|REVOKE|SELECT|SET|SHOW|TABLE"
+    "|TRUNCATE|UNLISTEN|UPDATE|VACUUM|VALUES|WITH"
+)
+FIRST_WORD = re.compile(
+    BEGINNING + r"(SELECT|INSERT|UPDATE|DELETE|WITH|MERGE|TRUNCATE|LOCK|DROP|CREATE|ALTER)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+SHOUTED = re.compile(
+    r"\b(SELECT|UPDATE|(INSERT|MERGE)\s+INTO|DELETE\s+FROM"
+    r"|(TRUNCATE|LOCK|DROP|CREATE|ALTER)\s+((TEMP|TEMPORARY|UNLOGGED)\s+)?TABLE)\b"
+)
+# A sentence begins with a verb too, but not with one in capitals.
+SHOUTED_FIRST = re.compile(BEGINNING + rf"({VERBS})\s*[\s(]\s*[^\s;]", re.DOTALL)
+# In any case: a function that is called, a table with its schema, a copy to or from the client.
+UNMISTAKABLE = re.compile(
+    BEGINNING + r"(?:SELECT\s+[\w.…\"]+\((?!s\))"
+    r"|(?:TRUNCATE|TABLE|LOCK|VACUUM|ANALYZE|REINDEX)\s+(?:ONLY\s+)?[\w…\"]+\.[\w…\"]+"
+    r"|COPY\b.+\b(?:TO|FROM)\s+(?:STDIN|STDOUT|PROGRAM|'))",
+    re.IGNORECASE | re.DOTALL,
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -53,7 +78,11 @@ LAYERED = modules_of(*FOLDERS)
 # It imports the one family of models that the settings ask for: the other may not be installed.
 LOADS_AT_RUN_TIME = {"pipelines/models/factory.py"}
 ALL = [*LAYERED, *modules_of("strandline")]
-OUTSIDE_SCHEMAS = [path for path in ALL if not name_of(path).startswith("schemas/")]
+# Code that is not packaged, and imports the product by the names that it is packaged under.
+BESIDE = modules_of("tests", "bench", "tools")
+# What makes the tables, and the question that no table is needed for (docs/architecture/rooms.md).
+SQL_ELSEWHERE = ("schemas/migrations", "schemas/postgres/migrate.py", "schemas/postgres/pools/isolation.py")
+WITHOUT_SQL = [path for path in ALL if not name_of(path).startswith(SQL_ELSEWHERE)]
 # A migration is written once and never edited; `make queries` writes the queries.
 WRITTEN_ONCE = ("schemas/migrations/versions/", "schemas/queries/")
 MAINTAINED = [path for path in ALL if not name_of(path).startswith(WRITTEN_ONCE)]
@@ -85,12 +114,31 @@ def test_folders_do_not_import_the_public_face(path: Path) -> None:
     assert not upward, "the folders are wired together in strandline/, and know nothing of it"
 
 
-@pytest.mark.parametrize("path", OUTSIDE_SCHEMAS, ids=name_of)
-def test_sql_stands_in_schemas(path: Path) -> None:
-    statements = [
-        f"line {line}: {text.strip()[:60]}" for line, text in texts_of(tree_of(path)) if looks_like_sql(text)
-    ]
-    assert not statements, "SQL has one home, with a name: schemas/sql"
+def test_only_what_is_packaged_is_imported() -> None:
+    outside = imports_from(names_at(ROOT), ALL)
+    assert not outside, "a wheel has strandline alone: a room is strandline.schemas, and tools are not there"
+
+
+def test_rooms_are_imported_by_their_packaged_names() -> None:
+    bare = imports_from(set(FOLDERS), BESIDE)
+    assert not bare, "each class would be there twice, and no `except` knows the other"
+
+
+def test_imports_of_own_modules_run_one_way() -> None:
+    modules = {module_name(path): path for path in ALL}
+    imports = {name: own_imports(tree_of(path), set(modules)) - {name} for name, path in modules.items()}
+    assert cycle_in(imports) == [], "each of these modules needs the next one first"
+
+
+@pytest.mark.parametrize("path", WITHOUT_SQL, ids=name_of)
+def test_sql_stands_in_files(path: Path) -> None:
+    assert not statements_in(tree_of(path)), "SQL has one home, with a name: schemas/sql"
+
+
+@pytest.mark.parametrize("place", SQL_ELSEWHERE)
+def test_sql_stands_elsewhere_where_the_documents_say_so(place: str) -> None:
+    assert any(statements_in(tree_of(path)) for path in ALL if name_of(path).startswith(place))
+    assert f"`{place}`" in (ROOT / "docs/architecture/rooms.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", MAINTAINED, ids=name_of)
@@ -116,6 +164,30 @@ def test_functions_are_short(path: Path) -> None:
         "  update session\n  set tokens = 0",
         "with due as (select 1) delete from due",
         "EXPLAIN INSERT INTO due VALUES (1)",
+        "EXPLAIN (ANALYZE, BUFFERS) SELECT 1",
+        "TRUNCATE message",
+        "truncate table message",
+        "truncate strandline.message",
+        "DROP TABLE message",
+        "drop table if exists message",
+        "begin; DROP INDEX message_pkey",
+        "LOCK TABLE message IN SHARE MODE",
+        "lock table message",
+        "MERGE INTO due USING found ON true WHEN MATCHED THEN DELETE",
+        "merge into due using found on true when matched then delete",
+        "COPY message TO STDOUT",
+        "copy (select 1) to stdout",
+        "COPY message TO '/tmp/messages'",
+        "TABLE message",
+        "table strandline.message",
+        "SELECT strandline.put_v1(1)",
+        "select strandline.put_v1(1)",
+        "-- a comment\nselect put_v1(1)",
+        "/* a hint */ SELECT 1",
+        "(SELECT 1)",
+        "VALUES (1)",
+        "SET LOCAL jit = off",
+        "NOTIFY lanes",
     ],
 )
 def test_statements_are_recognised(text: str) -> None:
@@ -124,10 +196,73 @@ def test_statements_are_recognised(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["Choose one: select it from the list.", "select", "The worker deletes what it took from the queue."],
+    [
+        "Choose one: select it from the list.",
+        "select",
+        "SELECT",
+        "The worker deletes what it took from the queue.",
+        "Select model(s) to call.",
+        "Set the limits of a namespace.",
+        "Call engine.dispose(close=False) in each child.",
+        "Show the traceback of an error.",
+        "Copy the messages from a file to a session.",
+        "Truncate the log.",
+        "table",
+        "let an administrator run CREATE EXTENSION vector in this database",
+    ],
 )
 def test_prose_is_no_statement(text: str) -> None:
     assert not looks_like_sql(text)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'run("TRUNCATE message")',
+        'run(b"TRUNCATE message")',
+        'run(f"TRUNCATE {schema}.message")',
+        'run("SELECT " + columns + " FROM message")',
+        'QUESTION = (b"SELECT " b"strandline.put_v1(1)")',
+        'def read(sql="TABLE message"): ...',
+    ],
+)
+def test_statements_are_found_in_source(source: str) -> None:
+    assert statements_in(ast.parse(source))
+
+
+def test_documentation_is_not_searched_for_statements() -> None:
+    assert not statements_in(ast.parse('def read():\n    """SELECT seq FROM message"""'))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from tools import queries",
+        "import bench.environment",
+        "from tests.support import processes",
+        "from schemas import errors",
+        "def late():\n    import schemas.errors as e",
+        "import setup_helper",
+    ],
+)
+def test_an_import_of_what_is_not_packaged_is_recognised(source: str, tmp_path: Path) -> None:
+    for folder in ("tools", "bench", "tests", "schemas", "strandline"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "setup_helper.py").touch()
+    assert imports_of(names_at(tmp_path), ast.parse(source))
+    assert not imports_of(names_at(tmp_path), ast.parse("import json\nfrom strandline.schemas import errors"))
+
+
+@pytest.mark.parametrize(
+    "source", ["import strandline.a.two", "from strandline.a import two", "from strandline.a.two import Name"]
+)
+def test_a_cycle_is_recognised(source: str) -> None:
+    modules = {"strandline.a", "strandline.a.one", "strandline.a.two"}
+    forward = own_imports(ast.parse(source), modules)
+    assert "strandline.a.two" in forward
+    back = {"strandline.a.two": {"strandline.a.one"}}
+    assert set(cycle_in({"strandline.a.one": forward, **back})) == {"strandline.a.one", "strandline.a.two"}
+    assert cycle_in({"strandline.a.one": forward}) == []
 
 
 def imports_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -144,18 +279,73 @@ def is_own(name: str) -> bool:
     return name.partition(".")[0] in {"", "strandline", *FOLDERS}
 
 
-def texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of every string that is not a docstring; of an f-string, its parts joined."""
+def names_at(root: Path) -> set[str]:
+    """What can be imported from a checkout's root, and from no wheel."""
+    modules = {path.stem for path in root.iterdir() if path.is_dir() or path.suffix == ".py"}
+    return modules - {"strandline"}
+
+
+def imports_of(names: set[str], tree: ast.AST) -> list[tuple[int, str]]:
+    return [found for found in imports_in(tree) if found[1].partition(".")[0] in names]
+
+
+def imports_from(names: set[str], paths: list[Path]) -> list[str]:
+    return [
+        f"{name_of(path)}:{line}: {name}" for path in paths for line, name in imports_of(names, tree_of(path))
+    ]
+
+
+def module_name(path: Path) -> str:
+    dotted = name_of(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return dotted if dotted.startswith("strandline") else f"strandline.{dotted}"
+
+
+def own_imports(tree: ast.AST, modules: set[str]) -> set[str]:
+    """The modules that are imported, by whichever form; a name in a module stands for its module."""
+    names = {name for _, name in imports_in(tree) if is_own(name)}
+    return modules & {name if name in modules else name.rpartition(".")[0] for name in names}
+
+
+def cycle_in(imports: dict[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def statements_in(tree: ast.AST) -> list[str]:
+    return [f"line {line}: {text.strip()[:60]}" for line, text in texts_of(tree) if looks_like_sql(text)]
+
+
+def texts_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of every string that is not a docstring; of an f-string or a sum, its parts joined."""
     skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             skipped |= {id(part) for part in node.values}
-            parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
-            yield node.lineno, "".join(str(part) for part in parts)
+        if isinstance(node, ast.JoinedStr | ast.BinOp):
+            yield node.lineno, text_of(node)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
-            yield node.lineno, node.value
+        if isinstance(node, ast.Constant) and id(node) not in skipped:
+            yield node.lineno, text_of(node)
+
+
+def text_of(node: ast.expr) -> str:
+    """The text of an expression, with … for what only a run could tell."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Constant(value=bytes(octets)):
+            return octets.decode("latin-1")
+        case ast.JoinedStr(values=parts):
+            return "".join(map(text_of, parts))
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return text_of(left) + text_of(right)
+    return "…"
 
 
 def looks_like_sql(text: str) -> bool:
-    return bool(STATEMENT.search(text) and (FIRST_WORD.match(text) or SHOUTED.search(text)))
+    if SHOUTED_FIRST.search(text) or UNMISTAKABLE.search(text):
+        return True
+    return bool(STATEMENT.search(text) and (FIRST_WORD.search(text) or SHOUTED.search(text)))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.project.test_contracts import ALL, ROOT, imports_in, is_own, name_of, tree_of
+from tests.project.test_contracts import ALL, BESIDE, ROOT, imports_in, is_own, name_of, tree_of
 
 # Folders that hold modules; what is new belongs to one of them, or is a decision (docs/decisions).
 ROOMS = {
@@ -28,11 +30,16 @@ SHARED_BY_COMMANDS = {"reports", "servers", "terminal"}
 WITHOUT_BOUND = {"strandline/cli"}
 # What an application names in its settings is the application's own.
 IMPORTS_BY_NAME = {"pipelines/custom/loading.py"}
+# What takes a module's name as a string, in the standard library and in Celery's and Kombu's helpers.
+LOADERS = set(
+    "import_module __import__ __loader__ resolve_name run_module run_path entry_points load_module"
+    " exec_module module_from_spec spec_from_file_location symbol_by_name import_from_cwd instantiate".split()
+)
+LOADING_MODULES = set("pkgutil runpy zipimport imp kombu.utils.imports celery.utils.imports".split())
+# Names alone: `re` compiles as well, and cursors execute.
+RUN_TEXT = {"eval", "exec"}
 
-CHECKED = [
-    *ALL,
-    *(path for folder in ("tests", "bench", "tools") for path in sorted((ROOT / folder).rglob("*.py"))),
-]
+CHECKED = [*ALL, *BESIDE]
 
 
 def test_every_module_is_in_a_room() -> None:
@@ -70,26 +77,132 @@ def test_what_the_commands_share_knows_none_of_them() -> None:
 
 @pytest.mark.parametrize("path", [path for path in ALL if name_of(path) not in IMPORTS_BY_NAME], ids=name_of)
 def test_no_module_is_imported_by_a_name_in_a_string(path: Path) -> None:
-    called = [node.func for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
-    names = [f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in called]
-    assert not {"import_module", "__import__"} & set(names), "neither mypy nor the import contracts see it"
+    assert not loads_in(tree_of(path)), "neither mypy nor the import contracts see it"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "importlib.import_module(name)",
+        "from importlib import import_module as _load",
+        "_load = importlib.import_module",
+        'getattr(importlib, "import_module")(name)',
+        "__import__(name)",
+        "pkgutil.resolve_name(name)",
+        "import pkgutil as p",
+        "from pkgutil import resolve_name as _find",
+        "runpy.run_module(name)",
+        "from kombu.utils.imports import symbol_by_name as _find",
+        "from kombu.utils import symbol_by_name",
+        "from kombu.utils import imports",
+        "imports.symbol_by_name(name)",
+        "sys.modules[name]",
+        "from sys import modules",
+        "exec(text)",
+    ],
+)
+def test_an_import_by_name_is_recognised(source: str) -> None:
+    assert loads_in(ast.parse(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from importlib import resources",
+        "importlib.util.find_spec(name)",
+        "cursor.exec(text)",
+        "node.modules",
+    ],
+)
+def test_other_uses_of_importlib_load_nothing(source: str) -> None:
+    assert not loads_in(ast.parse(source))
 
 
 @pytest.mark.parametrize("path", CHECKED, ids=name_of)
 def test_no_name_is_given_twice(path: Path) -> None:
-    scopes = (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Module | ast.ClassDef))
-    for scope in scopes:
-        names = [name for node in scope.body for name in _named_by(node)]
-        assert len(names) == len(set(names)), "the second value takes the place of the first, unseen"
+    assert not named_twice(tree_of(path)), "the second value takes the place of the first, unseen"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "A = 1\nA = 2",
+        "A = B = 1\nB: int = 2",
+        "A, B = 1, 2\nA = 3",
+        "[A, (B, *C)] = 1, (2, 3)\nC = 4",
+        "A, A = 1, 2",
+        "class A:\n    B, C = 1, 2\n    C = 3",
+        "A, B = 1, 2\ndef B(): ...",
+        "A = 1\nfor A in range(3): ...",
+    ],
+)
+def test_a_name_given_twice_is_recognised(source: str) -> None:
+    assert named_twice(ast.parse(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "A, B = 1, 2\nC = A",
+        "_, A = 1, 2\n_, B = 1, 2",
+        "A: int\nA = 1",
+        "A.x = 1\nA.x = 2",
+        "X[A], Y[A] = 1, 2",
+        "@overload\ndef f(): ...\n@overload\ndef f(): ...",
+    ],
+)
+def test_a_name_given_once_is_not(source: str) -> None:
+    assert not named_twice(ast.parse(source))
+
+
+def loads_in(tree: ast.AST) -> list[int]:
+    """The lines that import by a name in a string, or take hold of what does."""
+    return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr) and loads(node)]
+
+
+def loads(node: ast.AST) -> bool:
+    match node:
+        case ast.Import() | ast.ImportFrom():
+            names = [name for _, name in imports_in(node)]
+            return any(
+                name.rpartition(".")[2] in LOADERS or name == "sys.modules" or is_loading_module(name)
+                for name in names
+            )
+        case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
+            return True
+        case ast.Attribute(attr=name) | ast.Constant(value=str(name)):
+            return name in LOADERS
+        case ast.Name(id=name):
+            return name in LOADERS or name in RUN_TEXT
+    return False
+
+
+def is_loading_module(name: str) -> bool:
+    return any(name == module or name.startswith(f"{module}.") for module in LOADING_MODULES)
+
+
+def named_twice(tree: ast.AST) -> set[str]:
+    scopes = [node for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef)]
+    counts = (Counter(name for node in scope.body for name in _named_by(node)) for scope in scopes)
+    return {name for count in counts for name, times in count.items() if times > 1}
 
 
 def _named_by(node: ast.stmt) -> list[str]:
     """What a statement names for good; overloads and properties name one thing several times."""
     match node:
         case ast.Assign():
-            return [target.id for target in node.targets if isinstance(target, ast.Name)]
+            return [name for target in node.targets for name in _bound_in(target)]
+        case ast.For(target=target):
+            return list(_bound_in(target))
         case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is not None:
             return [name]
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if not node.decorator_list:
             return [node.name]
     return []
+
+
+def _bound_in(target: ast.expr) -> Iterator[str]:
+    """The names in a target, those in a tuple as well; ``_`` names nothing."""
+    for node in ast.walk(target):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id != "_":
+            yield node.id
