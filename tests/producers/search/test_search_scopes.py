@@ -17,7 +17,7 @@ import pytest
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.postgres.statements import function_source
 from tests.support.filled_scope import Filled, Floats, exact, fill, made_up, search
-from tests.support.servers.databases import PARTITIONS, TEMPLATE
+from tests.support.servers.databases import PARTITIONS, temporary_database
 
 MESSAGES = 4_000
 FEW = 200
@@ -45,13 +45,11 @@ class Scope:
 
 @pytest.fixture(scope="module")
 def scope(stack: EmbeddedStack) -> Iterator[Scope]:
-    with psycopg.connect(stack.database_url, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE big_scopes TEMPLATE {TEMPLATE}")
-        with psycopg.connect(
-            stack.database_url.replace("/postgres?", "/big_scopes?"), autocommit=True
-        ) as connection:
-            yield filled_scope(connection)
-        server.execute("DROP DATABASE big_scopes WITH (FORCE)")
+    with (
+        temporary_database(stack.database_url) as url,
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
+        yield filled_scope(connection)
 
 
 def filled_scope(connection: psycopg.Connection[Any]) -> Scope:

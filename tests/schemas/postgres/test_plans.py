@@ -20,7 +20,7 @@ from strandline.schemas.postgres.statements import (
 )
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import STAGES
-from tests.support.servers.databases import TEMPLATE
+from tests.support.servers.databases import temporary_database
 from tools.queries.headers import read_all
 
 # 2,000 owners with a session each: 50 messages, 25 due rows in one lane, 10 batches and 10 facts; and one
@@ -106,14 +106,13 @@ KEYS = identify_session("default", "s1", None)
 @pytest.fixture(scope="module")
 def full(stack: EmbeddedStack) -> Iterator[psycopg.Connection[Any]]:
     """A connection to a database with some of everything, analysed."""
-    with psycopg.connect(stack.database_url, autocommit=True) as server:
-        server.execute(f"CREATE DATABASE full_of_rows TEMPLATE {TEMPLATE}")
-        url = stack.database_url.replace("/postgres?", "/full_of_rows?")
-        with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
-            fill(connection, 1, 2_000)
-            connection.execute("VACUUM ANALYZE")
-            yield connection
-        server.execute("DROP DATABASE full_of_rows WITH (FORCE)")
+    with (
+        temporary_database(stack.database_url) as url,
+        psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection,
+    ):
+        fill(connection, 1, 2_000)
+        connection.execute("VACUUM ANALYZE")
+        yield connection
 
 
 def fill(connection: psycopg.Connection[Any], first: int, last: int) -> None:
