@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -77,6 +78,17 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "never")
     if PUBLIC_APIS_ONLY:
         monkeypatch.setenv("STRANDLINE_PUBLIC_APIS_ONLY", "true")
+
+
+@pytest.fixture(autouse=True)
+def _no_handler_stays() -> Iterator[None]:
+    """Commands that run in this process write their log to streams that end with their test."""
+    loggers = [logging.getLogger(), logging.getLogger("strandline")]
+    before = [list(logger.handlers) for logger in loggers]
+    yield
+    for logger, handlers in zip(loggers, before, strict=True):
+        for handler in [one for one in logger.handlers if one not in handlers]:
+            logger.removeHandler(handler)
 
 
 watch_nulls()
