@@ -34,7 +34,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything, due_lanes
 from tests.support.workers.hand_worker import HandWorker, say
@@ -412,22 +412,13 @@ def test_an_edit_waits_for_a_merge_that_is_just_writing(
         if point == "applying":
             clearing.append(threading.Thread(target=facts.clear))
             clearing[0].start()
-            wait_until(lambda: _waits(database_url), timeout=10, what="the clear to wait")
+            wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the clear to wait")
 
     assert HandWorker(database, stages, reach=clear_meanwhile).drain_all(database_url) == ["drained"]
     clearing[0].join(100)
     assert not clearing[0].is_alive()
     assert live(facts) == []
     assert verify(database, deep=True).violations == ()
-
-
-def _waits(url: str) -> bool:
-    return bool(
-        rows_of(
-            url,
-            "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()",
-        )
-    )
 
 
 def test_edits_and_merges_at_once_lose_nothing_and_never_lock_up(
@@ -578,7 +569,7 @@ def test_a_deletion_reaches_a_derivation_that_was_begun_while_it_waited(
     with ThreadPoolExecutor(1) as pool, psycopg.connect(database_url) as connection:
         connection.execute("SELECT FROM strandline.lane WHERE stage = 'merge' FOR UPDATE")
         deleting = pool.submit(facts.delete, fact_id)
-        wait_until(lambda: _waits(database_url), timeout=60, what="the deletion to wait")
+        wait_until(lambda: lock_is_awaited(database_url), timeout=60, what="the deletion to wait")
         generation_id = derive_again(database, database_url)
         drain()
         live_in = "SELECT text FROM strandline.fact WHERE generation_id = %s AND live"

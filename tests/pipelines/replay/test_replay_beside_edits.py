@@ -31,7 +31,7 @@ from strandline.schemas.queries.derived.generations import (
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import HandWorker, say
 from tests.support.workers.scripted_stages import ScriptedStages
@@ -72,11 +72,6 @@ def fill(fetcher: Any, generation_id: int) -> int:
     return make_due(fetcher, generation, OWNER, Selection())[0]
 
 
-def waits_for_a_lock(url: str) -> bool:
-    waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    return bool(rows_of(url, waiting))
-
-
 @pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
 @pytest.mark.parametrize("known", [True, False], ids=["of this life", "of a former life"])
 def test_a_reset_that_forgets_takes_along_what_a_replay_is_just_making_due(
@@ -93,7 +88,7 @@ def test_a_reset_that_forgets_takes_along_what_a_replay_is_just_making_due(
             assert fill(tx, generation_id) == 2
             forgetting = pool.submit(memory.reset, derived=True)
             wait_until(
-                lambda: forgetting.done() or waits_for_a_lock(database_url), timeout=60, what="the reset"
+                lambda: forgetting.done() or lock_is_awaited(database_url), timeout=60, what="the reset"
             )
         forgetting.result(60)
     database.fetch(EndBackfill(generation_id=generation_id))
@@ -111,7 +106,7 @@ def test_a_replay_makes_nothing_due_of_what_a_reset_is_just_forgetting(
     with ThreadPoolExecutor(1) as pool, psycopg.connect(database_url) as connection:
         memory.reset(derived=True, connection=connection)
         filling = pool.submit(fill, database, generation_id)
-        wait_until(lambda: filling.done() or waits_for_a_lock(database_url), timeout=60, what="the replay")
+        wait_until(lambda: filling.done() or lock_is_awaited(database_url), timeout=60, what="the replay")
         connection.commit()
         assert filling.result(60) == 0
     database.fetch(EndBackfill(generation_id=generation_id))
@@ -132,7 +127,7 @@ def test_a_reset_that_forgets_takes_along_what_a_lane_opened_meanwhile_passes_on
             if point == "applying" and not forgotten:
                 forgotten.append(pool.submit(memory.reset, derived=True))
                 wait_until(
-                    lambda: forgotten[0].done() or waits_for_a_lock(database_url),
+                    lambda: forgotten[0].done() or lock_is_awaited(database_url),
                     timeout=60,
                     what="the reset",
                 )
@@ -170,7 +165,7 @@ def test_pruning_takes_along_what_a_worker_is_just_writing(
         def prune_meanwhile(point: str) -> None:
             if point == "applying":
                 pruning.append(pool.submit(prune_owner, database, OWNER, lane.generation_id))
-                wait_until(lambda: waits_for_a_lock(database_url), timeout=60, what="the pruning to wait")
+                wait_until(lambda: lock_is_awaited(database_url), timeout=60, what="the pruning to wait")
 
         HandWorker(database, ScriptedStages(), reach=prune_meanwhile).drain(lane)
         assert pruning[0].result(60) == 1, "it has seen the receipt"

@@ -18,7 +18,7 @@ from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session, shared_scope_key
 from strandline.schemas.values.lanes import VECTORS_STAGE
-from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import MakeMemory, StartWorker, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.workers.draining import drain_everything
 
 Share = Callable[..., Memory]
@@ -212,20 +212,12 @@ def test_a_reset_wins_against_a_worker_that_pauses_while_it_shares(
         for name in ("lock_shared_session", "share_messages"):
             worker.execute(statements("strandline")[name].encode(), named)
         resetting.start()
-        wait_until(lambda: _waits(database_url), timeout=10, what="the reset to wait for the worker")
+        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the reset to wait for the worker")
         worker.commit()
     resetting.join(100)
     assert not resetting.is_alive()
     assert shared_rows(database_url) == (0, 0)
     assert verify(database).violations == ()
-
-
-def _waits(database_url: str) -> bool:
-    waiting = (
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    )
-    return rows_of(database_url, waiting) != [(0,)]
 
 
 BREAKS: list[tuple[str, str]] = [
