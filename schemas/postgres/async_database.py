@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -99,7 +100,10 @@ class AsyncDatabase:
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.note_failures_of(options.find_url))
         kind = _connection_kind(options)
-        noted = async_connection_class(kind, reach, options.statement_seconds, look=options.pooled)
+        connections: weakref.WeakSet[psycopg.AsyncConnection[Any]] = weakref.WeakSet()
+        noted = async_connection_class(
+            kind, reach, connections, options.statement_seconds, look=options.pooled
+        )
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             options.async_conninfo,
             connection_class=noted,
@@ -113,7 +117,8 @@ class AsyncDatabase:
             reconnect_timeout=RECONNECT_SECONDS,
             reconnect_failed=lambda failed: reconnect_async(failed, reach),
         )
-        return cls(AsyncThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
+        thin = AsyncThinPool(pool, reach, connections)
+        return cls(thin, options.schema, statement_seconds=options.statement_seconds)
 
     async def fetch(self, query: Query[R]) -> list[R]:
         """Run one statement in a separate transaction; see ``Database.fetch``."""
@@ -203,6 +208,14 @@ class AsyncDatabase:
         """Close the pool, unless the caller of the library owns it."""
         if self._owns_pool and not self._pool.closed:
             await self._pool.close(timeout=2.0)
+
+    def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close the connections without their loop, which has ended; from any thread.
+
+        The pool stays with the caller of the library, if it owns it.
+        """
+        if isinstance(self._pool, AsyncThinPool):
+            self._pool.abandon(loop)
 
     async def _open(self) -> None:
         # A closed pool cannot be opened again: after close() the next statement says so.

@@ -11,7 +11,6 @@ import asyncio
 import atexit
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +24,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
 from strandline.wiring.given_pool import GivenPool
+from strandline.wiring.loop_resources import LoopResources, OfLoop
 
 if TYPE_CHECKING:
     from strandline.deploy.embedded.stack import EmbeddedStack
@@ -65,12 +65,7 @@ class ProcessResources:
         self._database: Database | None = None
         self._url: str | None = None
         self._find_url: Callable[[], str] | None = None
-        self._async: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncDatabase] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._commits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, GroupCommit] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._loops = LoopResources()
         self._stack: EmbeddedStack | None = None
         self._doorbell: Doorbell | None = None
         self._runner: BackgroundRunner | None = None
@@ -86,21 +81,14 @@ class ProcessResources:
         return self._database
 
     async def async_database(self) -> AsyncDatabase:
-        loop = asyncio.get_running_loop()
-        database = self._async.get(loop)
-        if database is None:
-            await asyncio.to_thread(self._ensure_started)
-            database = self._async.get(loop) or self._make_async()
-            self._async[loop] = database
-        return database
+        return (self._loops.own() or await self._make_own()).database
 
     async def group_commit(self) -> GroupCommit:
-        loop = asyncio.get_running_loop()
-        commit = self._commits.get(loop)
-        if commit is None:
-            database = await self.async_database()
-            commit = self._commits.setdefault(loop, GroupCommit(database))
-        return commit
+        return (self._loops.own() or await self._make_own()).commit
+
+    async def _make_own(self) -> OfLoop:
+        await asyncio.to_thread(self._ensure_started)
+        return self._loops.own() or self._loops.add(self._make_async())
 
     def ring(self, lanes: Iterable[Lane]) -> None:
         if self._runner is not None:
@@ -135,6 +123,7 @@ class ProcessResources:
             self._runner.stop(EXIT_SECONDS)
         if self._doorbell is not None:
             self._doorbell.close()
+        self._loops.drop_ended()
         if self._database is not None:
             self._database.close()
         if self._stack is not None:
@@ -142,11 +131,9 @@ class ProcessResources:
         self._runner = self._doorbell = self._database = self._stack = self._url = self._find_url = None
 
     async def aclose(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._commits.pop(loop, None)
-        database = self._async.pop(loop, None)
-        if database is not None:
-            await database.close()
+        own = self._loops.take_out()
+        if own is not None:
+            await own.database.close()
         await asyncio.to_thread(self.close)
 
     def _ensure_started(self) -> None:

@@ -11,6 +11,7 @@ import logging
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -193,15 +194,16 @@ def connection_class(kind: type[Any], reach: Reach, statement_seconds: float, *,
 
 
 def async_connection_class(
-    kind: type[Any], reach: Reach, statement_seconds: float, *, look: bool
+    kind: type[Any], reach: Reach, connections: weakref.WeakSet[Any], statement_seconds: float, *, look: bool
 ) -> type[Any]:
-    """Twin of ``connection_class`` for the pool of an event loop."""
+    """Twin of ``connection_class`` for the pool of an event loop; ``connections`` gets each."""
 
     class Noted(kind):  # type: ignore[misc]
         @classmethod
         async def connect(cls, *arguments: Any, **options: Any) -> Any:
             try:
                 connection = await super().connect(*arguments, **options)
+                connections.add(connection)
                 connection.statement_seconds = statement_seconds
                 if look:
                     await check_isolation_async(connection)

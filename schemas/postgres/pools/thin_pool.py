@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+import weakref
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -136,11 +138,21 @@ class ThinPool:
 
 
 class AsyncThinPool:
-    """The same for an event loop."""
+    """The same for an event loop.
 
-    def __init__(self, pool: AsyncConnectionPool[Any], reach: Reach) -> None:
+    Args:
+        connections: gets the connections that the pool makes.
+    """
+
+    def __init__(
+        self,
+        pool: AsyncConnectionPool[Any],
+        reach: Reach,
+        connections: weakref.WeakSet[psycopg.AsyncConnection[Any]],
+    ) -> None:
         self._pool = pool
         self._reach = reach
+        self._connections = connections
         self._renewed_at = -math.inf
         self.open = pool.open
         self.close = pool.close
@@ -182,6 +194,17 @@ class AsyncThinPool:
             if lost.closed:
                 self._reach.note_lost(lost)
             await self._pool.drain()
+
+    def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End what the pool left on a loop that has ended, on which its own ``close`` cannot run any more."""
+        for connection in list(self._connections):
+            connection.pgconn.finish()
+        # ``asyncio.run`` has ended them; a loop that was just closed has not.
+        for task in asyncio.all_tasks(loop):
+            coroutine = task.get_coro()
+            if coroutine is not None and task.get_name().startswith(self._pool.name):
+                with suppress(RuntimeError):  # they tell the loop, which says that it is closed
+                    coroutine.close()
 
 
 def is_news(lost: OwnConnection | AsyncOwnConnection, renewed_at: float) -> bool:
