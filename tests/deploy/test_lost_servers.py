@@ -16,6 +16,7 @@ import pytest
 
 from strandline.deploy.embedded.stack import STATE_FILE
 from tests.conftest import MakeMemory, StartWorker, nothing_due, wait_until
+from tests.support.processes import forking
 from tests.support.servers.broker_proxy import BrokerProxy
 
 PUT = """
@@ -35,11 +36,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def up(home: Path, name: str = "up") -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+def up(home: Path, name: str = "up") -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """`strandline up` that is ready, and the file that it writes to."""
     output = home.parent / f"{name}.txt"
     with output.open("wb") as stream:
-        process = subprocess.Popen(
+        process = forking.Popen(
             [sys.executable, "-m", "strandline", "up"],
             stdout=stream,
             stderr=subprocess.STDOUT,
@@ -71,7 +72,7 @@ def await_another(home: Path, name: str, before: int) -> None:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "strandline", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+    return forking.run(argv, capture_output=True, check=False)
 
 
 def test_up_starts_a_server_again_that_was_killed(home: Path) -> None:
@@ -85,7 +86,7 @@ def test_up_starts_a_server_again_that_was_killed(home: Path) -> None:
         said = output.read_text()
         assert said.count("embedded broker ended, and was started again") == 1
         assert said.count("embedded database ended, and was started again") == 1
-        done = subprocess.run([sys.executable, "-c", PUT], capture_output=True, text=True, check=True)
+        done = forking.run([sys.executable, "-c", PUT], capture_output=True, check=True)
         assert done.stdout == "True\n"
         wait_until(lambda: not _without_broker(), timeout=30, what="the worker to reach the broker")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from strandline.deploy.embedded.postgres import EmbeddedPostgres
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.schemas.postgres.migrate import migrate
 from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.processes import forking
 from tests.support.servers.databases import PARTITIONS
 from tests.support.workers.worker_processes import launch_worker
 
@@ -34,7 +34,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = EmbeddedPostgres(tmp_path_factory.mktemp("roles") / "postgres")
     url = server.start()
     passwords = {"OWNER_PASSWORD": "o'wner", "APP_PASSWORD": "a$pp"}
-    subprocess.run(
+    forking.run(
         [postgres_programs() / "psql", "--no-psqlrc", "--quiet", "--file", ROLES, url],
         env={**os.environ, **passwords},
         check=True,
@@ -45,7 +45,7 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def run_command(url: str, *arguments: str) -> None:
-    subprocess.run(
+    forking.run(
         [sys.executable, "-m", "strandline", *arguments],
         env={**os.environ, "STRANDLINE_DATABASE_URL": url, "STRANDLINE_EMBEDDED": "never"},
         check=True,

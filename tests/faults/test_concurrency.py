@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import IO
@@ -14,6 +14,7 @@ from strandline import Memory
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import environment
 
@@ -41,7 +42,7 @@ while line := sys.stdin.readline():
 class Writers:
     """Processes that put into one session at once, as often as asked."""
 
-    def __init__(self, processes: list[subprocess.Popen[str]]) -> None:
+    def __init__(self, processes: Sequence[subprocess.Popen[str]]) -> None:
         self._processes = processes
 
     def put(self, session: str, count: int) -> dict[str, int]:
@@ -60,7 +61,7 @@ class Writers:
 @contextmanager
 def writers(url: str, count: int) -> Iterator[Writers]:
     processes = [
-        subprocess.Popen(
+        forking.Popen(
             [sys.executable, "-c", WRITER, url, f"p{number}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

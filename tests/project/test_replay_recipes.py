@@ -15,6 +15,7 @@ import pytest
 
 from strandline import Memory
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.hand_worker import say
 
@@ -39,12 +40,11 @@ def refuse_pier(request: RecordedRequest) -> Raw | None:
 def run(recipe: str, tmp_path: Path, database_url: str, **environment: str) -> str:
     """The recipe's commands, each of which must succeed; gives what they printed."""
     shell = f'set -e\nstrandline() {{ "{sys.executable}" -m strandline "$@"; }}\n{recipe}'
-    done = subprocess.run(
+    done = forking.run(
         ["bash", "-c", shell],
         cwd=tmp_path,
         env={**os.environ, **environment, "STRANDLINE_DATABASE_URL": database_url},
         capture_output=True,
-        text=True,
         timeout=100,
         check=False,
     )
@@ -111,22 +111,22 @@ def test_ctrl_c_stops_a_replay_and_says_how_to_go_on(
     command = [sys.executable, "-m", "strandline", "replay", "--new", "--force", "--pipeline", "facts"]
     env = {**os.environ, **environment}
     # No worker runs, so it waits.
-    waiting = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    waiting = forking.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     filled = "SELECT counts->>'phase' FROM strandline.replay"
     wait_until(lambda: rows_of(database_url, filled) == [("switching",)], timeout=30, what="the replay")
-    refused = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    refused = forking.run(command, env=env, capture_output=True, check=False)
     assert refused.returncode == 1 and "strandline replay --resume 1" in refused.stderr
     waiting.send_signal(signal.SIGINT)
     out, _ = waiting.communicate(timeout=300)
     assert (waiting.returncode, "strandline replay --resume 1" in out) == (130, True)
     start_worker(**environment)
     resumed = [*command[:3], "replay", "--resume", "1", "--json"]
-    done = subprocess.run(resumed, env=env, capture_output=True, text=True, check=True, timeout=60)
+    done = forking.run(resumed, env=env, capture_output=True, check=True, timeout=60)
     ((replay,),) = (json.loads(done.stdout)["replays"],)
     assert (replay["state"], replay["counts"]["phase"]) == ("done", "done")
     # A second time nothing differs, and nothing is asked.
     asked = model_server.received
-    checked = subprocess.run([*command[:4], "--json"], env=env, capture_output=True, text=True, check=True)
+    checked = forking.run([*command[:4], "--json"], env=env, capture_output=True, check=True)
     for item in json.loads(checked.stdout)["replays"]:
         assert item["counts"]["batches"] == item["counts"]["same"] > 0
     assert model_server.received == asked

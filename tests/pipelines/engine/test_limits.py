@@ -39,6 +39,7 @@ from strandline.workers.sweep import Sweep
 from strandline.workers.worker import Worker
 from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.pipelines.engine.test_turns import Backlog, serve, stage_of, workers
+from tests.support.processes import forking
 from tests.support.workers.hand_worker import TERMS, HandWorker, counting, summary_lane
 
 SET = """
@@ -241,7 +242,7 @@ def dead_letters(url: str) -> int:
 def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command that ran to its end."""
     whole = [sys.executable, "-m", "strandline", *arguments, "--database-url", database_url]
-    return subprocess.run(whole, capture_output=True, text=True, timeout=120, check=False)
+    return forking.run(whole, capture_output=True, timeout=120, check=False)
 
 
 class AtWork:

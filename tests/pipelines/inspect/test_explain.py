@@ -17,6 +17,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import MakeMemory
+from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
 
@@ -223,10 +224,9 @@ def test_the_command_prints_both_ways(make_memory: MakeMemory, database_url: str
 
 def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """``strandline explain`` as a process."""
-    return subprocess.run(
+    return forking.run(
         [sys.executable, "-m", "strandline", "explain", "--database-url", database_url, *arguments],
         capture_output=True,
-        text=True,
         timeout=600,
         check=False,
     )

@@ -29,6 +29,7 @@ from strandline.workers.in_process import BackgroundRunner
 from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.many_sessions import fill
 from tests.support.named_sql import named_statements
+from tests.support.processes import forking
 from tests.support.servers.databases import TEMPLATE
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
@@ -273,10 +274,9 @@ def test_sessions_that_were_made_up_verify_clean(database: Database, database_ur
 
 def command(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """``strandline verify`` as a process."""
-    return subprocess.run(
+    return forking.run(
         [sys.executable, "-m", "strandline", "verify", "--database-url", database_url, *arguments],
         capture_output=True,
-        text=True,
         timeout=600,
         check=False,
     )

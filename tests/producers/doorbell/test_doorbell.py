@@ -16,6 +16,7 @@ from strandline.producers.doorbell.doorbell import MAX_WAITING_LANES, Doorbell
 from strandline.schemas.broker.hints import check_hint
 from strandline.schemas.values.lanes import STAGES, Lane
 from tests.conftest import rows_of, wait_until
+from tests.support.processes import forking
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.servers.broker_queues import BrokerQueues
 from tests.support.servers.silent_server import SilentServer
@@ -194,7 +195,7 @@ assert os.waitpid(child, 0)[1] == 0
 def test_a_forked_child_rings_by_itself(broker: BrokerQueues, broker_url: str) -> None:
     """It forks while its parent's connection is open."""
     command = [sys.executable, "-c", FORKING, broker_url]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
+    with forking.Popen(command, stdin=subprocess.PIPE, text=True) as process:
         await_hints(broker, 1)
         process.communicate("fork\n", timeout=30)
     assert process.returncode == 0
@@ -252,7 +253,7 @@ def test_a_child_with_the_process_id_of_an_ancestor_rings_by_itself(
 ) -> None:
     """The ancestor made the doorbell, and has ended since."""
     command = [sys.executable, "-c", REPEATING_PID, broker_url]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout
+    said = forking.run(command, stdout=subprocess.PIPE, timeout=120, check=True).stdout
     if said.strip() != "rung":
         pytest.skip("this machine lets nobody choose a process id")
     await_hints(broker, 1, "merge")

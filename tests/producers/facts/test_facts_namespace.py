@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from itertools import islice
@@ -20,6 +19,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from tests.conftest import nothing_due, rows_of
+from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
@@ -123,10 +123,9 @@ def test_the_command_says_what_it_would_do_and_does_it_when_told(database_url: s
 
     def run(*arguments: str) -> str:
         command = [sys.executable, "-m", "strandline", "facts", "clear", *arguments]
-        done = subprocess.run(
+        done = forking.run(
             [*command, "--database-url", database_url],
             capture_output=True,
-            text=True,
             check=True,
             timeout=600,
         )

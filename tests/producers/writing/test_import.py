@@ -18,6 +18,7 @@ from strandline import ConflictError, Memory, OwnerError
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from tests.conftest import rows_of, wait_until
+from tests.support.processes import forking
 
 MakeMemory = Callable[..., Memory]
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -32,10 +33,9 @@ LOG = (
 @pytest.fixture
 def run(database_url: str, tmp_path: Path) -> Run:
     def run_import(lines: Sequence[Any], *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return forking.run(
             command(written(tmp_path, lines), database_url, *arguments),
             capture_output=True,
-            text=True,
             timeout=600,
             check=False,
         )
@@ -116,7 +116,7 @@ def test_an_import_that_was_killed_is_finished_by_the_next(
     lines = chats(400, 3)
     count = "SELECT count(*) FROM strandline.message"
     file = written(tmp_path, lines)
-    with subprocess.Popen(command(file, database_url), stdout=subprocess.DEVNULL) as doomed:
+    with forking.Popen(command(file, database_url), stdout=subprocess.DEVNULL) as doomed:
         wait_until(lambda: rows_of(database_url, count)[0][0] > 100, timeout=30, what="a beginning")
         doomed.send_signal(signal.SIGKILL)
     begun = rows_of(database_url, count)[0][0]
@@ -137,7 +137,7 @@ def test_an_import_that_is_interrupted_says_what_is_stored(
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     argv = command(pipe, database_url, "--session", "s")
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as doomed, pipe.open("w") as lines:
+    with forking.Popen(argv, stderr=subprocess.PIPE, text=True) as doomed, pipe.open("w") as lines:
         for place in range(4_001):
             lines.write(json.dumps({"role": "user", "content": f"Harbour {place}."}) + "\n")
         lines.flush()

@@ -19,6 +19,7 @@ from strandline import ConfigurationError, DatabaseTimeoutError, DatabaseUnavail
 from strandline.producers.tokens import MIN_MESSAGE_TOKENS, count_default
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import rows_of, wait_until
+from tests.support.processes import forking
 
 MakeMemory = Callable[..., Memory]
 
@@ -271,7 +272,7 @@ print(json.dumps([memory.put({"role": "user", "content": f"{name}:{number} " + "
 def put_from_processes(url: str, writers: int, count: int) -> list[list[int]]:
     """Processes that put into the session ``shared`` at the same time; the seqs that each one got."""
     processes = [
-        subprocess.Popen(
+        forking.Popen(
             [sys.executable, "-c", PUT_FROM_A_PROCESS, url, f"p{writer}", str(count)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -24,6 +24,7 @@ from strandline.schemas.postgres.revision import HEAD_REVISION, major_version
 from strandline.schemas.postgres.statements import FUNCTIONS, function_source
 from strandline.schemas.tables import SCHEMA, metadata
 from tests.conftest import rows_of, wait_until
+from tests.support.processes import forking
 from tests.support.servers.databases import PARTITIONS
 
 MakeMemory = Callable[..., Memory]
@@ -159,7 +160,7 @@ def test_two_processes_migrate_at_once(empty_database_url: str) -> None:
         " migrate(sys.argv[1], 'strandline', report=print)"
     )
     processes = [
-        subprocess.Popen(
+        forking.Popen(
             [sys.executable, "-c", code, empty_database_url],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -175,7 +176,7 @@ def test_two_processes_migrate_at_once(empty_database_url: str) -> None:
 def test_a_second_migration_waits_for_the_first(empty_database_url: str) -> None:
     with psycopg.connect(empty_database_url) as first:
         first.execute(b"SELECT pg_advisory_xact_lock(%s)", (0x7374726E646C6E65,))
-        process = subprocess.Popen(
+        process = forking.Popen(
             [
                 sys.executable,
                 "-c",

@@ -18,6 +18,7 @@ from strandline.cli.commands import COMMANDS
 from strandline.cli.entry import cli
 from strandline.cli.terminal.output import masked_url
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
+from tests.support.processes import forking
 
 ESCAPE = "\x1b"
 
@@ -37,11 +38,10 @@ Run = Callable[..., Ended]
 @pytest.fixture
 def run() -> Run:
     def run_command(*arguments: str, **environment: str) -> Ended:
-        done = subprocess.run(
+        done = forking.run(
             [sys.executable, "-m", "strandline", *arguments],
             env={**os.environ, **environment},
             capture_output=True,
-            text=True,
             timeout=600,
             check=False,
         )
@@ -278,7 +278,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_up_serves_a_plain_script_and_ctrl_c_ends_it_all(run: Run, home: Path) -> None:
     output = home.parent / "up.txt"
     with output.open("wb") as stream:
-        up = subprocess.Popen(
+        up = forking.Popen(
             [sys.executable, "-m", "strandline", "up"],
             stdout=stream,
             stderr=subprocess.STDOUT,
@@ -296,7 +296,7 @@ def test_up_serves_a_plain_script_and_ctrl_c_ends_it_all(run: Run, home: Path) -
             "memory.flush(all=True)\n"
             "print(memory.get(wait_for=1, timeout=20).caught_up)\n"
         )
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        done = forking.run([sys.executable, "-c", script], capture_output=True, check=True)
         assert done.stdout == "True\n"
         status = json.loads(run("status", "--json").out)
         assert (status["sessions"], status["events"], len(status["workers"])) == (1, 1, 1)
@@ -321,6 +321,6 @@ def is_alive(pid: int) -> bool:
 def test_bytes_that_are_not_text_are_refused_as_wrong_usage() -> None:
     command: list[str | bytes] = [sys.executable, "-m", "strandline", "dead-letters", "list"]
     command += ["--namespace", b"\xff"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    done = forking.run(command, capture_output=True, timeout=600, check=False)
     assert done.returncode == 2
     assert "Argument 4 holds bytes that are not UTF-8 text" in done.stderr

@@ -24,6 +24,7 @@ from strandline.cli.demo.play import Samples, percentile
 from strandline.cli.demo.questions import ask
 from strandline.cli.demo.story import Story
 from tests.conftest import MakeMemory, wait_until
+from tests.support.processes import forking
 
 DIGRESSIONS = ("the harbour", "the old bridge", "the bakery", "the night train", "the botanical garden")
 
@@ -89,7 +90,7 @@ def start_demo() -> Iterator[Callable[..., Demo]]:
     started: list[tuple[Demo, threading.Thread]] = []
 
     def start(*arguments: str) -> Demo:
-        process = subprocess.Popen(
+        process = forking.Popen(
             [sys.executable, "-m", "strandline", "demo", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -169,7 +170,7 @@ def test_another_worker_started_by_hand_takes_over(chat: Path, start_demo: Calla
     os.kill(demo.worker_pid(), signal.SIGKILL)
     wait_until(lambda: demo.has("is not started again"), timeout=10, what="the demo to notice")
     (command,) = {line.strip() for line in demo.lines if line.strip().startswith("STRANDLINE_HOME=")}
-    with subprocess.Popen(["sh", "-c", f"exec env {command}"], stdout=subprocess.DEVNULL) as worker:
+    with forking.Popen(["sh", "-c", f"exec env {command}"], stdout=subprocess.DEVNULL) as worker:
         result = result_of(demo)
         assert worker.wait(300) == 0, "the demo ends workers that were attached to it"
     assert demo.process.returncode == 0, result["checks"]
@@ -188,10 +189,9 @@ def test_ctrl_c_ends_the_demo_and_its_worker(chat: Path, start_demo: Callable[..
 
 def test_output_in_a_pipe_is_plain(chat: Path) -> None:
     chat.with_suffix(".qa.json").unlink()
-    done = subprocess.run(
+    done = forking.run(
         [sys.executable, "-m", "strandline", "demo", "--file", str(chat)],
         capture_output=True,
-        text=True,
         timeout=900,
         check=False,
     )
@@ -219,10 +219,9 @@ def test_output_in_a_pipe_is_plain(chat: Path) -> None:
 def test_a_line_that_is_no_message_is_named(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text(text, encoding="utf-8")
-    done = subprocess.run(
+    done = forking.run(
         [sys.executable, "-m", "strandline", "demo", "--file", str(path)],
         capture_output=True,
-        text=True,
         timeout=300,
         check=False,
     )
@@ -233,10 +232,9 @@ def test_a_line_that_is_no_message_is_named(tmp_path: Path, text: str, complaint
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = forking.run(
         [sys.executable, "-m", "strandline", "demo", "--file", str(tmp_path / "none.jsonl")],
         capture_output=True,
-        text=True,
         timeout=300,
         check=False,
     )

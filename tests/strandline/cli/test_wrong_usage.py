@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.message import OWN_KEYS
 from strandline.schemas.values.misspelt_fields import name_misspelt
 from tests.conftest import MakeMemory
+from tests.support.processes import forking
 
 Capture = pytest.CaptureFixture[str]
 
@@ -139,9 +139,7 @@ def test_an_import_names_a_misspelt_field(database_url: str, tmp_path: Path) -> 
     file = tmp_path / "chat.jsonl"
     file.write_text("".join(json.dumps(user(text) | {"contnt": 1}) + "\n" for text in "ab"))
     argv = ["import", str(file), "--session", "s", "--database-url", database_url]
-    done = subprocess.run(
-        [sys.executable, "-m", "strandline", *argv], capture_output=True, text=True, check=True
-    )
+    done = forking.run([sys.executable, "-m", "strandline", *argv], capture_output=True, check=True)
     assert done.stderr.splitlines() == [
         "a message has the field 'contnt', which is kept in extra; did you mean 'content'?"
     ]

@@ -9,13 +9,15 @@ import sys
 import textwrap
 from pathlib import Path
 
+from tests.support.processes import forking
+
 ROOT = Path(__file__).parent.parent.parent.parent
 GENEROUS_SECONDS = 240.0
 
 
 def run_script(script: str, **environment: str) -> str:
     """The script's output, once it and all its children have ended well."""
-    process = subprocess.Popen(
+    process = forking.Popen(
         [sys.executable, "-c", textwrap.dedent(script)],
         cwd=ROOT,
         env={**os.environ, **environment},

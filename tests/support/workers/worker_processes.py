@@ -10,6 +10,8 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.processes import forking
+
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
@@ -46,7 +48,7 @@ class WorkerProcess:
 
 def launch_worker(database_url: str, broker_url: str, *arguments: str, **environment: str) -> WorkerProcess:
     """Start ``strandline worker`` with these arguments; it may not have registered yet."""
-    process = subprocess.Popen(
+    process = forking.Popen(
         [sys.executable, "-m", "strandline", "worker", *arguments],
         env={
             **os.environ,

@@ -1,0 +1,155 @@
+"""The process that :mod:`tests.support.processes.forking` copies: it has imported what commands import.
+
+It forks when it is told to and does nothing else, so it has no threads, no connections and nothing in its
+hands.  What a copy runs, it runs as if its interpreter had started for it: as ``__main__``, with its own
+arguments, environment, working directory and streams, and through the interpreter's own end.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import runpy
+import signal
+import socket
+import sys
+from types import ModuleType
+from typing import Any
+
+LARGEST_ORDER = 160_000
+
+# Adapters need frameworks that no command needs; the others are programs, which Alembic or Python runs.
+LEFT_OUT = ("strandline.adapters", "strandline.__main__", "strandline.schemas.migrations.env")
+
+# What workers and commands import only once they run.
+IMPORTED_LATE = (
+    "alembic.command", "celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log",
+    "celery.app.trace", "celery.apps.worker", "celery.concurrency.solo", "celery.concurrency.thread",
+    "celery.fixups.django", "celery.loaders.app", "celery.worker.autoscale", "celery.worker.components",
+    "celery.worker.consumer", "celery.worker.state", "celery.worker.strategy", "kombu.transport.pyamqp",
+    "kombu.transport.redis", "openai.resources.chat", "openai.resources.embeddings",
+    "sqlalchemy.dialects.postgresql.psycopg", "tiktoken_ext.openai_public",
+)  # fmt: skip
+
+
+def main(control: socket.socket) -> None:
+    import_everything()
+    gc.collect()
+    gc.freeze()  # copies need not touch, and so copy, the memory of what was imported
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    order = await_order(control)
+    if order is not None:
+        become(order)
+
+
+def import_everything() -> None:
+    import_package("strandline")
+    for name in IMPORTED_LATE:
+        importlib.import_module(name)
+
+
+def import_package(name: str) -> None:
+    package = importlib.import_module(name)
+    for module in pkgutil.iter_modules(package.__path__, f"{name}."):
+        if not module.name.startswith(LEFT_OUT):
+            load = import_package if module.ispkg else importlib.import_module
+            load(module.name)
+
+
+def await_order(control: socket.socket) -> dict[str, Any] | None:
+    """Fork for each order, and answer with the pid; returns the order in the copy, None at the end."""
+    while True:
+        data, streams, _flags, _address = socket.recv_fds(control, LARGEST_ORDER, 3)
+        if not data:
+            return None
+        pid = fork_orphan()
+        if not pid:
+            control.close()
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+                os.close(stream)
+            return dict(json.loads(data))
+        for stream in streams:
+            os.close(stream)
+        control.send(str(pid).encode())
+
+
+def fork_orphan() -> int:
+    """Fork a process whose parent has ended, so that whoever adopts orphans is its parent.
+
+    Returns:
+        Its pid; 0 in the process itself, once it has been adopted.
+    """
+    pid_read, pid_write = os.pipe()
+    gate_read, gate_write = os.pipe()
+    between = os.fork()
+    if not between:
+        os.close(pid_read)
+        os.close(gate_write)
+        pid = os.fork()
+        if pid:
+            os.write(pid_write, str(pid).encode())
+            os._exit(0)
+        os.close(pid_write)
+        os.read(gate_read, 1)
+        os.close(gate_read)
+        return 0
+    os.close(pid_write)
+    os.close(gate_read)
+    pid = int(os.read(pid_read, 32))
+    os.close(pid_read)
+    os.waitpid(between, 0)
+    os.close(gate_write)
+    return pid
+
+
+def become(order: dict[str, Any]) -> None:
+    """Run what was ordered, as the interpreter would have."""
+    if order["new_session"]:
+        os.setsid()
+    elif order["process_group"] >= 0:
+        os.setpgid(0, order["process_group"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["env"])
+    open_streams()
+    kind, what, *arguments = order["arguments"]
+    sys.orig_argv = [sys.executable, kind, what, *arguments]
+    sys.argv = [kind, *arguments]
+    if kind == "-m":
+        sys.path[0] = order["cwd"]
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = ""
+        run_code(what)
+
+
+def open_streams() -> None:
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        raw = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115  # until the process ends
+        stream = io.TextIOWrapper(
+            raw,
+            encoding="utf-8",
+            errors="backslashreplace" if name == "stderr" else "strict",
+            line_buffering=raw.isatty() or name == "stderr",
+            write_through=unbuffered,
+        )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def run_code(code: str) -> None:
+    main_module = ModuleType("__main__")
+    main_module.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main_module
+    exec(compile(code, "<string>", "exec"), main_module.__dict__)  # noqa: S102  # the test's own
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))
