@@ -6,7 +6,7 @@ OpenAI's own SDK reads keep their own names.  Nothing below the edge reads the e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -15,6 +15,7 @@ import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from strandline.schemas.display.contradictory_settings import PAIRED, Pair, contradictory
 from strandline.schemas.display.refused_values import describe_refusal
 from strandline.schemas.display.url_schemes import check_broker_url, check_database_url, check_model_url
 from strandline.schemas.errors import ConfigurationError
@@ -175,7 +176,8 @@ def load_settings(spelt: Mapping[str, str] = _AS_VARIABLES, /, **overrides: obje
     ``spelt`` maps overrides to the names that the caller knows them by, if these are not the variables'.
 
     Raises:
-        ConfigurationError: naming each variable or argument that cannot be used, and why.
+        ConfigurationError: naming each variable or argument that cannot be used, or contradicts another, and
+            why.
     """
     settings, refused = load_usable_settings(spelt, **overrides)
     if refused:
@@ -188,15 +190,39 @@ def load_usable_settings(
 ) -> tuple[Settings, dict[str, str]]:
     """As ``load_settings``, with the default of each setting that cannot be used, and why it cannot.
 
-    The sentences are by the name of the field, and begin with the variable or argument.
+    The sentences are by the name of the field, and begin with the variable or argument.  Of settings that
+    contradict each other, all that could be meant have their defaults.
     """
+    refused: dict[str, str] = {}
     try:
-        return Settings(**overrides), {}  # type: ignore[arg-type]
+        settings = Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         refused = _describe(error, {name: spelt.get(name) for name in overrides})
+        settings = Settings(**overrides | _defaults(refused))  # type: ignore[arg-type]
+    pairs = contradictory(_paired(settings))
+    if pairs:
+        refused |= _describe_pairs(pairs, settings, refused)
+        settings = Settings(**overrides | _defaults([*refused, *PAIRED]))  # type: ignore[arg-type]
+    return settings, refused
+
+
+def _paired(settings: Settings) -> dict[str, float]:
+    return {name: getattr(settings, name) for name in PAIRED}
+
+
+def _describe_pairs(pairs: Iterable[Pair], settings: Settings, refused: Collection[str]) -> dict[str, str]:
+    """Why settings contradict one another, by field; one that is refused by itself contradicts nothing."""
+    values, chosen = _paired(settings), settings.model_fields_set
+    sentences: dict[str, list[str]] = {}
+    for pair in pairs:
+        if pair.lower not in refused and pair.upper not in refused:
+            sentences.setdefault(pair.lower, []).append(pair.contradiction(values, chosen))
+    return {name: "; ".join(parts) for name, parts in sentences.items()}
+
+
+def _defaults(names: Iterable[str]) -> dict[str, object]:
     fields = Settings.model_fields
-    defaults = {name: fields[name].get_default(call_default_factory=True) for name in refused}
-    return Settings(**overrides | defaults), refused  # type: ignore[arg-type]
+    return {name: fields[name].get_default(call_default_factory=True) for name in names}
 
 
 def _describe(error: ValidationError, names: Mapping[str, str | None]) -> dict[str, str]:

@@ -182,7 +182,8 @@ def test_puts_that_cross_the_mark_do_not_wait_for_a_slow_model(
 ) -> None:
     """Not even for one that never answers."""
     model_server.behave(hang=True)
-    start_worker(**environment(model_server, STRANDLINE_MODEL_TIMEOUT_SECONDS="3600"))
+    patient = {"STRANDLINE_MODEL_TIMEOUT_SECONDS": "3600", "STRANDLINE_LEASE_DEADLINE_SECONDS": "7200"}
+    start_worker(**environment(model_server, **patient))
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 20)
     wait_until(lambda: text_calls(model_server) >= 1, timeout=20, what="the model to be asked")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline import ConfigurationError, Memory
+from strandline.schemas.display.contradictory_settings import PAIRS
 from strandline.schemas.settings import load_settings, load_usable_settings
 
 PRICES = 'for example {"gpt-4.1-mini": {"input": 0.4, "output": 1.6}}'
@@ -68,3 +69,81 @@ def test_a_model_servers_url_is_refused_before_any_work(url: str, monkeypatch: p
 def test_blanks_around_a_model_servers_url_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", " http://127.0.0.1:9/v1\n")
     assert load_settings().openai_base_url == "http://127.0.0.1:9/v1"
+
+
+CONTRADICTIONS = [
+    (
+        "HEARTBEAT_INTERVAL_SECONDS",
+        "5",
+        "STRANDLINE_HEARTBEAT_INTERVAL_SECONDS (5) must be below STRANDLINE_WORKER_DEAD_AFTER_SECONDS"
+        " (5 by default): otherwise a living worker counts as dead between two heartbeats, and others take"
+        " its lanes; lower the first, or raise the second",
+    ),
+    (
+        "WORKER_DEAD_AFTER_SECONDS",
+        "0.5",
+        "STRANDLINE_HEARTBEAT_INTERVAL_SECONDS (1 by default) must be below"
+        " STRANDLINE_WORKER_DEAD_AFTER_SECONDS (0.5): otherwise a living worker counts as dead between two"
+        " heartbeats, and others take its lanes; lower the first, or raise the second",
+    ),
+    (
+        "MODEL_TIMEOUT_SECONDS",
+        "600",
+        "STRANDLINE_MODEL_TIMEOUT_SECONDS (600) must be below STRANDLINE_LEASE_DEADLINE_SECONDS (600 by"
+        " default): otherwise the lease ends while a slow model call may still run, and others repeat the"
+        " call; lower the first, or raise the second",
+    ),
+    (
+        "BLOCK_TIMEOUT_SECONDS",
+        "3600",
+        "STRANDLINE_BLOCK_TIMEOUT_SECONDS (3600) must be below STRANDLINE_LEASE_DEADLINE_SECONDS (600 by"
+        " default): otherwise the lease ends while a slow call of a block may still run, and others repeat"
+        " the call; lower the first, or raise the second",
+    ),
+    (
+        "RETRY_BASE_SECONDS",
+        "60.5",
+        "STRANDLINE_RETRY_BASE_SECONDS (60.5) must be at most STRANDLINE_RETRY_MAX_SECONDS (60 by default):"
+        " the first wait after an error cannot be longer than the longest; lower the first, or raise the"
+        " second",
+    ),
+]
+
+
+@pytest.mark.parametrize(("variable", "value", "says"), CONTRADICTIONS)
+def test_settings_that_contradict_each_other_are_refused_with_both_names(
+    variable: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"STRANDLINE_{variable}", value)
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings()
+    assert str(refused.value) == f"Settings cannot be used. {says}"
+
+
+def test_each_pair_of_settings_is_among_the_contradictions() -> None:
+    told = [says for _variable, _value, says in CONTRADICTIONS]
+    for pair in PAIRS:
+        assert any(pair.lower.upper() in says and pair.upper.upper() in says for says in told), pair
+
+
+def test_a_first_wait_as_long_as_the_longest_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_RETRY_BASE_SECONDS", "60")
+    assert load_settings().retry_base_seconds == 60
+
+
+def test_every_contradiction_is_told_and_what_is_left_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One lease is at odds with two limits; what is left has the defaults of all that could be meant."""
+    monkeypatch.setenv("STRANDLINE_LEASE_DEADLINE_SECONDS", "50")
+    monkeypatch.setenv("STRANDLINE_POOL_MAX_SIZE", "7")
+    settings, reasons = load_usable_settings()
+    assert list(reasons) == ["model_timeout_seconds", "block_timeout_seconds"]
+    assert (settings.lease_deadline_seconds, settings.pool_max_size) == (600, 7)
+
+
+def test_a_setting_that_is_refused_by_itself_contradicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_HEARTBEAT_INTERVAL_SECONDS", "often")
+    monkeypatch.setenv("STRANDLINE_WORKER_DEAD_AFTER_SECONDS", "0.5")
+    _settings, reasons = load_usable_settings()
+    assert reasons == {
+        "heartbeat_interval_seconds": "STRANDLINE_HEARTBEAT_INTERVAL_SECONDS: it must be a number"
+    }

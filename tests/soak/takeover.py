@@ -20,7 +20,6 @@ DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()
 SWEEP_SECONDS = DEFAULTS["sweep_interval_seconds"] * 1.25 + 0.5
 # A machine that does other things as well.
 SLACK_SECONDS = 2.0
-DEADLINE_SECONDS = 3.0
 PATIENCE_SECONDS = 120.0
 SESSIONS = 3
 
@@ -34,11 +33,11 @@ def run(ground: Ground) -> Iterator[Reading]:
     yield Reading("another worker finishes what a killed worker held", killed, dead)
     paused = scene.seconds_until_done("paused", signal.SIGSTOP)
     yield Reading("another worker finishes what a paused worker held", paused, dead)
-    hanging = scene.seconds_until_done("hanging", None, STRANDLINE_LEASE_DEADLINE_SECONDS="3")
+    hanging = scene.seconds_until_done("hanging", None)
     yield Reading(
         "another worker finishes what hangs in a living worker, after its lease's deadline",
         hanging,
-        DEADLINE_SECONDS + 2 * SWEEP_SECONDS + SLACK_SECONDS,
+        2 * SWEEP_SECONDS + SLACK_SECONDS,
     )
     yield Reading(
         "a worker goes on after Postgres has ended every connection",
@@ -61,13 +60,23 @@ class Scene:
         scene.model.behave(responder=scene._respond)
         return scene
 
-    def seconds_until_done(self, name: str, number: signal.Signals | None, **settings: str) -> float:
-        """Have a worker take work up, disturb it, and time how long another needs until all is done."""
-        stuck = self.ground.worker(**self._environment("stuck", **settings))
+    def seconds_until_done(self, name: str, number: signal.Signals | None) -> float:
+        """Have a worker take work up, disturb it, and time how long another needs until all is done.
+
+        Without a signal its leases' deadlines pass; it has no thread left to take the lanes up again.
+        """
+        threads = ("--concurrency", str(SESSIONS)) if number is None else ()
+        stuck = self.ground.worker(*threads, **self._environment("stuck"))
         self._converse(name)
         assert all(self.calls.acquire(timeout=PATIENCE_SECONDS) for _ in range(SESSIONS))
         other = self.ground.worker(**self._environment("other"))
-        if number is not None:
+        if number is None:
+            self.ground.rows(
+                "UPDATE strandline.lane SET deadline_at = now() WHERE holder IN"
+                " (SELECT worker_id FROM strandline.worker WHERE pid = %s) RETURNING stage",
+                stuck.process.pid,
+            )
+        else:
             stuck.process.send_signal(number)
         took = self._wait(name)
         other.end()
@@ -103,10 +112,10 @@ class Scene:
             memory.put({"role": "user", "content": f"harbour {number} of {name} was fine"})
             memory.flush(all=True)
 
-    def _environment(self, key: str, **settings: str) -> dict[str, str]:
+    def _environment(self, key: str) -> dict[str, str]:
         """A worker's environment with nothing but its models set."""
         models = {"OPENAI_BASE_URL": self.model.base_url, "OPENAI_API_KEY": key}
-        return models | {"STRANDLINE_EMBEDDING_BACKEND": "local"} | settings
+        return models | {"STRANDLINE_EMBEDDING_BACKEND": "local"}
 
     def _respond(self, request: RecordedRequest) -> None:
         if request.authorization == "Bearer stuck":

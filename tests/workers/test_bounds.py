@@ -76,9 +76,14 @@ def test_what_hangs_in_a_living_worker_is_taken_up_at_its_deadline(
     broker_url: str,
 ) -> None:
     """It beats, so only the lease's deadline tells; whatever it is that hangs, here it is a model call."""
-    start_worker(**as_it_comes(model_server, "stuck", STRANDLINE_LEASE_DEADLINE_SECONDS="3"))
+    # As many threads as calls that hang, so that it cannot take up the lanes again itself.
+    start_worker("--concurrency", "3", **as_it_comes(model_server, "stuck"))
     converse(make_memory, 3, 1, broker_url=broker_url)
     assert all(waiting.acquire(timeout=150) for _call in range(3))
+    rows_of(
+        database_url,
+        "UPDATE strandline.lane SET deadline_at = now() WHERE holder IS NOT NULL RETURNING stage",
+    )
     start_worker(**as_it_comes(model_server, "other"))
     wait_until(lambda: nothing_due(database_url), timeout=30, what="the other worker to finish")
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(2,)]

@@ -31,6 +31,9 @@ MakeMemory = Callable[..., Memory]
 # On x86-64 and on ARM.
 FUTEX_CALLS = ("202", "98")
 
+# A model call may take an hour, and the lease on its lane outlasts it.
+SLOW_CALLS = {"STRANDLINE_MODEL_TIMEOUT_SECONDS": "3600", "STRANDLINE_LEASE_DEADLINE_SECONDS": "7200"}
+
 
 def send(worker: WorkerProcess, *numbers: signal.Signals) -> None:
     """Send signals, the second one only when the first has been taken."""
@@ -53,7 +56,7 @@ def worker_whose_calls_hang(
 ) -> WorkerProcess:
     """With three calls in hand, none of which will be answered."""
     model_server.behave(hang=True)
-    patient = {"STRANDLINE_SHUTDOWN_GRACE_SECONDS": "3600", "STRANDLINE_MODEL_TIMEOUT_SECONDS": "3600"}
+    patient = {"STRANDLINE_SHUTDOWN_GRACE_SECONDS": "3600"} | SLOW_CALLS
     worker = start_worker("--log-level", "info", **environment(model_server, **patient))
     converse(make_memory, 3, 1, broker_url=broker_url)
     in_flight(model_server, 3)
@@ -114,7 +117,7 @@ def test_threads_lost_during_the_grace_time_cut_it_short_for_no_other(
     drain_everything(database, database_url, load_settings(blocks=blocks), ["stuck"])
     let_answer = threading.Event()
     model_server.behave(responder=lambda _: None if let_answer.wait(120) else "")
-    patient = {"STRANDLINE_SHUTDOWN_GRACE_SECONDS": "3600", "STRANDLINE_MODEL_TIMEOUT_SECONDS": "3600"}
+    patient = {"STRANDLINE_SHUTDOWN_GRACE_SECONDS": "3600"} | SLOW_CALLS
     own = environment(model_server, **patient) | {"STRANDLINE_BLOCK_TIMEOUT_SECONDS": "8"}
     queues = ("--queues", "stuck,summary", "--concurrency", "2")
     worker = start_worker(*queues, "--log-level", "info", **own)
@@ -165,7 +168,7 @@ def test_what_outlasts_the_grace_time_is_handed_back_and_taken_up_at_once(
     model_server.behave(hang=True)
     settings = environment(model_server, STRANDLINE_SHUTDOWN_GRACE_SECONDS="0.5")
     # Its end has to free the lanes, not its silence.
-    settings |= {"STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "3600", "STRANDLINE_MODEL_TIMEOUT_SECONDS": "3600"}
+    settings |= {"STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "3600"} | SLOW_CALLS
     worker = start_worker(**settings)
     converse(make_memory, 3, 1, broker_url=broker_url)
     in_flight(model_server, 6)
