@@ -29,6 +29,7 @@ from strandline.pipelines.engine.failure_logging import level_of, raised_at
 from strandline.pipelines.engine.leases import (
     KeptLease,
     Lease,
+    describe_failures,
     lock_lease,
     release,
     release_untouched,
@@ -283,7 +284,7 @@ def _has_work(engine: Engine, lane: Lane) -> bool:
 def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:
     """End a batch, one way or another."""
     if lease.failures >= engine.retry.max_failures:
-        return _give_up(engine, lease, batch, f"failed {quantity(lease.failures, 'time')} in a row")
+        return _give_up(engine, lease, batch, describe_failures(engine.database, lease))
     if lease.crashes >= engine.retry.max_crashes:
         return _give_up(engine, lease, batch, f"its worker died {quantity(lease.crashes, 'time')} in a row")
     try:

@@ -11,9 +11,16 @@ import time
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.queries.work.lanes import KeepLane, LockLane, ReleaseLane, ReleaseUntouchedLane
+from strandline.schemas.queries.work.lanes import (
+    KeepLane,
+    LastError,
+    LockLane,
+    ReleaseLane,
+    ReleaseUntouchedLane,
+)
 from strandline.schemas.values.lanes import Lane, LaneKeys
 
 # A lease that is kept is renewed when this share of its deadline has passed.
@@ -120,6 +127,13 @@ def release(
         last_error=error,
     )
     return bool(database.fetch(released))
+
+
+def describe_failures(database: Database, lease: Lease) -> str:
+    """How often the lane failed, and why the last time."""
+    failed = f"failed {quantity(lease.failures, 'time')} in a row"
+    errors = [row.last_error for row in database.fetch(LastError(**lease.lane.keys)) if row.last_error]
+    return f"{failed}; the last error: {errors[0]}" if errors else failed
 
 
 def release_untouched(database: Database, lease: Lease, wait_seconds: float) -> None:

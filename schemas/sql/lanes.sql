@@ -91,6 +91,15 @@ UPDATE strandline.lane SET holder = NULL, deadline_at = NULL,
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 
+-- name: last_error
+-- Why the lane's last attempt failed: a sentence that quotes nothing of users.
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- row: last_error text?
+-- repeatable
+SELECT last_error FROM strandline.lane
+WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+    AND stage = %(stage)s
+
 -- name: lock_lane
 -- Lock the lease inside a transaction; no row means that it was lost.
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid

@@ -31,7 +31,7 @@ from strandline.schemas.values.lanes import Lane
 Command = TypeVar("Command", bound=Callable[..., Any])
 Outcome = Literal["due", "void", "gone", "retired", "dropped"]
 
-MAX_REASON_CHARACTERS = 100
+MAX_REASON_CHARACTERS = 200
 
 
 class _Options(TypedDict):

@@ -253,6 +253,22 @@ class ReleaseUntouchedLane(Query[Never]):
         self.values = (wait_seconds, shard_key, scope_key, generation_id, stage, lease_epoch, worker_id)
 
 
+class LastErrorRow(NamedTuple):
+    last_error: str | None
+
+
+class LastError(Query[LastErrorRow]):
+    """Why the lane's last attempt failed: a sentence that quotes nothing of users."""
+
+    __slots__ = ()
+    name = "last_error"
+    repeatable = True
+    row = LastErrorRow
+
+    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str) -> None:
+        self.values = (shard_key, scope_key, generation_id, stage)
+
+
 class LockLaneRow(NamedTuple):
     held: int
 

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from strandline import Memory
+from strandline.cli.entry import run
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.generations.stages import GenerationStages
@@ -179,8 +180,11 @@ def test_input_that_fails_alone_becomes_a_dead_letter_alone(
         # given for an answer, a slow machine may take it from others as well.
         if kind != "hang":
             assert outcomes == ["postponed"] * 6 + ["drained"]
-    holes = rows_of(database_url, "SELECT from_seq, through_seq, reason FROM strandline.dead_letter")
-    assert holes == [(2, 2, "failed 3 times in a row")]
+    ((first, last, reason),) = rows_of(
+        database_url, "SELECT from_seq, through_seq, reason FROM strandline.dead_letter"
+    )
+    assert (first, last) == (2, 2)
+    assert reason.startswith("failed 3 times in a row; the last error: The model server ")
 
 
 def test_retry_after_is_honoured(
@@ -251,7 +255,11 @@ def test_refused_input_is_a_dead_letter_without_content(
 
 
 def test_a_defect_in_a_stage_is_tried_a_few_times_and_ends(
-    memory: Memory, database: Database, database_url: str, caplog: pytest.LogCaptureFixture
+    memory: Memory,
+    database: Database,
+    database_url: str,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     def break_down(batch: Batch) -> None:
         if any(event.from_seq == 2 for event in batch.events):
@@ -269,7 +277,13 @@ def test_a_defect_in_a_stage_is_tried_a_few_times_and_ends(
     assert outcomes == ["postponed"] * 6 + ["drained"]
     assert folded(database_url) == [1, 3]
     ((reason, from_seq),) = rows_of(database_url, "SELECT reason, from_seq FROM strandline.dead_letter")
-    assert (reason, from_seq) == ("failed 3 times in a row", 2)
+    last_error = "the last error: Unexpected ValueError: the worker's log says where."
+    assert (reason, from_seq) == (f"failed 3 times in a row; {last_error}", 2)
+    capfd.readouterr()
+    assert run(["dead-letters", "list", "--database-url", database_url]) == 0
+    assert last_error in capfd.readouterr().out
+    assert run(["explain", str(memory.get_all()[1].id), "--database-url", database_url]) == 0
+    assert last_error in capfd.readouterr().out
     logged = caplog.text + str([vars(record) for record in caplog.records])
     assert SECRET not in logged
     assert "ValueError" in logged

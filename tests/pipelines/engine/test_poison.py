@@ -78,7 +78,7 @@ def test_what_the_server_ends_at_its_limit_becomes_a_dead_letter(
     assert worker.drain(lane) == "drained"
     assert nothing_due(database_url)
     letters = rows_of(database_url, "SELECT reason FROM strandline.dead_letter")
-    assert letters == [("failed 3 times in a row",)]
+    assert letters == [(f"failed 3 times in a row; the last error: {error}",)]
 
 
 def test_a_server_that_goes_away_condemns_nothing(
