@@ -44,6 +44,8 @@ def migrate(
 ) -> str:
     """Bring ``schema`` to the newest revision, in one transaction, and return that revision.
 
+    If it is there already, nothing is done, and the role needs no right but to read.
+
     Args:
         url: the database.
         schema: where the tables are, or are made.
@@ -56,7 +58,7 @@ def migrate(
         ConfigurationError: the number of partitions is out of bounds.
         DatabaseUnavailableError: Postgres cannot be reached.
         SchemaError: the server is too old, or refused a step, such as creating the pgvector extension, or has
-            the tables already, with another number of partitions.
+            the tables already, with another number of partitions; or the role may not do it.
     """
     if partitions is not None:
         check_partitions(partitions)
@@ -66,15 +68,15 @@ def migrate(
         _check_server(connection)
         if partitions is not None and before is not None:
             require_partitions(_count_partitions(connection, schema), partitions, schema)
+        if before == head_revision():
+            # Whoever asks: the application's role may not make a schema, not even one that exists.
+            report(f"{schema}: at revision {before}, so there is nothing to do")
+            return before
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
         _ensure_pgvector(connection)
         command.upgrade(_config(connection, schema, partitions or 0), "head")
         after = _current(connection, schema) or ""
-        report(
-            f"{schema}: at revision {after}"
-            if before == after
-            else f"{schema}: {before or 'empty'} -> {after}"
-        )
+        report(f"{schema}: {before or 'empty'} -> {after}")
         return after
 
 
@@ -111,7 +113,7 @@ def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
             f"Postgres could not go on; run `strandline migrate` again when it can. ({_first_line(error)})"
         ) from error
     except DBAPIError as error:
-        raise SchemaError(f"A migration step was refused: {_first_line(error)}") from error
+        raise SchemaError(_refusal(error)) from error
     finally:
         engine.dispose()
 
@@ -167,6 +169,15 @@ def _config(connection: Connection, schema: str, partitions: int) -> Config:
 
 def _folder() -> Path:
     return Path(__file__).parent.parent / "migrations"
+
+
+def _refusal(error: DBAPIError) -> str:
+    if not isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
+        return f"A migration step was refused: {_first_line(error)}"
+    return (
+        "This role may not change the tables; `strandline migrate` has to be run by their owner, or, if there"
+        f" are none, by a role that may create a schema and the pgvector extension. ({_first_line(error)})"
+    )
 
 
 def _first_line(error: DBAPIError) -> str:

@@ -36,6 +36,7 @@ def command(
     """Bring the tables of the configured database (or the running embedded one) to this release.
 
     Runs in one transaction; needs the right to create a schema and, the first time, the pgvector extension.
+    If the tables are at this release already, nothing is done, and no such right is needed.
     """
     settings = settings_from(database_url, broker_url, schema)
     with running_servers(settings, only_looking=True) as servers:
@@ -44,7 +45,9 @@ def command(
         )
         if not as_json:
             say(f"database: {masked_url(servers.database_url)}")
-            say(f"revision: {before or 'none'} -> {head_revision()}")
+            head = head_revision()
+            step = "" if before == head else f" -> {head}"
+            say(f"revision: {before or 'none'}{step}")
         after = migrate(
             servers.database_url,
             settings.database_schema,

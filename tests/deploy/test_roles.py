@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from strandline import Memory
 from strandline.deploy.embedded.postgres import EmbeddedPostgres
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.revision import HEAD_REVISION
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.processes import forking
 from tests.support.servers.databases import PARTITIONS
@@ -84,6 +86,31 @@ def test_a_worker_and_a_producer_need_no_more_than_the_applications_role(
         memory.close()
     finally:
         worker.end()
+
+
+def run_migrate(url: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return forking.run(
+        [sys.executable, "-m", "strandline", "migrate", "--database-url", url, *options],
+        env={**os.environ, "STRANDLINE_EMBEDDED": "never"},
+        capture_output=True,
+        timeout=120,
+    )
+
+
+def test_the_applications_role_finds_that_nothing_is_to_be_migrated(server_url: str) -> None:
+    done = run_migrate(as_role(server_url, "strandline_app"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"strandline: at revision {HEAD_REVISION}, so there is nothing to do" in done.stdout
+
+
+def test_what_is_to_be_migrated_is_left_to_the_owner(server_url: str) -> None:
+    done = run_migrate(as_role(server_url, "strandline_app"), "--schema", "another")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "strandline: This role may not change the tables; `strandline migrate` has to be run by their owner,"
+        " or, if there are none, by a role that may create a schema and the pgvector extension."
+        " (permission denied for database postgres)\n"
+    )
 
 
 @pytest.mark.parametrize("role", ["strandline_app", "strandline_owner"])
