@@ -199,20 +199,20 @@ def load_usable_settings(
     except ValidationError as error:
         refused = _describe(error, {name: spelt.get(name) for name in overrides})
         settings = Settings(**overrides | _defaults(refused))  # type: ignore[arg-type]
-    pairs = contradictory(_paired(settings))
+    pairs = contradictory(_pair_values(settings))
     if pairs:
         refused |= _describe_pairs(pairs, settings, refused)
         settings = Settings(**overrides | _defaults([*refused, *PAIRED]))  # type: ignore[arg-type]
     return settings, refused
 
 
-def _paired(settings: Settings) -> dict[str, float]:
+def _pair_values(settings: Settings) -> dict[str, float]:
     return {name: getattr(settings, name) for name in PAIRED}
 
 
 def _describe_pairs(pairs: Iterable[Pair], settings: Settings, refused: Collection[str]) -> dict[str, str]:
     """Why settings contradict one another, by field; one that is refused by itself contradicts nothing."""
-    values, chosen = _paired(settings), settings.model_fields_set
+    values, chosen = _pair_values(settings), settings.model_fields_set
     sentences: dict[str, list[str]] = {}
     for pair in pairs:
         if pair.lower not in refused and pair.upper not in refused:

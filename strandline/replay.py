@@ -1,17 +1,21 @@
 """Replaying from Python: ``strandline replay`` and ``strandline generations`` as functions.
 
 Each takes a ``Database`` (``connect``), and settings if it depends on them; workers do the deriving.
+Arguments that cannot be used are refused with a ConfigurationError or an InvalidMessageError.
 """
 
 from __future__ import annotations
 
-from strandline.pipelines.generations.registry import Generation, kept_generations, serving_generations
-from strandline.pipelines.replay.comparison import Diff, compare_generations
-from strandline.pipelines.replay.estimate import Estimate, estimate
-from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
-from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
-from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
-from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
+from strandline.pipelines.generations import registry
+from strandline.pipelines.generations.registry import Generation
+from strandline.pipelines.replay import comparison, in_place, new_generation, records, switching
+from strandline.pipelines.replay import estimate as estimating
+from strandline.pipelines.replay.arguments import checked
+from strandline.pipelines.replay.comparison import Diff
+from strandline.pipelines.replay.estimate import Estimate
+from strandline.pipelines.replay.in_place import InPlace
+from strandline.pipelines.replay.new_generation import Progress
+from strandline.pipelines.replay.records import Replay, Selection
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -42,12 +46,28 @@ __all__ = [
     "switch_owner",
 ]
 
+begin_generation = checked(new_generation.begin_generation)
+begin_in_place = checked(in_place.begin_in_place)
+claim_replay = checked(records.claim_replay)
+compare_generations = checked(comparison.compare_generations)
+derive_generation = checked(new_generation.derive_generation)
+estimate = checked(estimating.estimate)
+kept_generations = checked(registry.kept_generations)
+prune = checked(switching.prune)
+replay_in_place = checked(in_place.replay_in_place)
+replays = checked(records.replays)
+roll_back = checked(switching.roll_back)
+serve_everybody = checked(switching.serve_everybody)
+serving_generations = checked(registry.serving_generations)
+switch_owner = checked(switching.switch_owner)
 
+
+@checked
 def connect(settings: Settings | None = None) -> Database:
     """Open a small pool on the configured database, for these functions; close it at the end.
 
     Raises:
-        ConfigurationError: STRANDLINE_DATABASE_URL is not set.
+        ConfigurationError: STRANDLINE_DATABASE_URL is not set, or ``settings`` are not Settings.
     """
     settings = settings or load_settings()
     if settings.database_url is None:

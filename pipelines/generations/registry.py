@@ -23,6 +23,7 @@ from strandline.schemas.queries.derived.generations import (
 )
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import PIPELINES, VECTORS, Scope, pipeline_named
+from strandline.schemas.values.policy import MAX_INTEGER
 
 GenerationState = Literal["preparing", "feeding", "serving", "retired"]
 
@@ -61,6 +62,8 @@ def kept_generations(database: Fetcher) -> list[Generation]:
 
 def find(database: Fetcher, generation_id: int) -> Generation | None:
     """One generation by its number, or None."""
+    if not 0 < generation_id <= MAX_INTEGER:
+        return None
     rows = database.fetch(FindGeneration(generation_id=generation_id))
     return Generation.read(rows[0]) if rows else None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 from uuid import UUID
 
-from strandline.pipelines.generations.registry import Generation, find, find_kept, serving_generations
+from strandline.pipelines.generations.registry import Generation, find_kept, serving_generations
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
@@ -93,11 +93,20 @@ def compare_generations(
 
 def _pair(database: Database, new_id: int, old_id: int | None) -> tuple[Generation, Generation]:
     new = find_kept(database, new_id)
-    old = serving_generations(database).get(new.pipeline) if old_id is None else find(database, old_id)
-    if old is None or old.pipeline != new.pipeline or old.generation_id == new.generation_id:
+    old = serving_generations(database).get(new.pipeline) if old_id is None else find_kept(database, old_id)
+    if old is None:
+        raise ReplayError(f"No generation of pipeline {new.pipeline!r} serves yet; start a worker once.")
+    if old.generation_id == new.generation_id:
+        why = "serves, so it would be" if old_id is None else "would be"
         raise ReplayError(
-            f"Generation {new_id} belongs to {new.pipeline}; name another generation of that pipeline to"
-            " compare with."
+            f"Generation {new_id} of {new.pipeline} {why} compared with itself. Name another one of that"
+            f" pipeline: strandline generations diff {new_id} --against GENERATION;"
+            " `strandline generations list` lists them."
+        )
+    if old.pipeline != new.pipeline:
+        raise ReplayError(
+            f"Generation {new_id} belongs to {new.pipeline}, and {old_id} to {old.pipeline};"
+            " only generations of one pipeline can be compared."
         )
     return old, new
 

@@ -18,6 +18,7 @@ from strandline.schemas.queries.derived.replay import (
     ReportReplay,
     TakeReplay,
 )
+from strandline.schemas.values.policy import MAX_INTEGER
 
 ReplayKind = Literal["new", "in_place"]
 ReplayState = Literal["running", "stopped", "done"]
@@ -129,6 +130,8 @@ def replays(
     database: Fetcher, *, replay_id: int | None = None, pipeline: str | None = None, unfinished: bool = False
 ) -> list[Replay]:
     """The replays that fit, oldest first."""
+    if replay_id is not None and not 0 < replay_id <= MAX_INTEGER:
+        return []
     query = FindReplays(replay_id=replay_id, pipeline=pipeline, unfinished=unfinished)
     return [Replay.read(row) for row in database.fetch(query)]
 
