@@ -11,6 +11,9 @@ PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-vers
 # what they set up, and the slow files begin first, as tests/conftest.py orders them.
 PYTEST := $(BIN)/python -m pytest --timeout=600 --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
+# The tests start hundreds of Pythons: each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-fast check queries bench bench-charts bench-recall bench-weighting chaos soak lock clean

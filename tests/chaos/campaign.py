@@ -61,6 +61,7 @@ class Campaign:
     keep: bool = False
     patience: float = 1.0
     plan: Sequence[PlannedFault] = ()
+    popen: type[subprocess.Popen[bytes]] = subprocess.Popen
     violations: list[str] = field(default_factory=list)
 
     def run(self) -> Report:
@@ -68,6 +69,8 @@ class Campaign:
         self.plan = self.plan or make_plan(self.seed, self.shape)
         began = time.monotonic()
         with running_stack(self.seed, self.shape, self.rate, self.broker) as stack:
+            for child in stack.children:
+                child.popen = self.popen
             observer = Observer(stack)
             self._start(stack, observer)
             try:

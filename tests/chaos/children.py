@@ -34,6 +34,7 @@ class Child:
 
     Attributes:
         away: True from a kill or stop until the next start: no other thread starts it meanwhile.
+        popen: what starts it.
         ended_by_itself: the lives that ended without being told to, oldest first.
     """
 
@@ -44,6 +45,7 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     away: bool = True
     frozen: bool = False
+    popen: type[subprocess.Popen[bytes]] = subprocess.Popen
     started_at: float = 0.0
     ended_by_itself: list[Life] = field(default_factory=list)
     _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -56,7 +58,7 @@ class Child:
     def start(self) -> None:
         """Start it in a separate session, so that Ctrl-C reaches only the campaign."""
         with self._turn, self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = self.popen(
                 list(self.argv),
                 env=dict(self.environment),
                 stdin=subprocess.DEVNULL,

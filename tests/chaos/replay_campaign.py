@@ -37,6 +37,7 @@ from strandline.schemas.queries.conversation.read import ServingGeneration
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.processes import forking
 from tests.support.replay_conversations import Talk, talks
 from tests.support.servers.model_server import ModelServer, RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything
@@ -161,7 +162,7 @@ class Campaign:
         began = time.monotonic()
         try:
             for pipeline in ("facts", "vectors"):
-                subprocess.run(
+                forking.run(
                     [sys.executable, "-m", "strandline", "replay", "--new", "--pipeline", pipeline],
                     env={**os.environ, **self.environment(new=True)},
                     check=True,
@@ -256,7 +257,7 @@ class Campaign:
                 worker.wait()
 
     def _start_worker(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        return forking.Popen(
             [sys.executable, "-m", "strandline", "worker"],
             env={**os.environ, **self.environment(new=False)},
             stdout=subprocess.DEVNULL,

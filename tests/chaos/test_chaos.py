@@ -32,6 +32,7 @@ from tests.chaos.judging.report import Report, as_json, as_text
 from tests.chaos.judging.timeline import Interval, Timeline
 from tests.chaos.plan import KINDS, NATURES, DoesNotFitError, PlannedFault, Shape, make_plan
 from tests.conftest import wait_until
+from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
@@ -180,7 +181,9 @@ def test_a_producer_that_is_killed_as_the_load_ends_recovers() -> None:
 
 
 def test_a_short_campaign_finds_no_violation(capsys: pytest.CaptureFixture[str]) -> None:
-    report = Campaign(seed=5, shape=SHORT, rate=30.0, broker="redis", say=print, patience=10).run()
+    report = Campaign(
+        seed=5, shape=SHORT, rate=30.0, broker="redis", say=print, patience=10, popen=forking.Popen
+    ).run()
     with capsys.disabled():
         print(f"\n{as_text(report)}")
     assert report.violations == []
@@ -198,7 +201,7 @@ def test_a_short_campaign_finds_no_violation(capsys: pytest.CaptureFixture[str])
 
 
 def test_an_interrupted_campaign_leaves_nothing_behind(tmp_path: Path) -> None:
-    campaign = subprocess.Popen(
+    campaign = forking.Popen(
         [sys.executable, "-m", "tests.chaos", "--minutes", "3"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stderr=subprocess.PIPE,

@@ -17,6 +17,7 @@ COMMON = """
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
     from strandline import DatabaseUnavailableError, Memory
+    from strandline.deploy.embedded.processes import wait_gone
 
     def server(killed=()):
         # What is announced, once it is another one: connections may be there a moment before that.
@@ -27,8 +28,11 @@ COMMON = """
             time.sleep(0.02)
 
     def kill_server(before=()):
+        # Until its processes have noticed, they may serve one statement more, and nobody start it again.
         killed = server(before)
+        serving = Path(f"/proc/{killed}/task/{killed}/children").read_text().split()
         os.kill(killed, signal.SIGKILL)
+        assert all(wait_gone(int(pid), timeout_seconds=60) for pid in serving)
         return killed
 
     def until_done(do, *arguments):
@@ -97,7 +101,8 @@ IN_TWO_PROCESSES = """
     killed = [kill_server()]
     until_done(memory.put, said(1))
     assert os.waitpid(child, 0)[1] == 0
-    print(json.dumps([server(killed), [message.content for message in memory.get_all()]]))
+    texts = until_done(lambda: [message.content for message in memory.get_all()])
+    print(json.dumps([server(killed), texts]))
 """
 
 CONSUMING = """

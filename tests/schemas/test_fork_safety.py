@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.workers.script_process import run_script
+from tests.support.workers.script_process import run_fresh_script, run_script
 
 FORKS = 40
 
@@ -113,7 +113,7 @@ def test_children_forked_while_a_thread_loads_the_vocabulary_count_tokens() -> N
 
 @pytest.mark.parametrize("module", LOADED_WITH_A_VOCABULARY)
 def test_no_child_is_forked_while_a_vocabulary_imports_what_it_needs(module: str) -> None:
-    assert run_script(FORKING_DURING_AN_IMPORT.format(module=module)) == "True\n"
+    assert run_fresh_script(FORKING_DURING_AN_IMPORT.format(module=module)) == "True\n"
 
 
 def test_calls_that_hang_in_the_parent_take_no_place_in_a_child() -> None:

@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack
 from tests.conftest import MakeMemory, rows_of
+from tests.support.processes import forking
 from tests.support.servers.databases import temporary_database
 
 # With little and much output, of click's, of rich's and of Strandline's own.
@@ -41,21 +43,22 @@ def full_url(stack: EmbeddedStack) -> Iterator[str]:
 
 
 def started(line: tuple[str, ...], url: str, redirection: str) -> subprocess.Popen[str]:
-    """The command in a shell that gives it the streams."""
-    program = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "strandline", *line]
-    return subprocess.Popen(
-        program,
-        env={**os.environ, "STRANDLINE_DATABASE_URL": url},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    """The command with streams as a shell would give them; only a shell starts it with closed ones."""
+    env = {**os.environ, "STRANDLINE_DATABASE_URL": url}
+    command = [sys.executable, "-m", "strandline", *line]
+    if "&-" in redirection:
+        shell = ["sh", "-c", f'exec "$@" {redirection}', "sh", *command]
+        return subprocess.Popen(shell, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with Path("/dev/full").open("w") as full:
+        stdout = full if redirection.startswith(">/dev/full") else subprocess.PIPE
+        stderr = full if "2>/dev/full" in redirection else subprocess.PIPE
+        return forking.Popen(command, env=env, stdout=stdout, stderr=stderr, text=True)
 
 
 def ended(line: tuple[str, ...], url: str, redirection: str) -> tuple[int, str]:
     with started(line, url, redirection) as process:
         said = process.communicate(timeout=600)[1]
-        return process.returncode, said
+        return process.returncode, said or ""
 
 
 @each_line

@@ -30,11 +30,11 @@ PR_SET_CHILD_SUBREAPER = 36
 
 # What the interpreter reads while it starts: a process with another one has to start itself.
 READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "MALLOC", "LD_", "OPENBLAS", "OMP_")
-TAKEN_UP = "PYTHONUNBUFFERED"
+TAKEN_UP = ("PYTHONUNBUFFERED", "PYTHONPATH")
 
 
 class Popen(subprocess.Popen[AnyStr]):
-    """As :class:`subprocess.Popen`; ``python -m strandline …`` and ``python -c …`` are forked.
+    """As :class:`subprocess.Popen`; ``python -m …`` and ``python -c …`` are forked.
 
     Anything else, and what could behave otherwise as a fork, starts as it would there.
     """
@@ -138,13 +138,13 @@ def _is_forkable(given: dict[str, Any], command: Sequence[Any], env: dict[str, s
         and given["uid"] is None
         and len(command) > 2
         and command[0] == sys.executable
-        and (command[1] == "-c" or list(command[1:3]) == ["-m", "strandline"])
+        and command[1] in ("-c", "-m")
         and _read_at_start(env) == _read_at_start(dict(os.environ))
     )
 
 
 def _read_at_start(env: dict[str, str]) -> dict[str, str]:
-    return {name: env[name] for name in env if name.startswith(READ_AT_START) and name != TAKEN_UP}
+    return {name: env[name] for name in env if name.startswith(READ_AT_START) and name not in TAKEN_UP}
 
 
 @contextmanager

@@ -119,6 +119,7 @@ def become(order: dict[str, Any]) -> None:
     os.environ.update(order["env"])
     open_streams()
     kind, what, *arguments = order["arguments"]
+    sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.orig_argv = [sys.executable, kind, what, *arguments]
     sys.argv = [kind, *arguments]
     if kind == "-m":

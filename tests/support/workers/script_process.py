@@ -17,7 +17,16 @@ GENEROUS_SECONDS = 240.0
 
 def run_script(script: str, **environment: str) -> str:
     """The script's output, once it and all its children have ended well."""
-    process = forking.Popen(
+    return _run(forking.Popen, script, environment)
+
+
+def run_fresh_script(script: str) -> str:
+    """The same, begun by an interpreter that has imported nothing."""
+    return _run(subprocess.Popen, script, {})
+
+
+def _run(start: type[subprocess.Popen[str]], script: str, environment: dict[str, str]) -> str:
+    process = start(
         [sys.executable, "-c", textwrap.dedent(script)],
         cwd=ROOT,
         env={**os.environ, **environment},
