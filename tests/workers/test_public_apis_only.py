@@ -102,6 +102,25 @@ def test_a_broker_that_was_away_is_used_again(
         assert worker.stop() == 0
 
 
+def test_a_broker_that_goes_before_celery_connects_is_reported(
+    start_worker: StartWorker, database_url: str, broker_url: str
+) -> None:
+    """A worker asks for its broker once before Celery does: that one connection is all that it gets."""
+    reported = "SELECT condition ->> 'no_broker' FROM strandline.worker"
+    with BrokerProxy(broker_url) as proxy:
+        proxy.down()
+        proxy.up(connections=1)
+        worker = start_worker(
+            "--queues=summary", STRANDLINE_BROKER_URL=proxy.url, STRANDLINE_PUBLIC_APIS_ONLY="true"
+        )
+        wait_until(
+            lambda: rows_of(database_url, reported) == [("ConnectionError",)], timeout=30, what="the loss"
+        )
+        assert "is ready" not in "".join(worker.output)
+        proxy.up()
+        wait_until(lambda: rows_of(database_url, reported) == [(None,)], timeout=60, what="the return")
+
+
 def test_statements_run_by_cursors_that_psycopg_prepares(database_url: str, settings: Settings) -> None:
     plain = settings.model_copy(update={"public_apis_only": True})
     database = Database.connect(ConnectionOptions.from_settings(database_url, plain))

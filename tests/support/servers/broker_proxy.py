@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from itertools import count
 from types import TracebackType
 from urllib.parse import urlsplit, urlunsplit
 
@@ -29,10 +30,10 @@ class BrokerProxy:
         """How many sockets it forwards between; a connection has two."""
         return len(self._sockets)
 
-    def up(self) -> None:
-        """Listen, and forward what connects."""
+    def up(self, connections: int | None = None) -> None:
+        """Listen, and forward what connects; ``connections``: go down by itself once so many have come."""
         self._listener = socket.create_server(("127.0.0.1", self._port))
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+        threading.Thread(target=self._accept, args=(self._listener, connections), daemon=True).start()
 
     def down(self) -> None:
         """Refuse connections, and cut those that are."""
@@ -55,9 +56,9 @@ class BrokerProxy:
     ) -> None:
         self.down()
 
-    def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
+    def _accept(self, listener: socket.socket, connections: int | None) -> None:
+        with contextlib.suppress(OSError), listener:
+            for _number in count() if connections is None else range(connections):
                 near, _address = listener.accept()
                 far = socket.create_connection(self._target)
                 for one, other in ((near, far), (far, near)):
