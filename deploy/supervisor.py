@@ -108,12 +108,14 @@ class Supervisor:
                 lambda: len(self._running) == len(self._threads), timeout=timeout_seconds
             )
 
-    def run(self) -> None:
+    def run(self, *, check: Callable[[], None] = lambda: None) -> None:
         """Start, stay until Ctrl-C or SIGTERM, stop.  For the main thread.
 
-        A second Ctrl-C (or SIGTERM) while the children stop kills them at once.
+        A second Ctrl-C (or SIGTERM) while the children stop kills them at once.  ``check`` is called once
+        signals are taken here, and raises if an earlier one was missed.
         """
         with SignalPipe((signal.SIGINT, signal.SIGTERM)) as signals:
+            check()
             self.start()
             signals.wait()
             self._say("stopping; Ctrl-C again stops at once")

@@ -96,6 +96,7 @@ class ChatImport:
     Args:
         options: arguments of ``Memory.from_defaults``: limits, memory blocks, URLs.
         report: called with the progress after each chunk.
+        check: called at each line; raises if the import is to end.
     """
 
     def __init__(
@@ -105,11 +106,13 @@ class ChatImport:
         *,
         options: Mapping[str, Any] | None = None,
         report: Callable[[Progress], None] = lambda _progress: None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._path = path
         self._whose = whose
         self._options = dict(options or {})
         self._report = report
+        self._check = check
         self._seen: dict[str, int] = {}
         self._waiting: dict[str, _Chunk] = {}
         self._progress = Progress()
@@ -166,6 +169,7 @@ class ChatImport:
         try:
             with self._path.open("rb") as file:
                 for number, line in enumerate(file, start=1):
+                    self._check()
                     bytes_read = self._progress.bytes_read + len(line)
                     self._progress = replace(self._progress, bytes_read=bytes_read)
                     if line.strip():

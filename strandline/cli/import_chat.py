@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -79,7 +80,7 @@ def command(
             "broker_url": servers.broker_url,
             "schema": settings.database_schema,
         }
-        done = _run(ChatImport(file, whose, options=options, report=report))
+        done = _run(file, whose, options, report)
     if as_json:
         print_json(
             ImportReport(
@@ -105,8 +106,11 @@ def _check_names(names: Mapping[str, str | None]) -> None:
             raise click.BadParameter(str(error).removeprefix(": "), param_hint=repr(option)) from None
 
 
-def _run(chats: ChatImport) -> Progress:
-    with ends_as_interrupts():
+def _run(
+    file: Path, whose: Whose, options: Mapping[str, Any], report: Callable[[Progress], None]
+) -> Progress:
+    with ends_as_interrupts() as interrupts:
+        chats = ChatImport(file, whose, options=options, report=report, check=interrupts.check)
         try:
             return chats.run()
         except KeyboardInterrupt:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from types import FrameType
 from typing import Any
 
 import click
@@ -19,6 +17,7 @@ from strandline.cli.reports.replay import EstimateReport, EstimatesReport, Repla
 from strandline.cli.reports.work import ReplayReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
+from strandline.cli.terminal.interrupts import stops_at_signals
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import print_json, say
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
@@ -105,7 +104,7 @@ def command(
             estimates = [estimate(database, name, selection, settings, new=new) for name in names]
             _print_estimates(estimates, as_json=as_json)
             return 0
-        with _stopped_by_signals() as stop, _workers(servers, database, settings):
+        with stops_at_signals() as stop, _workers(servers, database, settings):
             begun: list[Replay] = []
             for replay in _begin(
                 database, settings, names, selection, resume, new=new, rate=rate, force=force, hold=hold
@@ -236,33 +235,6 @@ def _workers(servers: Servers, database: Database, settings: Settings) -> Iterat
         yield
     finally:
         runner.stop()
-
-
-class _Stop(threading.Event):
-    """Set by a signal that asks for an end; ``exit_code`` is what a shell expects for it."""
-
-    exit_code = 0
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[_Stop]:
-    """The first Ctrl-C or SIGTERM asks for an end between two steps; the second one ends at once."""
-    stop = _Stop()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def end(number: int, _frame: FrameType | None) -> None:
-        # First, so that a second one ends it whatever the first one came upon.
-        signal.signal(number, signal.SIG_DFL)
-        stop.exit_code = 128 + number
-        stop.set()
-
-    for number in before:
-        signal.signal(number, end)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _count_due(database: Database, settings: Settings, ended: list[Replay]) -> dict[str, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -196,17 +195,16 @@ def _worker(row: StatusWorkersRow) -> WorkerReport:
 
 
 def _watch(database: Database, settings: Settings, starter: str, *, as_json: bool) -> None:
-    pause = threading.Event()
     try:
-        with ends_as_interrupts():
+        with ends_as_interrupts() as interrupts:
             if as_json or not is_rich():
                 while True:
                     _show(read_status(database, settings), starter, as_json=as_json)
-                    pause.wait(WATCH_SECONDS)
+                    interrupts.pause(WATCH_SECONDS)
             with Live(console=console(), auto_refresh=False) as live:
                 while True:
                     live.update(_picture(read_status(database, settings), starter), refresh=True)
-                    pause.wait(WATCH_SECONDS)
+                    interrupts.pause(WATCH_SECONDS)
     except KeyboardInterrupt:
         # Ctrl-C is how watching ends.
         return

@@ -13,7 +13,7 @@ from strandline.cli.servers.models_used import models_used
 from strandline.cli.servers.options import settings_from, target_options
 from strandline.cli.servers.targets import Servers, opened_pool, started_servers
 from strandline.cli.servers.worker_command import await_worker, worker_command
-from strandline.cli.terminal.interrupts import ends_as_interrupts
+from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.output import console, masked_url, program, styled_text
 from strandline.deploy.embedded.mending import Mending
@@ -43,7 +43,7 @@ def command(workers: int, database_url: str | None, broker_url: str | None, sche
     settings = settings_from(database_url, broker_url, schema)
     log_to_stderr("WARNING")
     screen = console()
-    with ends_as_interrupts():
+    with ends_as_interrupts() as interrupts:
         _say(screen, "starting")
         with started_servers(settings) as servers, opened_pool(servers.database_url, settings) as database:
             if servers.joined:
@@ -51,7 +51,7 @@ def command(workers: int, database_url: str | None, broker_url: str | None, sche
             ensure_tables(servers.database_url, database, settings)
             prepare_stages(database, settings)
             with Mending(servers.mend):
-                _run(screen, settings, servers, database, workers)
+                _run(screen, settings, servers, database, workers, interrupts)
         _say(screen, _farewell(servers, settings))
     return 0
 
@@ -116,7 +116,14 @@ class _Announcement:
         _print_rows(self.screen, hints)
 
 
-def _run(screen: Console, settings: Settings, servers: Servers, database: Database, workers: int) -> None:
+def _run(
+    screen: Console,
+    settings: Settings,
+    servers: Servers,
+    database: Database,
+    workers: int,
+    interrupts: Interrupts,
+) -> None:
     names = ["worker"] if workers == 1 else [f"worker-{number}" for number in range(1, workers + 1)]
     supervisor = Supervisor(
         [worker_command(name, servers, settings) for name in names],
@@ -128,7 +135,7 @@ def _run(screen: Console, settings: Settings, servers: Servers, database: Databa
     announcing = threading.Thread(target=announcement.run, name="announce", daemon=True)
     announcing.start()
     try:
-        supervisor.run()
+        supervisor.run(check=interrupts.check)
     finally:
         stopping.set()
         announcing.join()

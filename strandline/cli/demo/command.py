@@ -19,7 +19,7 @@ from strandline.cli.demo.reports import AnswerReport, DemoReport
 from strandline.cli.demo.story import Story
 from strandline.cli.demo.view import LiveView, PlainView, View
 from strandline.cli.servers.models_used import ModelsUsed, models_used
-from strandline.cli.terminal.interrupts import ends_as_interrupts
+from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.output import console, is_rich, print_json
 from strandline.memory import Memory
@@ -31,6 +31,7 @@ from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_sessi
 from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message
 from strandline.wiring.runtime import runtime_for
+from strandline.workers.signal_pipe import SignalPipe
 
 USER_ID = "demo"
 HISTORY_RATIO = 0.5
@@ -116,8 +117,8 @@ def command(
         restart=not no_restart,
         as_json=as_json,
     )
-    with ends_as_interrupts():
-        report = _Demo(conversation, options).run()
+    with ends_as_interrupts() as interrupts:
+        report = _Demo(conversation, options, interrupts).run()
     if as_json:
         print_json(report)
     return 0 if report.ok else 1
@@ -126,9 +127,10 @@ def command(
 class _Demo:
     """One run from start to end."""
 
-    def __init__(self, conversation: Conversation, options: DemoOptions) -> None:
+    def __init__(self, conversation: Conversation, options: DemoOptions, interrupts: Interrupts) -> None:
         self._conversation = conversation
         self._options = options
+        self._interrupts = interrupts
         self._console: Console = console(stderr=options.as_json)
         self._story = Story(self._console)
         self._view: View | None = None
@@ -142,7 +144,10 @@ class _Demo:
             self._console.print("starting PostgreSQL, the broker and a worker")
         try:
             with demo_environment(
-                restart=self._options.restart, keep=self._options.keep, say=self._note
+                restart=self._options.restart,
+                keep=self._options.keep,
+                say=self._note,
+                check=self._interrupts.check,
             ) as environment:
                 models = models_used(environment.settings)
                 memory = self._memory(environment)
@@ -171,7 +176,7 @@ class _Demo:
         pids = sorted(environment.worker.pids())
         story.close(pids, environment.attach, stays=self._options.stay)
         if self._options.stay:
-            _stay()
+            _stay(self._interrupts)
         return DemoReport(
             ok=all(check.ok for check in results),
             session_id=memory.session_id,
@@ -200,12 +205,14 @@ class _Demo:
                     reads=SERVED_READS if served else LOCAL_READS,
                     pace_seconds=self._options.pace_seconds,
                     on_put=view.put,
+                    interrupts=self._interrupts,
                 )
                 seen, waited = await_consumed(
                     lambda: look_at(environment.database, identity),
                     pipelines,
                     since=played.ended_at,
                     patience_seconds=lambda: _patience(environment, served=served),
+                    interrupts=self._interrupts,
                 )
             view.look(seen)
         finally:
@@ -296,12 +303,10 @@ def _warm_up(environment: DemoEnvironment) -> None:
         runtime_for(settings).embed_query("warm-up", vectors.recipe.config)
 
 
-def _stay() -> None:
-    try:
-        while True:
-            signal.pause()
-    except KeyboardInterrupt:
-        return
+def _stay(interrupts: Interrupts) -> None:
+    with SignalPipe((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as signals:
+        interrupts.check()
+        signals.wait()
 
 
 def _all_facts(memory: Memory) -> list[Fact]:

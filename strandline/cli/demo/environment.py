@@ -52,8 +52,12 @@ class DemoEnvironment:
 
 
 @contextmanager
-def demo_environment(*, restart: bool, keep: bool, say: Callable[[str], None]) -> Iterator[DemoEnvironment]:
+def demo_environment(
+    *, restart: bool, keep: bool, say: Callable[[str], None], check: Callable[[], None]
+) -> Iterator[DemoEnvironment]:
     """Start the environment, and stop it again; ``keep`` leaves the home directory.
+
+    ``check`` raises once the demo is to end.
 
     Raises:
         EmbeddedUnavailableError: the embedded servers are forbidden or not installed.
@@ -69,7 +73,10 @@ def demo_environment(*, restart: bool, keep: bool, say: Callable[[str], None]) -
             servers = Servers(stack.database_url, stack.broker_url, "embedded", "embedded")
             with opened_pool(stack.database_url, settings) as database:
                 ensure_tables(stack.database_url, database, settings)
-                with _worker(home, settings, servers, database, restart=restart, say=say) as environment:
+                check()
+                with _worker(
+                    home, settings, servers, database, restart=restart, say=say, check=check
+                ) as environment:
                     yield environment
                 _end_attached(database, settings, say)
     finally:
@@ -86,19 +93,25 @@ def _worker(
     *,
     restart: bool,
     say: Callable[[str], None],
+    check: Callable[[], None],
 ) -> Iterator[DemoEnvironment]:
     log_path, attach = home / "worker.log", _attach_command(home)
     command = worker_command("worker", servers, settings, log_path=log_path)
     worker: WorkerKeeper = (
         RestartingWorker(command, say=say) if restart else SingleWorker(command, say=say, attach=attach)
     )
+
+    def has_failed() -> bool:
+        check()
+        return worker.ends > 0
+
     worker.start()
     try:
         pid = await_worker(
             database,
             settings,
             pids=worker.pids,
-            give_up=lambda: worker.ends > 0,
+            give_up=has_failed,
             timeout_seconds=_WORKER_START_SECONDS,
         )
         if pid is None:

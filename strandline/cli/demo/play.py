@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from strandline.cli.demo.observer import Look
+from strandline.cli.terminal.interrupts import Interrupts
 from strandline.memory import Memory
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.message import Message
@@ -52,6 +52,7 @@ def play(
     reads: int,
     pace_seconds: float,
     on_put: Callable[[int, float], None],
+    interrupts: Interrupts,
 ) -> Played:
     """Put every message in turn, and read at ``reads`` user messages spread over them.
 
@@ -59,7 +60,6 @@ def play(
     """
     samples = Samples()
     read_at = _read_points(messages, reads)
-    pause = threading.Event()
     began = time.monotonic()
     for number, message in enumerate(messages, start=1):
         started = time.perf_counter()
@@ -68,8 +68,7 @@ def play(
         on_put(number, samples.put_ms[-1])
         if number in read_at:
             timed_get(memory, message.text, samples)
-        if pace_seconds:
-            pause.wait(pace_seconds)
+        interrupts.pause(pace_seconds)
     ended = time.monotonic()
     return Played(samples, ended - began, ended)
 
@@ -88,6 +87,7 @@ def await_consumed(
     *,
     since: float,
     patience_seconds: Callable[[], float],
+    interrupts: Interrupts,
 ) -> tuple[Look, float | None]:
     """Wait until every event is consumed by all ``pipelines``.
 
@@ -98,7 +98,6 @@ def await_consumed(
     Returns:
         The last look, and the seconds it took; None if the time ran out first.
     """
-    pause = threading.Event()
     while True:
         seen = look()
         waited = time.monotonic() - since
@@ -106,7 +105,7 @@ def await_consumed(
             return seen, waited
         if waited > patience_seconds():
             return seen, None
-        pause.wait(_PAUSE_SECONDS)
+        interrupts.pause(_PAUSE_SECONDS)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
