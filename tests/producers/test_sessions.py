@@ -49,7 +49,7 @@ def tell(memory: Memory, name: str, food: str) -> int:
 def remember(memory: Memory, url: str, name: str, food: str) -> None:
     """The same, and wait until this process has derived everything from it."""
     seq = tell(memory, name, food)
-    assert memory.get(wait_for=seq, timeout=30).caught_up
+    assert memory.get(wait_for=seq, timeout=300).caught_up
     wait_until(lambda: nothing_due(url), timeout=30, what="everything to be consumed")
 
 

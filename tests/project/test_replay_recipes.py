@@ -121,7 +121,7 @@ def test_ctrl_c_stops_a_replay_and_says_how_to_go_on(
     assert (waiting.returncode, "strandline replay --resume 1" in out) == (130, True)
     start_worker(**environment)
     resumed = [*command[:3], "replay", "--resume", "1", "--json"]
-    done = forking.run(resumed, env=env, capture_output=True, check=True, timeout=60)
+    done = forking.run(resumed, env=env, capture_output=True, check=True, timeout=600)
     ((replay,),) = (json.loads(done.stdout)["replays"],)
     assert (replay["state"], replay["counts"]["phase"]) == ("done", "done")
     # A second time nothing differs, and nothing is asked.

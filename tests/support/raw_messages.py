@@ -78,7 +78,7 @@ class RedisSender:
 
 class _RabbitSender:
     def __init__(self, url: str) -> None:
-        self._connection = Connection(url, connect_timeout=5)
+        self._connection = Connection(url, connect_timeout=60)
 
     def send(self, queue: str, body: bytes, **envelope: Any) -> None:
         message = amqp.Message(

@@ -127,7 +127,7 @@ def test_delivering_every_hint_again_changes_nothing(
     for _time in range(3):
         bell = Doorbell(broker_url)
         bell.ring(lanes)
-        bell.close(timeout_seconds=5)
+        bell.close(timeout_seconds=60)
     # Its hints come after them in each queue.
     memory = make_memory("another", broker_url=broker_url)
     memory.put({"role": "user", "content": "another boat"})
@@ -171,7 +171,7 @@ def test_a_node_that_takes_nothing_delays_nobody(
         return broker.waiting("merge") > 0
 
     wait_until(passes, timeout=10, what="hints to pass again")
-    bell.close(timeout_seconds=5)
+    bell.close(timeout_seconds=60)
 
 
 def test_a_url_of_several_hosts_is_tried_through(broker: BrokerQueues, broker_url: str) -> None:  # noqa: F811
@@ -189,7 +189,7 @@ def test_more_hints_than_are_confirmed_at_once(
     monkeypatch.setattr(hint_publisher, "MAX_UNCONFIRMED_HINTS", 7)
     bell = Doorbell(broker_url)
     bell.ring([some_lane() for _ in range(100)])
-    bell.close(timeout_seconds=5)
+    bell.close(timeout_seconds=60)
     await_hints(broker, 100)
 
 

@@ -287,5 +287,5 @@ def test_what_a_worker_forks_ends_at_its_own_signals() -> None:
         print(signals.wait(100))
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.split() == [str(int(signal.SIGTERM)), "None", str(int(signal.SIGHUP))]

@@ -53,7 +53,7 @@ def test_a_worker_waits_for_a_broker_that_starts_after_it(
         wait_until(lambda: said(worker, "is ready"), timeout=60, what="the worker to be ready")
         assert said(worker, "worker waits for a server") == 1
         worker.process.send_signal(signal.SIGTERM)
-        assert worker.process.wait(30) == 0
+        assert worker.process.wait(300) == 0
     wait_until(lambda: said(worker, "stops (SIGTERM)"), timeout=5, what="the reason why it stops")
 
 
@@ -85,7 +85,7 @@ def test_a_worker_whose_server_stays_away_ends_with_a_sentence(
     nowhere = urlsplit(NOBODY)._replace(scheme="postgresql", path="/nowhere").geturl()
     urls = (nowhere, broker_url) if away == "Postgres" else (database_url, NOBODY)
     worker = begin(running, *urls, "0.2")
-    assert worker.process.wait(60) == 1
+    assert worker.process.wait(300) == 1
     wait_until(
         lambda: said(worker, f"{away} did not answer within 0.2 seconds of the worker's start"),
         timeout=5,

@@ -44,7 +44,7 @@ def sweep_of(
         take_over=rung.extend,
         stages=stages,
         batch_size=batch_size,
-        dead_after_seconds=5.0,
+        dead_after_seconds=1_800.0,
         is_busy=is_busy,
     )
 

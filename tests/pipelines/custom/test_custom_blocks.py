@@ -102,7 +102,7 @@ def test_a_worker_process_counts_and_another_goes_on(
         last = memory.put({"role": "user", "content": f"And {number} is one as well, Logan"})
     memory.flush(all=True)
     start_worker("--queues", "mentions,log", **environment)
-    context = memory.get(wait_for=last, timeout=30)
+    context = memory.get(wait_for=last, timeout=300)
     assert context.caught_up
     assert "<mentions>\nLogan was mentioned 24 times.\n</mentions>" in context[0].text
     folded = [seq for seqs in state_of(database_url, "log") for seq in seqs]

@@ -130,7 +130,7 @@ def test_work_is_rung_for_though_its_time_lies_ahead(
         take_over=lambda _lanes: None,
         stages=[SUMMARY_STAGE],
         batch_size=10,
-        dead_after_seconds=5.0,
+        dead_after_seconds=1_800.0,
     )
     sweep.tick()
     assert rung == [], "not before two seconds"

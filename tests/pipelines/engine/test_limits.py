@@ -338,7 +338,7 @@ def test_what_waits_for_its_budget_is_not_rung_for_until_its_time_or_new_limits(
         take_over=rung.extend,
         stages=[SUMMARY_STAGE],
         batch_size=200,
-        dead_after_seconds=5.0,
+        dead_after_seconds=1_800.0,
     )
     rows_of(database_url, "UPDATE strandline.due SET ring_at = clock_timestamp() RETURNING 1")
     sweep.tick()

@@ -125,7 +125,7 @@ class CallerLast:
     def __enter__(self) -> None:
         if threading.get_ident() == self._caller and self._call_began.is_set():
             calls_go_on.set()
-            assert self._passed.wait(30)
+            assert self._passed.wait(300)
         self._lock.acquire()
 
     def __exit__(self, *_error: object) -> None:
@@ -141,7 +141,7 @@ class Lingering:
         self._until = until
 
     def __del__(self) -> None:
-        self._until.wait(30)
+        self._until.wait(300)
 
 
 calls_go_on = threading.Event()
@@ -155,7 +155,7 @@ def test_a_call_that_ends_as_it_is_given_up_does_not_count_as_late_for_ever() ->
     def call() -> str:
         left_behind.lingering = Lingering(is_looked_at)
         began.set()
-        calls_go_on.wait(30)
+        calls_go_on.wait(300)
         return "there"
 
     calls._lock = CallerLast(began)  # type: ignore[assignment]

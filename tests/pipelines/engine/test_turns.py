@@ -327,7 +327,7 @@ def test_two_workers_that_look_at_the_same_moment_wait_for_nobody_and_take_two_l
         **backlog.hints[0].keys,
         skipped_generations=[],
         worker_id=first.worker_id,
-        dead_after_seconds=5.0,
+        dead_after_seconds=1_800.0,
         deadline_seconds=600.0,
         batch_id=uuid4(),
         token_budget=8_000,

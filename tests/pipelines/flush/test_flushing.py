@@ -227,7 +227,7 @@ def test_a_session_that_pauses_is_remembered_and_still_there(
         memory.put({"role": "user", "content": f"My name is Maren and I keep {number + 2} boats in Husum."})
     wait_until(lambda: events(database_url), timeout=15, what="the idle flush")
     assert {cause for _, _, cause in events(database_url)} == {"idle"}
-    shown = memory.get(wait_for=4, timeout=15)
+    shown = memory.get(wait_for=4, timeout=300)
     assert [message.text for message in shown[-4:]] == [message.text for message in memory.get_all()]
     assert dict(shown.covered_through) == {"facts": 4, "summary": 4, "vectors": 4}
     assert memory.facts.list()

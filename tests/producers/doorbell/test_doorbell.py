@@ -88,7 +88,7 @@ def test_a_wrong_url_ends_nothing(url: str) -> None:
     wait_until(bell._hints.empty, timeout=5, what="the hint to be taken")
     bell.ring([some_lane()])
     assert bell._thread.is_alive()
-    bell.close(timeout_seconds=5)
+    bell.close(timeout_seconds=60)
 
 
 def test_hints_pass_again_when_the_broker_is_back(
@@ -115,7 +115,7 @@ def test_hints_pass_again_when_the_broker_is_back(
 def test_close_publishes_what_is_waiting(broker: BrokerQueues, broker_url: str) -> None:
     bell = Doorbell(broker_url)
     bell.ring([some_lane() for _ in range(20)])
-    bell.close(timeout_seconds=5)
+    bell.close(timeout_seconds=60)
     await_hints(broker, 20)
 
 
@@ -131,7 +131,7 @@ def test_many_threads_ring_at_once(broker: BrokerQueues, broker_url: str) -> Non
         thread.start()
     for thread in threads:
         thread.join()
-    bell.close(timeout_seconds=10)
+    bell.close(timeout_seconds=60)
     await_hints(broker, 160)
     names = [thread.name for thread in threading.enumerate()]
     assert "strandline-doorbell" not in names
@@ -170,7 +170,7 @@ def test_every_hint_that_is_dropped_is_counted(
             return bool(said("broker_back"))
 
         wait_until(passes, timeout=30, what="hints to pass again")
-        bell.close(timeout_seconds=30)
+        bell.close(timeout_seconds=60)
     assert broker.waiting("summary") + sum(said("broker_back")) == rung
 
 
@@ -185,7 +185,7 @@ bell.ring([Lane(uuid4(), uuid4(), 1, "summary")])
 sys.stdin.readline()
 child = os.fork()
 bell.ring([Lane(uuid4(), uuid4(), 1, "merge" if child == 0 else "summary")])
-bell.close(timeout_seconds=5)
+bell.close(timeout_seconds=60)
 if child == 0:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
@@ -197,7 +197,7 @@ def test_a_forked_child_rings_by_itself(broker: BrokerQueues, broker_url: str) -
     command = [sys.executable, "-c", FORKING, broker_url]
     with forking.Popen(command, stdin=subprocess.PIPE, text=True) as process:
         await_hints(broker, 1)
-        process.communicate("fork\n", timeout=30)
+        process.communicate("fork\n", timeout=300)
     assert process.returncode == 0
     await_hints(broker, 2, "summary")
     await_hints(broker, 1, "merge")
@@ -225,7 +225,7 @@ def ring_with_the_pid(bell, pid):
         if child == 0:
             if os.getpid() == pid:
                 bell.ring([Lane(uuid4(), uuid4(), 1, "merge")])
-                bell.close(timeout_seconds=30)
+                bell.close(timeout_seconds=60)
             os._exit(0)
         os.waitpid(child, 0)
         if child == pid:
@@ -270,7 +270,7 @@ def test_a_lane_rung_for_again_and_again_gets_one_hint(
     await_hints(broker, 1)
     for _time in range(50):
         bell.ring([lane, other])
-    bell.close(timeout_seconds=5)
+    bell.close(timeout_seconds=60)
     await_hints(broker, 3)
 
 

@@ -146,7 +146,7 @@ def test_each_put_has_its_own_result_in_the_order_of_its_session(puts: list[tupl
     async def put_all() -> list[PutRow | BaseException]:
         grouped = GroupCommit(log)
         work = (grouped.put(put_of(key, i)) for i, (key, _) in zip(ids, puts, strict=True))
-        return await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 10)
+        return await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 100)
 
     results = asyncio.run(put_all())
     for message_id, (key, kind), result in zip(ids, puts, results, strict=True):
@@ -219,8 +219,8 @@ def test_a_put_that_nobody_awaits_any_more_holds_up_nothing() -> None:
         second = asyncio.create_task(grouped.put(put_of(KEYS[0], "second")))
         await asyncio.sleep(0)
         first.cancel()
-        row = await asyncio.wait_for(second, 10)
-        assert await asyncio.wait_for(grouped.put(put_of(KEYS[0], "third")), 10) == ok(2)
+        row = await asyncio.wait_for(second, 100)
+        assert await asyncio.wait_for(grouped.put(put_of(KEYS[0], "third")), 100) == ok(2)
         return row
 
     assert asyncio.run(put_all()) == ok(1), "the first was taken back in time"
@@ -240,7 +240,7 @@ def sent_when(failing: Mapping[str, Exception], puts: int) -> tuple[list[str], l
     async def put_all() -> list[PutRow | BaseException]:
         grouped = GroupCommit(Failing())
         work = (grouped.put(put_of(UUID(int=number), "x")) for number in range(1, puts + 1))
-        return await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 10)
+        return await asyncio.wait_for(asyncio.gather(*work, return_exceptions=True), 100)
 
     return sent, asyncio.run(put_all())
 
@@ -344,7 +344,7 @@ def test_a_session_that_is_locked_keeps_no_other_waiting(make_memory: MakeMemory
                 asyncio.create_task(memory.aput({"role": "user", "content": "second"})) for memory in memories
             ]
             locked = tasks[7]
-            await asyncio.wait_for(asyncio.gather(*(task for task in tasks if task is not locked)), 5)
+            await asyncio.wait_for(asyncio.gather(*(task for task in tasks if task is not locked)), 100)
             assert not locked.done()
             holder.rollback()
             return [await task for task in tasks]

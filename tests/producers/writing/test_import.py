@@ -143,7 +143,7 @@ def test_an_import_that_is_interrupted_says_what_is_stored(
         lines.flush()
         wait_until(lambda: rows_of(database_url, count) == [(4_000,)], timeout=60, what="two chunks")
         doomed.send_signal(number)
-        _, said = doomed.communicate(timeout=60)
+        _, said = doomed.communicate(timeout=600)
     assert doomed.returncode == exit_code
     # The second chunk may be stored, and this not yet be known.
     assert re.search(r"interrupted: [24],000 messages of the file are stored, and perhaps some more", said)

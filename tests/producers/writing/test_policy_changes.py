@@ -311,7 +311,7 @@ def long_talk(memory: Memory) -> None:
 def sweep_of(database: Database) -> Sweep:
     return Sweep(
         database, ring=lambda _lanes: None, take_over=lambda _lanes: None, stages=(), batch_size=10,
-        dead_after_seconds=5.0, is_busy=lambda: False,
+        dead_after_seconds=1_800.0, is_busy=lambda: False,
     )  # fmt: skip
 
 

@@ -219,7 +219,7 @@ def test_a_callers_own_connection_is_neither_closed_nor_repeated(
         assert not own.closed
         proxy.cut()
         with pytest.raises(DatabaseUnavailableError):
-            waiting.result(30)
+            waiting.result(300)
     assert rows_of(database_url, STORED) == [("first",), ("second",)], "what its owner did not commit"
 
 
@@ -263,7 +263,7 @@ def test_a_heartbeat_on_a_connection_cut_without_a_word_goes_on_by_another(
     proxy.stall("asked")
     with ThreadPoolExecutor() as threads:
         beating = threads.submit(worker._beat)
-        beating.result(40)
+        beating.result(300)
     assert proxy.swallowed.is_set()
     assert rows_of(database_url, beaten) > last
     through.close()
@@ -321,7 +321,7 @@ def test_a_long_wait_for_a_connection_leaves_time_for_another(
             beat = threads.submit(through.fetch, beat_of())
             await_waiting(database_url)
             blocker.rollback()
-            beat.result(30)
+            beat.result(300)
     finally:
         through.close()
     assert rows_of(database_url, "SELECT count(*) FROM strandline.worker") == [(1,)]
@@ -343,7 +343,7 @@ def test_on_an_event_loop_there_is_time_for_another_connection_as_well(
             beat = asyncio.create_task(through.fetch(beat_of()))
             await asyncio.to_thread(await_waiting, database_url)
             blocker.rollback()
-            await asyncio.wait_for(beat, 30)
+            await asyncio.wait_for(beat, 300)
         await through.close()
 
     asyncio.run(main())

@@ -123,7 +123,7 @@ def _collect(stream: IO[str], lines: list[str]) -> None:
 def result_of(demo: Demo) -> dict[str, object]:
     assert demo.process.stdout is not None
     text = demo.process.stdout.read()
-    demo.process.wait(60)
+    demo.process.wait(600)
     loaded: dict[str, object] = json.loads(text)
     return loaded
 
@@ -248,7 +248,7 @@ def test_answers_name_the_messages_that_they_come_from(make_memory: MakeMemory) 
     for name, text in zip(("a", "b"), said, strict=True):
         memory.put({"role": "user", "content": text, "id": name})
     memory.flush(all=True)
-    assert memory.get(wait_for=2, timeout=20).caught_up
+    assert memory.get(wait_for=2, timeout=300).caught_up
     answer = ask(
         memory,
         Question("What is the name of my neighbour?", "Ada", ("a", "elsewhere")),

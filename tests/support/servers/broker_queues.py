@@ -17,7 +17,7 @@ class BrokerQueues:
     """Declares the queues of ``stages`` as a worker does; deletes them at the beginning and in the end."""
 
     def __init__(self, url: str, stages: Sequence[str] = STAGES) -> None:
-        self._connection = Connection(url, connect_timeout=5)
+        self._connection = Connection(url, connect_timeout=60)
         self._arguments = queue_arguments(url)
         self._stages = stages
 

@@ -21,7 +21,8 @@ from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from tests.conftest import rows_of
 from tests.support.workers.draining import due_lanes
 
-TERMS = LeaseTerms(dead_after_seconds=5.0, deadline_seconds=600.0)
+# Nobody beats for these workers: one that a test lets live lives for as long as the test takes.
+TERMS = LeaseTerms(dead_after_seconds=1_800.0, deadline_seconds=3_600.0)
 QUICK = RetryPolicy(base_seconds=0.001, max_seconds=0.002, max_failures=3, max_crashes=3)
 
 # What consuming writes; the rest is the log, or changes with every lease.

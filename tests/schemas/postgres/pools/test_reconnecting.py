@@ -110,15 +110,15 @@ def test_callers_that_wait_go_on_when_postgres_is_back(
         opened = AsyncDatabase.connect(options)
         # A server that was never reached is not waited for.
         await opened.fetch(LOOK)
-        await asyncio.to_thread(together.wait, 10)
-        await asyncio.to_thread(crashed.wait, 10)
+        await asyncio.to_thread(together.wait, 100)
+        await asyncio.to_thread(crashed.wait, 100)
         await opened.fetch(LOOK)
         returned.add("async")
         await opened.close()
 
     in_loop = threading.Thread(target=lambda: asyncio.run(wait_async()))
     in_loop.start()
-    together.wait(10)
+    together.wait(100)
     server.crash()
     crashed.set()
     waiting = [in_loop, threading.Thread(target=wait_sync)]
