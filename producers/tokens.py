@@ -19,6 +19,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.values.foreign_values import is_empty, plain_scalar
 from strandline.schemas.values.message import Message, plain
+from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS
 
 Tokenizer = Callable[[str], Sequence[Any] | int]
 
@@ -27,10 +28,6 @@ DEFAULT_ENCODING = "o200k_base"
 # tiktoken's regex engine overflows its stack on very long runs (a million spaces), and long runs cost
 # more than linear time; in slices neither happens, at the price of one token or so per slice.
 SLICE_CHARACTERS = 20_000
-
-# A message costs about as much beside its text, for its role and what sets it apart; so no number of empty
-# ones is free.
-MIN_MESSAGE_TOKENS = 4
 
 # Of JSON that is longer the rest is reckoned by its length: what is counted so is seldom read as text.
 MAX_COUNTED_JSON_CHARACTERS = 20_000

@@ -41,7 +41,7 @@ def change_line(change: PolicyChangeTrace) -> str:
         f"{name.replace('_', ' ')} {_value_text(change.before[name])} -> {_value_text(change.after[name])}"
         for name in change.after
     )
-    by = change.actor or "someone who gave no name (--actor)"
+    by = change.actor or "someone who gave no name"
     at = change.at.isoformat(sep=" ", timespec="seconds")
     return f"policy change {change.number} {at} by {by}, after message {change.flushed_through}: {what}"
 

@@ -27,6 +27,9 @@ DEFAULT_WINDOW_MESSAGES = 2_000
 DEFAULT_WINDOW_BYTES = 16_000_000
 FLUSH_SIZE_REPAIR_RATIO = 0.7
 MAX_INTEGER = 2**31 - 1
+# A message costs about as much beside its text, for its role and what sets it apart; so no number of empty
+# ones is free.
+MIN_MESSAGE_TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +80,11 @@ def make_policy(
     the default does not fit, which is not a mistake.
 
     Raises:
-        ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
+        ConfigurationError: a limit is not positive, no message fits the token limit, or the ratio is not in
+            (0, 1].
         InvalidMessageError: ``shared_scope`` is not a valid name.
     """
-    token_limit = _positive("token_limit", token_limit)
+    token_limit = _token_limit(token_limit)
     token_flush_size = _positive("token_flush_size", token_flush_size)
     max_window_messages = _positive("max_window_messages", max_window_messages)
     max_window_bytes = _positive("max_window_bytes", max_window_bytes)
@@ -134,9 +138,9 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
     """The policy that results from a change.
 
     Raises:
-        ConfigurationError: a limit is not positive, or the ratio is not in (0, 1].
+        ConfigurationError: as ``make_policy`` does.
     """
-    limit = _positive("token_limit", _or(change.token_limit, present.token_limit))
+    limit = _token_limit(_or(change.token_limit, present.token_limit))
     size = _or(change.token_flush_size, present.token_flush_size)
     idle = present.idle_seconds if isinstance(change.idle_seconds, Unchanged) else change.idle_seconds
     fits = change.token_flush_size is not None or size <= limit
@@ -183,6 +187,16 @@ def _ratio(value: object) -> float:
             f"chat_history_token_ratio is {quote(value)}; it must be a number above 0 and at most 1"
         )
     return plain_number(value)
+
+
+def _token_limit(value: object) -> int:
+    limit = _positive("token_limit", value)
+    if limit < MIN_MESSAGE_TOKENS:
+        raise ConfigurationError(
+            f"token_limit is {limit}, which no message fits: the smallest counts {MIN_MESSAGE_TOKENS} tokens;"
+            f" it must be at least {MIN_MESSAGE_TOKENS}, and for most chats some thousands"
+        )
+    return limit
 
 
 def _positive(name: str, value: object) -> int:

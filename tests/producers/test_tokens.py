@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from strandline import Message
 from strandline.producers.tokens import (
     MAX_COUNTED_JSON_CHARACTERS,
-    MIN_MESSAGE_TOKENS,
     PART_TOKENS,
     SLICE_CHARACTERS,
     count_default,
@@ -25,6 +24,7 @@ from strandline.producers.tokens import (
     load_encoding,
     text_counter,
 )
+from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,11 @@ from strandline.pipelines.inspect.sessions import SessionPolicy
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.policy import Policy, Unchanged
 
+_CHANGING = (
+    "--token-limit", "--history-ratio", "--token-flush-size", "--max-window-messages", "--max-window-bytes",
+    "--idle-seconds", "--never-idle", "--pipelines", "--no-pipelines",
+)  # fmt: skip
+
 
 @click.command("set-policy", short_help="Change a session's limits or pipelines.")
 @click.argument("session")
@@ -37,7 +42,7 @@ from strandline.schemas.values.policy import Policy, Unchanged
 @click.option(
     "--max-facts", type=click.IntRange(1), metavar="N", help="Facts in the facts block; needs --pipelines."
 )
-@click.option("--actor", metavar="NAME", help="The name stored with the change.")
+@click.option("--actor", metavar="NAME", help="Your name; it is stored with the change, and shown with it.")
 @as_json
 @json_schema_option
 @target_options
@@ -73,6 +78,10 @@ def set_policy_command(
             "--never-idle excludes --idle-seconds, and --no-pipelines excludes --pipelines."
         )
     names = _names(pipelines, no_pipelines)
+    limits = (token_limit, history_ratio, token_flush_size, max_window_messages, max_window_bytes)
+    changes = (*limits, idle_seconds, names, max_facts)
+    if not never_idle and all(change is None for change in changes):
+        raise click.UsageError(f"What is to change? Give at least one of {', '.join(_CHANGING)}.")
     if max_facts is not None and "facts" not in (names or ()):
         raise click.UsageError("--max-facts needs --pipelines with facts among them.")
     settings = settings_from(**target)

@@ -28,12 +28,19 @@ from strandline.pipelines.replay.records import Selection
 from strandline.schemas.errors import DatabaseError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
-from strandline.schemas.values.policy import Policy, PolicyChange, changed_policy, make_policy
+from strandline.schemas.values.policy import (
+    MIN_MESSAGE_TOKENS,
+    Policy,
+    PolicyChange,
+    changed_policy,
+    make_policy,
+)
 from strandline.workers.sweep import Sweep
 from tests.conftest import MakeMemory, rows_of
 from tests.support.workers.draining import drain_everything
 
-LIMITS = st.integers(1, 10**6)
+LIMITS = st.integers(MIN_MESSAGE_TOKENS, 10**6)
+SIZES = st.integers(1, 10**6)
 
 
 @pytest.fixture
@@ -418,7 +425,7 @@ def test_puts_under_way_and_changes_do_not_disturb_each_other(
 
 
 @given(
-    LIMITS, st.floats(0.01, 1), LIMITS, st.none() | LIMITS, st.none() | LIMITS, st.none() | st.floats(0.01, 1)
+    LIMITS, st.floats(0.01, 1), SIZES, st.none() | LIMITS, st.none() | SIZES, st.none() | st.floats(0.01, 1)
 )
 def test_a_changed_policy_keeps_what_is_not_named(
     limit: int, ratio: float, size: int, new_limit: int | None, new_size: int | None, new_ratio: float | None

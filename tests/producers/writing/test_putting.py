@@ -16,8 +16,9 @@ import psycopg
 import pytest
 
 from strandline import ConfigurationError, DatabaseTimeoutError, DatabaseUnavailableError, Memory, Message
-from strandline.producers.tokens import MIN_MESSAGE_TOKENS, count_default
+from strandline.producers.tokens import count_default
 from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS
 from tests.conftest import rows_of, wait_until
 from tests.support.processes import forking
 
@@ -194,6 +195,7 @@ def test_a_flush_size_above_the_limit_is_repaired_and_said_once(
     [
         {"token_limit": 0},
         {"token_limit": -5},
+        {"token_limit": MIN_MESSAGE_TOKENS - 1},
         {"token_limit": 2**31},
         {"token_limit": 10.5},
         {"token_limit": True},

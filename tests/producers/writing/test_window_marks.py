@@ -11,9 +11,8 @@ import pytest
 from strandline import ConfigurationError, Memory
 from strandline.pipelines.inspect.verify import verify
 from strandline.producers.reading.read import MAX_TAIL_BYTES
-from strandline.producers.tokens import MIN_MESSAGE_TOKENS
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.values.policy import DEFAULT_WINDOW_BYTES, DEFAULT_WINDOW_MESSAGES
+from strandline.schemas.values.policy import DEFAULT_WINDOW_BYTES, DEFAULT_WINDOW_MESSAGES, MIN_MESSAGE_TOKENS
 from tests.conftest import rows_of
 
 MakeMemory = Callable[..., Memory]

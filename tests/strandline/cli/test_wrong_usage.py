@@ -13,8 +13,9 @@ from openai.types.chat import (
     ChatCompletionUserMessageParam,
 )
 
-from strandline import Memory, UnknownPipelineError
+from strandline import ConfigurationError, Memory, UnknownPipelineError
 from strandline.cli.entry import run
+from strandline.cli.sessions.policy import set_policy_command
 from strandline.pipelines.inspect.sessions import show_session
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.message import OWN_KEYS
@@ -68,6 +69,36 @@ def test_a_flush_size_that_does_not_fit_a_new_limit_is_said(
     said = capfd.readouterr().out
     assert "by someone who gave no name" in said
     assert "a person" not in said
+    assert "--actor" not in said
+
+
+def test_set_policy_of_nothing_is_wrong_usage_and_lists_what_can_change(capfd: Capture) -> None:
+    assert run(["sessions", "set-policy", "s", "--actor", "ana"]) == 2
+    said = capfd.readouterr().err
+    changing = {
+        option
+        for parameter in set_policy_command.params
+        for option in parameter.opts
+        if option.startswith("--")
+    } - {
+        "--namespace", "--user", "--actor", "--json", "--json-schema", "--database-url", "--broker-url",
+        "--schema", "--max-facts",
+    }  # fmt: skip
+    assert len(changing) == 9
+    assert all(option in said for option in changing)
+
+
+def test_a_limit_that_no_message_fits_is_refused_as_in_python(
+    make_memory: MakeMemory, database: Database, database_url: str, capfd: Capture
+) -> None:
+    make_memory("s", memory_blocks=[]).put(user("a"))
+    command = ["sessions", "set-policy", "s", "--database-url", database_url, "--token-limit", "3"]
+    assert run(command) == 1
+    with pytest.raises(ConfigurationError) as refused:
+        make_memory("s", memory_blocks=[], token_limit=3)
+    assert capfd.readouterr().err == f"strandline: {refused.value}\n"
+    assert "which no message fits: the smallest counts 4 tokens; it must be at least 4" in str(refused.value)
+    assert not show_session(database, "s").policy_changes
 
 
 @pytest.mark.parametrize("command", [["facts", "list"], ["search", "tea"]])
