@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,19 +23,22 @@ from strandline.cli.demo.view import LiveView, PlainView, View
 from strandline.cli.servers.models_used import ModelsUsed, models_used
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
+from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import console, is_rich, print_json
 from strandline.memory import Memory
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.producers.facts.listing import Fact
-from strandline.producers.tokens import count_default
+from strandline.producers.tokens import count_default, count_message
 from strandline.schemas.settings import load_settings
-from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name, identify_session
 from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message
+from strandline.schemas.values.policy import FLUSH_SIZE_REPAIR_RATIO, MAX_INTEGER
 from strandline.wiring.runtime import runtime_for
 from strandline.workers.signal_pipe import SignalPipe
 
 USER_ID = "demo"
+TOKEN_LIMIT, FLUSH_SIZE = 4_000, 700
 HISTORY_RATIO = 0.5
 QUESTIONS_ASKED = 5
 FACTS_PER_PAGE = 1_000
@@ -76,12 +81,20 @@ class DemoOptions:
     help="Questions with answers and evidence; default: CHAT.qa.json beside the file.",
 )
 @click.option("--all-questions", is_flag=True, help=f"Ask all questions instead of {QUESTIONS_ASKED}.")
-@click.option("--token-limit", type=click.IntRange(min=1), default=4000, show_default=True, metavar="N")
-@click.option("--flush-size", type=click.IntRange(min=1), default=700, show_default=True, metavar="N")
-@click.option("--session-id", metavar="ID", help="Default: the file's name.")
 @click.option(
-    "--pace", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Wait between puts."
+    "--token-limit",
+    type=click.IntRange(1, MAX_INTEGER),
+    metavar="N",
+    help=f"Maximum tokens of a read; default: {TOKEN_LIMIT}, or more if a message needs it.",
 )
+@click.option(
+    "--flush-size",
+    type=click.IntRange(1, MAX_INTEGER),
+    metavar="N",
+    help=f"Minimum tokens of one flush event; default: {FLUSH_SIZE}, or less with a small limit.",
+)
+@click.option("--session-id", metavar="ID", help="Default: the file's name.")
+@click.option("--pace", type=FiniteRange(0), default=0.0, metavar="SECONDS", help="Wait between puts.")
 @click.option("--no-restart", is_flag=True, help="Do not restart a worker that dies; start another by hand.")
 @click.option("--stay", is_flag=True, help="Keep everything running at the end, until Ctrl-C.")
 @click.option("--keep", is_flag=True, help="Keep the temporary home directory with its database.")
@@ -90,8 +103,8 @@ def command(
     file: Path | None,
     questions: Path | None,
     all_questions: bool,
-    token_limit: int,
-    flush_size: int,
+    token_limit: int | None,
+    flush_size: int | None,
     session_id: str | None,
     pace: float,
     no_restart: bool,
@@ -106,10 +119,11 @@ def command(
     """
     log_to_stderr("WARNING")
     conversation = read_conversation(file, questions, load_settings())
+    limit = _token_limit(token_limit, conversation)
     options = DemoOptions(
-        token_limit=token_limit,
-        flush_size=flush_size,
-        session_id=session_id or conversation.path.stem,
+        token_limit=limit,
+        flush_size=_flush_size(flush_size, limit),
+        session_id=check_name("--session-id", conversation.path.stem if session_id is None else session_id),
         pace_seconds=pace,
         all_questions=all_questions,
         keep=keep,
@@ -122,6 +136,34 @@ def command(
     if as_json:
         print_json(report)
     return 0 if report.ok else 1
+
+
+def smallest_token_limit(messages: Sequence[Message]) -> int:
+    """The limit under which the largest message is still within the mark: a smaller one flushes it alone."""
+    return math.ceil(max(count_message(message, count_default) for message in messages) / HISTORY_RATIO)
+
+
+def _token_limit(token_limit: int | None, conversation: Conversation) -> int:
+    smallest = smallest_token_limit(conversation.messages)
+    if token_limit is None:
+        return max(TOKEN_LIMIT, smallest)
+    if token_limit < smallest:
+        raise click.UsageError(
+            f"--token-limit {token_limit} is too small for the largest message of {conversation.path.name};"
+            f" the smallest limit that works is {smallest}."
+        )
+    return token_limit
+
+
+def _flush_size(flush_size: int | None, token_limit: int) -> int:
+    if flush_size is None:
+        return max(1, min(FLUSH_SIZE, int(token_limit * FLUSH_SIZE_REPAIR_RATIO)))
+    if flush_size > token_limit:
+        raise click.UsageError(
+            f"--flush-size {flush_size} is above the token limit, {token_limit}, so no flush would be in"
+            " time; lower it, or raise --token-limit."
+        )
+    return flush_size
 
 
 class _Demo:

@@ -19,10 +19,13 @@ from typing import IO
 import pytest
 from rich.console import Console
 
-from strandline.cli.demo.file import Question
+from strandline.cli.demo.command import smallest_token_limit
+from strandline.cli.demo.file import Question, read_conversation
 from strandline.cli.demo.play import Samples, percentile
 from strandline.cli.demo.questions import ask
 from strandline.cli.demo.story import Story
+from strandline.cli.entry import run
+from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, wait_until
 from tests.support.processes import forking
 
@@ -273,3 +276,30 @@ def test_percentiles_are_values_that_were_measured() -> None:
     assert percentile(values, 0.99) == 99
     assert percentile([7.0], 0.99) == 7
     assert percentile([], 0.5) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (("--token-limit", "5"), 2, "--token-limit 5 is too small for the largest message of chat.jsonl;"),
+        (("--token-limit", "99999999999"), 2, "not in the range"),
+        (("--flush-size", "4001"), 2, "--flush-size 4001 is above the token limit, 4000,"),
+        (("--pace", "inf"), 2, "not a finite number"),
+        (("--session-id", ""), 1, "--session-id: is empty"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_before_anything_is_started(
+    options: tuple[str, ...], code: int, says: str, chat: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["demo", "--file", str(chat), *options]) == code
+    told = capfd.readouterr()
+    assert says in told.err
+    assert told.out == "", "it says first of all that it starts the servers"
+
+
+def test_a_limit_that_is_too_small_is_told_with_the_smallest_that_works(
+    chat: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    smallest = smallest_token_limit(read_conversation(chat, None, load_settings()).messages)
+    assert run(["demo", "--file", str(chat), "--token-limit", str(smallest - 1)]) == 2
+    assert f"the smallest limit that works is {smallest}." in capfd.readouterr().err
