@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -54,7 +55,10 @@ def command(
     broker_url: str | None,
     schema: str | None,
 ) -> int:
-    """Follow a message to the memory derived from it, or a fact back to its messages."""
+    """Follow a message to the memory derived from it, or a fact back to its messages.
+
+    The last lines name the commands to go on with.
+    """
     if json_schema:
         print_schema(*_KINDS)
         return 0
@@ -108,6 +112,7 @@ def _message(explanation: MessageExplanation) -> Iterator[str]:
         yield f"chunk: messages {chunk.from_seq} to {chunk.through_seq}, {quantity(chunk.pieces, 'piece')}"
     for state in explanation.states:
         yield f"state through message {state.through_seq} ({_at(state.at)}): {state.excerpt}"
+    yield from _steps_after_message(explanation)
 
 
 def _stage(trace: StageTrace) -> Iterator[str]:
@@ -157,6 +162,47 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
         yield f"   model {revision.model}, prompt {revision.prompt_hash}"
         for call in revision.calls:
             yield f"   {_call(call)}"
+    yield from _steps_after_fact(explanation)
+
+
+def _steps_after_message(explanation: MessageExplanation) -> Iterator[str]:
+    """The commands that go on from here: to have it delivered or done, or to what was made of it."""
+    namespace = explanation.namespace
+    if explanation.event is None:
+        if explanation.place == "window":
+            flush = _command("flush", "--all", namespace=namespace, name=explanation.session_id)
+            yield f"next: `{flush}` delivers it now"
+        return
+    live = [trace for trace in explanation.stages if trace.generation_state != "retired"]
+    if any(trace.state == "due" for trace in live):
+        yield "next: `strandline status` says whether a worker is at work, and what work waits for"
+    for trace in live:
+        if trace.state == "dead":
+            letter = f"{explanation.event.event_id}/{trace.stage}"
+            yield f"next: `strandline dead-letters retry {letter}` tries it again"
+    for fact in [fact for fact in explanation.facts if fact.live][:1]:
+        follow = _command("explain", namespace=namespace, user=explanation.user_id, name=str(fact.fact_id))
+        yield f"next: `{follow}` follows the fact back to its messages"
+
+
+def _steps_after_fact(explanation: FactExplanation) -> Iterator[str]:
+    """The command that shows the newest of its messages, if it has one."""
+    cited = [revision for revision in explanation.revisions if revision.session_id and revision.messages]
+    for revision in cited[-1:]:
+        session = ("--session", shlex.quote(revision.session_id or ""))
+        namespace = revision.namespace or DEFAULT_NAMESPACE
+        follow = _command("explain", *session, namespace=namespace, name=revision.messages[-1].id)
+        yield f"next: `{follow}` shows what else was made of its message"
+
+
+def _command(command: str, *options: str, namespace: str, name: str, user: str | None = None) -> str:
+    """A command line for a shell; names are users' choice, and may look like anything."""
+    words = ["strandline", command, *options]
+    if namespace != DEFAULT_NAMESPACE:
+        words += ["--namespace", shlex.quote(namespace)]
+    if user is not None:
+        words += ["--user", shlex.quote(user)]
+    return " ".join([*words, *(["--"] if name.startswith("-") else []), shlex.quote(name)])
 
 
 def _ending_line(explanation: FactExplanation) -> str:

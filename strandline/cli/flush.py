@@ -17,7 +17,7 @@ from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 @click.argument("session")
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
 @click.option("--user", metavar="ID", help="The user that must own it; default: any.")
-@click.option("--all", "everything", is_flag=True, help="Include the last turn.")
+@click.option("--all", "everything", is_flag=True, help="Also deliver the last turn.")
 @as_json
 @target_options
 def command(
@@ -30,7 +30,11 @@ def command(
     broker_url: str | None,
     schema: str | None,
 ) -> int:
-    """Deliver the messages of SESSION to its pipelines, all but the last turn."""
+    """Deliver the messages of SESSION to its pipelines now, without waiting for its mark.
+
+    SESSION is an id, as `strandline sessions list` shows it. The last turn stays in the window, since it may
+    not be complete; --all delivers it as well.
+    """
     settings = settings_from(database_url, broker_url, schema)
     with servers_for_once(settings) as servers:
         with opened_pool(servers.database_url, settings) as database:
@@ -54,7 +58,8 @@ def command(
         print_json(FlushReport(namespace=namespace, session_id=session, user_id=owner, events=ids))
         return 0
     if not events:
-        say(f"{session}: nothing to deliver")
+        rest = "" if everything else " yet; --all also delivers the last turn"
+        say(f"{session}: nothing to deliver{rest}")
     for event in events:
         say(f"{session}: flush event {event}")
     return 0

@@ -87,4 +87,4 @@ def _lines(report: Report) -> Iterator[str]:
             yield f"{kind}: {count - SHOWN_PER_KIND:,} more; --json names them all"
     violations = len(report.violations)
     verdict = quantity(violations, "violation") if violations else "no violation"
-    yield f"{verdict}; looked for {report.seconds:.1f} s"
+    yield f"{verdict}; the checks took {report.seconds:.1f} s"

@@ -96,7 +96,11 @@ def diff_command(
     as_json: bool,
     **target: Any,
 ) -> int:
-    """Show how the memory of GENERATION differs from that of the one that serves."""
+    """Show how the memory of GENERATION differs from that of the one that serves its pipeline.
+
+    GENERATION is a number, as `strandline generations list` shows it. To compare two others, name the first
+    with --against.
+    """
     if namespace is None and (user is not None or session is not None):
         namespace = DEFAULT_NAMESPACE
     with _database(target) as (database, settings):
