@@ -63,14 +63,14 @@ def ends_as_interrupts() -> Iterator[Interrupts]:
     """
     interrupts = Interrupts()
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, interrupts.handle) for number in signals}
-    try:
-        with _dropped_in_silence():
+    with _dropped_in_silence():
+        before = {number: signal.signal(number, interrupts.handle) for number in signals}
+        try:
             yield interrupts
-        interrupts.check()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+            interrupts.check()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 @contextmanager
