@@ -50,10 +50,13 @@ needs_internals = pytest.mark.skipif(
 
 # Whatever takes many seconds: whole installations, campaigns, processes that are killed and come back.
 SLOW = (
-    "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/replay", "project/test_bench.py",
-    "project/test_documentation.py", "project/test_packaging.py", "project/test_recall.py",
-    "project/test_replay_recipes.py", "schemas/postgres/test_plans.py", "schemas/values/test_linear_work.py",
-    "strandline/cli", "strandline/wiring",
+    "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/custom", "pipelines/engine",
+    "pipelines/facts", "pipelines/inspect", "pipelines/models/test_model_setup.py", "pipelines/replay",
+    "pipelines/vectors", "producers/search/test_search_scopes.py", "producers/writing/test_import.py",
+    "project/test_bench.py", "project/test_documentation.py", "project/test_packaging.py",
+    "project/test_recall.py", "project/test_replay_recipes.py", "schemas/postgres/test_deadlines.py",
+    "schemas/postgres/test_plans.py", "schemas/test_errors_carried.py", "schemas/test_fork_safety.py",
+    "schemas/values/test_linear_work.py", "strandline/cli", "strandline/wiring",
 )  # fmt: skip
 
 
