@@ -11,6 +11,13 @@ from strandline.schemas.settings import load_settings, load_usable_settings
 PRICES = 'for example {"gpt-4.1-mini": {"input": 0.4, "output": 1.6}}'
 
 
+def refusal() -> str:
+    """What is said of the settings in the environment."""
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings()
+    return str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
@@ -45,9 +52,7 @@ def test_a_wrong_value_is_refused_in_words(
     variable: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"STRANDLINE_{variable}", value)
-    with pytest.raises(ConfigurationError) as refused:
-        load_settings()
-    assert str(refused.value) == f"Settings cannot be used. STRANDLINE_{variable}: {says}"
+    assert refusal() == f"Settings cannot be used. STRANDLINE_{variable}: {says}"
 
 
 @pytest.mark.parametrize(
@@ -115,9 +120,7 @@ def test_settings_that_contradict_each_other_are_refused_with_both_names(
     variable: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"STRANDLINE_{variable}", value)
-    with pytest.raises(ConfigurationError) as refused:
-        load_settings()
-    assert str(refused.value) == f"Settings cannot be used. {says}"
+    assert refusal() == f"Settings cannot be used. {says}"
 
 
 def test_each_pair_of_settings_is_among_the_contradictions() -> None:

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # the name that Linux gives it
-NEEDED_BYTES = 4 * 1024**3
+NEEDED_BYTES = 8 * 1024**3
 PREFIX = "strandline-tests-"
 
 
@@ -41,4 +41,4 @@ def _is_spacious() -> bool:
     except OSError:
         return False
     available = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), 0)
-    return os.access(MEMORY, os.W_OK) and min(free, available * 1024) >= 2 * NEEDED_BYTES
+    return os.access(MEMORY, os.W_OK) and min(free, available * 1024) >= NEEDED_BYTES
