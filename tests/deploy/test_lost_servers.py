@@ -24,7 +24,7 @@ from strandline import Memory
 memory = Memory.from_defaults("s", user_id="u")
 memory.put({"role": "user", "content": "I live in Bern and my cat is called Mio."})
 memory.flush(all=True)
-print(memory.get(wait_for=1, timeout=60).caught_up)
+print(memory.get(wait_for=1, timeout=300).caught_up)
 """
 
 

@@ -19,7 +19,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import STAGES, Lane, queue_name
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
-from tests.support.workers.busy_workers import environment
+from tests.support.workers.busy_workers import QUICK_TAKE_OVER, environment
 from tests.support.workers.worker_processes import WorkerProcess
 
 MakeMemory = Callable[..., Memory]
@@ -72,7 +72,7 @@ def test_a_worker_killed_at_any_point_costs_nothing(
     database_url: str,
     broker_url: str,
 ) -> None:
-    settings = environment(model_server)
+    settings = environment(model_server, **QUICK_TAKE_OVER)
     doomed = start_worker(**settings, STRANDLINE_STOP_AT=f"{point}:SIGKILL")
     memory = make_memory(broker_url=broker_url, user_id="sailor", **LIMITS)
     talk(memory, 40)
@@ -168,7 +168,7 @@ def test_a_worker_stopped_inside_its_transaction_delays_no_put(
     assert stopped(worker)
     assert rows_of(database_url, in_transaction)[0][0] > 0, "it must have been open all the time"
     worker.process.kill()
-    start_worker(**environment(model_server))
+    start_worker(**environment(model_server, **QUICK_TAKE_OVER))
     wait_until(lambda: nothing_due(database_url), timeout=30, what="everything to be consumed")
     check_applied_once(database_url)
 

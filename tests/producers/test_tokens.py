@@ -140,7 +140,12 @@ def test_the_vocabulary_ships_with_the_package(tmp_path: Path) -> None:
         **dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY"), nowhere),
     }
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.stdout.split() == ["2", "True", str(tmp_path)], done.stderr
     assert list(tmp_path.iterdir()) == []

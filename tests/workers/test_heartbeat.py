@@ -76,7 +76,7 @@ def test_a_worker_beats_while_a_thread_of_it_waits_for_a_slice(worker: Worker, d
             await_beats(database_url)
             assert not asking.done()
         with pytest.raises(BudgetError):
-            asking.result(60)
+            asking.result(300)
 
 
 @pytest.mark.parametrize("table", ["lane", "budget_slice"])
@@ -108,7 +108,7 @@ def test_a_beat_waits_for_a_connection_no_longer_than_for_its_answer(
             given_up = beating.done()
         assert given_up
         with pytest.raises(DatabaseTimeoutError):
-            beating.result(60)
+            beating.result(300)
     only_one.close()
 
 

@@ -69,7 +69,7 @@ def test_a_worker_drops_and_counts_what_is_no_hint_and_goes_on(
         assert queues.waiting(STOLEN) == 0, "a message had something published"
         assert worker.stop() == 0, "nothing that was dropped is waited for"
     said = [line for line in worker.output if "hint_dropped" in line or "is not a readable hint" in line]
-    assert len(said) == 1, "one line a minute, however many there are"
+    assert 1 <= len(said) < sent, "how often is tested below, by a clock of the test's own"
 
 
 def test_dropped_hints_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -22,7 +22,7 @@ from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.support.sample_blocks import POISON
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.servers.model_server import ModelServer
-from tests.support.workers.busy_workers import check_done_once, converse, environment
+from tests.support.workers.busy_workers import QUICK_TAKE_OVER, check_done_once, converse, environment
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.worker_processes import WorkerProcess
 
@@ -84,7 +84,7 @@ def test_calls_that_end_within_the_grace_time_are_stored_and_applied(
     broker_url: str,
 ) -> None:
     model_server.behave(latency=1.0)
-    worker = start_worker(**environment(model_server))
+    worker = start_worker(**environment(model_server, STRANDLINE_SHUTDOWN_GRACE_SECONDS="3600"))
     converse(make_memory, 4, 1, broker_url=broker_url)
     in_flight(model_server, 4)
     assert worker.stop() == 0, "".join(worker.output)
@@ -248,7 +248,7 @@ def test_a_second_signal_ends_a_worker_that_cannot_hand_back_and_others_take_ove
         send(worker, signal.SIGTERM, signal.SIGTERM)
         check_ends_at_once(worker, signal.SIGTERM)
     model_server.behave()
-    start_worker(**environment(model_server))
+    start_worker(**environment(model_server, **QUICK_TAKE_OVER))
     wait_until(lambda: nothing_due(database_url), timeout=25, what="the other worker to finish")
     check_done_once(database, database_url, 3)
 

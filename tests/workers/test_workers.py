@@ -16,7 +16,7 @@ from strandline.schemas.postgres.database import Database
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.servers.model_server import ModelServer, RecordedRequest
-from tests.support.workers.busy_workers import check_done_once, converse, environment
+from tests.support.workers.busy_workers import QUICK_TAKE_OVER, check_done_once, converse, environment
 
 MakeMemory = Callable[..., Memory]
 
@@ -57,7 +57,7 @@ def test_two_workers_share_the_work(
     def answer_when_both_have_asked(request: RecordedRequest) -> None:
         asked[request.authorization].set()
         for one in asked.values():
-            one.wait(60)
+            one.wait(600)
 
     model_server.behave(responder=answer_when_both_have_asked)
     for key in ("first", "second"):
@@ -111,7 +111,7 @@ def test_the_others_take_over_from_a_killed_worker(
     doomed = start_worker(**environment(model_server, "doomed"))
     converse(make_memory, 4, 3, broker_url=broker_url)
     assert waiting.acquire(timeout=150)
-    start_worker(**environment(model_server, "heir"))
+    start_worker(**environment(model_server, "heir", **QUICK_TAKE_OVER))
     doomed.kill()
     dead.set()
     wait_until(lambda: nothing_due(database_url), timeout=25, what="the heir to finish")
@@ -132,14 +132,15 @@ def test_what_a_killed_worker_held_does_not_wait_behind_others(
     def respond(request: RecordedRequest) -> None:
         asked.append(request.authorization)
         if asked.count("Bearer heir") < 2:
-            freed.wait(60)
+            freed.wait(600)
 
     def has_asked(key: str) -> bool:
         return f"Bearer {key}" in asked
 
     model_server.behave(responder=respond)
     for number, key in enumerate(("heir", "doomed")):
-        worker = start_worker("--queues", "summary", "--concurrency", "1", **environment(model_server, key))
+        own = environment(model_server, key, **QUICK_TAKE_OVER)
+        worker = start_worker("--queues", "summary", "--concurrency", "1", **own)
         memory = make_memory(f"s{number}", broker_url=broker_url)
         memory.put({"role": "user", "content": "Good morning."})
         memory.flush(all=True)

@@ -46,9 +46,9 @@ FACTS_PER_PAGE = 1_000
 # Reads on the way; with a model server each of them calls it.
 LOCAL_READS, SERVED_READS = 100, 20
 
-# From the last put until all is consumed: what is promised, and how long the demo waits at most.
-LOCAL_SECONDS, SERVED_SECONDS, AFTER_A_DEATH_SECONDS = 10.0, 60.0, 30.0
-LOCAL_PATIENCE_SECONDS, SERVED_PATIENCE_SECONDS, ALONE_PATIENCE_SECONDS = 30.0, 120.0, 300.0
+# How long the demo waits for a next step of the work before it gives up: with a worker, and while it waits
+# for a person to start one. However slow a model or a machine is, what goes on is waited for.
+PATIENCE_SECONDS, ALONE_PATIENCE_SECONDS = 120.0, 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ class _Demo:
                     lambda: look_at(environment.database, identity),
                     pipelines,
                     since=played.ended_at,
-                    patience_seconds=lambda: _patience(environment, served=served),
+                    patience_seconds=lambda: _patience(environment),
                     interrupts=self._interrupts,
                 )
             view.look(seen)
@@ -272,10 +272,6 @@ class _Demo:
         waited: float | None,
         pipelines: list[str],
     ) -> Outcome:
-        served = not (models.text_is_local and models.embedding_is_local)
-        allowed = SERVED_SECONDS if served else LOCAL_SECONDS
-        if environment.worker.ends:
-            allowed = max(allowed, AFTER_A_DEATH_SECONDS if self._options.restart else ALONE_PATIENCE_SECONDS)
         return Outcome(
             sent=self._conversation.messages,
             stored=memory.get_all(),
@@ -285,7 +281,6 @@ class _Demo:
             pipelines=pipelines,
             token_limit=memory.token_limit,
             consumed_after=waited,
-            allowed_seconds=allowed,
             worker_ends=environment.worker.ends,
             models=models,
         )
@@ -326,12 +321,10 @@ class _Demo:
             self._story.line(line, "yellow")
 
 
-def _patience(environment: DemoEnvironment, *, served: bool) -> float:
-    """How long to wait for consumption; longer where a person is to start another worker first."""
-    if environment.worker.ends and not environment.worker.pids() and not environment.someone_consumes():
-        return ALONE_PATIENCE_SECONDS
-    patience = SERVED_PATIENCE_SECONDS if served else LOCAL_PATIENCE_SECONDS
-    return ALONE_PATIENCE_SECONDS if environment.worker.ends and not environment.worker.pids() else patience
+def _patience(environment: DemoEnvironment) -> float:
+    """How long to wait for a next step; longer where a person is to start another worker first."""
+    alone = environment.worker.ends and not environment.worker.pids()
+    return ALONE_PATIENCE_SECONDS if alone else PATIENCE_SECONDS
 
 
 def _warm_up(environment: DemoEnvironment) -> None:

@@ -46,10 +46,6 @@ class DemoEnvironment:
     worker_pid: int
     attach: str
 
-    def someone_consumes(self) -> bool:
-        """Whether any worker has a fresh heartbeat, one attached by hand included."""
-        return bool(_workers(self.database, self.settings))
-
 
 @contextmanager
 def demo_environment(

@@ -92,18 +92,21 @@ def await_consumed(
     """Wait until every event is consumed by all ``pipelines``.
 
     Args:
-        since: the monotonic time that the wait counts from.
-        patience_seconds: for how long to wait at most; asked again and again, as that may change.
+        since: the monotonic time that the returned seconds count from.
+        patience_seconds: for how long to wait for a next event; asked again and again, as that may change.
 
     Returns:
-        The last look, and the seconds it took; None if the time ran out first.
+        The last look, and the seconds it took; None if no next event came in time.
     """
+    before, moved_at = -1, since
     while True:
-        seen = look()
-        waited = time.monotonic() - since
+        seen, now = look(), time.monotonic()
+        done = sum(seen.consumed_by(pipeline) for pipeline in pipelines)
         if not seen.count_unconsumed(pipelines):
-            return seen, waited
-        if waited > patience_seconds():
+            return seen, now - since
+        if done > before:
+            before, moved_at = done, now
+        elif now - moved_at > patience_seconds():
             return seen, None
         interrupts.pause(_PAUSE_SECONDS)
 

@@ -231,7 +231,7 @@ def test_a_worker_that_finds_a_budget_used_up_does_not_overrule_limits_that_are_
             tx.fetch(new)
             asking = threads.submit(is_admitted, worker, "tenant")
             wait_until(lambda: rows_of(database_url, WAITING) != [(0,)], timeout=10, what="the worker to ask")
-        assert asking.result(60)
+        assert asking.result(300)
     assert rows_of(database_url, "SELECT waits_until FROM strandline.namespace_limit") == [(None,)]
 
 
@@ -594,7 +594,7 @@ def test_limits_hold_before_what_was_put_off_is_rung_for_and_all_of_it_is(
             wait_until(lambda: rows_of(database_url, WAITING) == [(1,)], timeout=60, what="it to wait")
             assert rows_of(database_url, LIMITS) == []
             assert rows_of(database_url, STILL_PUT_OFF) == [(1_500,)]
-        assert clearing.result(60).returncode == 0
+        assert clearing.result(300).returncode == 0
     assert rows_of(database_url, STILL_PUT_OFF) == [(0,)]
 
 
@@ -617,7 +617,7 @@ def test_a_sweep_puts_nothing_off_by_limits_that_are_being_changed(
         sweep = threads.submit(database.fetch, RingDue(stage=stage, limit=10))
         wait_until(lambda: rows_of(database_url, WAITING) == [(1,)], timeout=60, what="it to wait")
         changing.commit()
-        assert len(sweep.result(60)) == 3
+        assert len(sweep.result(300)) == 3
     assert rows_of(database_url, STILL_PUT_OFF) == [(0,)]
 
 

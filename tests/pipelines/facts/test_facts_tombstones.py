@@ -453,7 +453,7 @@ def test_edits_and_merges_at_once_lose_nothing_and_never_lock_up(
         kept = [text for texts in pool.map(live_through, range(4)) for text in texts]
         over.set()
         for worker in workers:
-            worker.result(60)
+            worker.result(300)
     said = [f"person {person} said {number}" for person in range(4) for number in range(6)]
     assert live(facts) == sorted(kept + said)
     numbers = rows_of(database_url, "SELECT array_agg(number ORDER BY number) FROM strandline.fact_event")
@@ -575,7 +575,7 @@ def test_a_deletion_reaches_a_derivation_that_was_begun_while_it_waited(
         live_in = "SELECT text FROM strandline.fact WHERE generation_id = %s AND live"
         assert rows_of(database_url, live_in, generation_id) == [("my flat is at Torggate 4",)]
         connection.rollback()
-        assert deleting.result(60)
+        assert deleting.result(300)
     assert rows_of(database_url, live_in, generation_id) == []
     assert verify(database, deep=True).violations == ()
 

@@ -149,7 +149,7 @@ class DrippingServer:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._thread.join(60)
+        self._thread.join(300)
         self._listening.close()
 
     def _answer(self) -> None:

@@ -307,7 +307,7 @@ def test_one_model_serves_many_threads(server: ModelServer, model: OpenAITextMod
     together = threading.Barrier(12)
 
     def answer_when_all_have_asked(_request: RecordedRequest) -> None:
-        together.wait(60)
+        together.wait(300)
 
     server.behave(responder=answer_when_all_have_asked)
     texts: list[str] = []

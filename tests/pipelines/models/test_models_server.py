@@ -30,7 +30,7 @@ def post(url: str, body: dict[str, Any], *, timeout: float = 60) -> tuple[int, d
 
 def counted(control: str) -> dict[str, int]:
     """How many requests it has received, and how many of them wait for their answer."""
-    with urllib.request.urlopen(control, timeout=60) as response:
+    with urllib.request.urlopen(control, timeout=300) as response:
         found: dict[str, int] = json.load(response)
         return found
 

@@ -90,7 +90,7 @@ def test_a_reset_that_forgets_takes_along_what_a_replay_is_just_making_due(
             wait_until(
                 lambda: forgetting.done() or lock_is_awaited(database_url), timeout=60, what="the reset"
             )
-        forgetting.result(60)
+        forgetting.result(300)
     database.fetch(EndBackfill(generation_id=generation_id))
     drain(worker, database_url)
     assert verify(database, deep=True).violations == ()
@@ -108,7 +108,7 @@ def test_a_replay_makes_nothing_due_of_what_a_reset_is_just_forgetting(
         filling = pool.submit(fill, database, generation_id)
         wait_until(lambda: filling.done() or lock_is_awaited(database_url), timeout=60, what="the replay")
         connection.commit()
-        assert filling.result(60) == 0
+        assert filling.result(300) == 0
     database.fetch(EndBackfill(generation_id=generation_id))
     drain(worker, database_url)
     assert verify(database, deep=True).violations == ()
@@ -133,7 +133,7 @@ def test_a_reset_that_forgets_takes_along_what_a_lane_opened_meanwhile_passes_on
                 )
 
         HandWorker(database, ScriptedStages(), reach=forget_meanwhile).drain(extracting)
-        forgotten[0].result(60)
+        forgotten[0].result(300)
     drain(worker, database_url)
     assert verify(database, deep=True).violations == ()
 
@@ -168,7 +168,7 @@ def test_pruning_takes_along_what_a_worker_is_just_writing(
                 wait_until(lambda: lock_is_awaited(database_url), timeout=60, what="the pruning to wait")
 
         HandWorker(database, ScriptedStages(), reach=prune_meanwhile).drain(lane)
-        assert pruning[0].result(60) == 1, "it has seen the receipt"
+        assert pruning[0].result(300) == 1, "it has seen the receipt"
     for table in ("chunk", "receipt", "batch", "lane", "due"):
         counted = f"SELECT count(*) FROM strandline.{table} WHERE generation_id = %s"
         assert rows_of(database_url, counted, lane.generation_id) == [(0,)], table

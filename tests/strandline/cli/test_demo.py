@@ -11,20 +11,24 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+from uuid import uuid4
 
 import pytest
 from rich.console import Console
 
 from strandline.cli.demo.command import smallest_token_limit
 from strandline.cli.demo.file import Question, read_conversation
-from strandline.cli.demo.play import Samples, percentile
+from strandline.cli.demo.observer import Look, SeenEvent
+from strandline.cli.demo.play import Samples, await_consumed, percentile
 from strandline.cli.demo.questions import ask
 from strandline.cli.demo.story import Story
 from strandline.cli.entry import run
+from strandline.cli.terminal.interrupts import Interrupts
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, wait_until
 from tests.support.processes import forking
@@ -153,6 +157,28 @@ def test_a_worker_killed_in_the_middle_costs_nothing(chat: Path, start_demo: Cal
     questions = result["questions"]
     assert isinstance(questions, list)
     assert [question["evidence_given"] for question in questions] == [["m39"]]
+
+
+def look(consumed: int) -> Look:
+    """Of three events, ``consumed`` are."""
+    ends = [{"facts": 0.1} if number < consumed else {} for number in range(3)]
+    return Look(events=tuple(SeenEvent(uuid4(), "limit", 1, 2, 2, 9, end, {}) for end in ends))
+
+
+@pytest.mark.parametrize(("looks", "waits"), [((0, 1, 2, 3), True), ((0, 1, 1), False)])
+def test_the_demo_waits_for_work_that_goes_on_and_for_no_other(looks: tuple[int, ...], waits: bool) -> None:
+    """With no patience at all, so that only a step further is waited for."""
+    left = iter(looks)
+    seen, waited = await_consumed(
+        lambda: look(next(left)),
+        ["facts"],
+        since=time.monotonic(),
+        patience_seconds=lambda: 0.0,
+        interrupts=Interrupts(),
+    )
+    assert (waited is not None) == waits
+    assert seen.consumed_by("facts") == looks[-1]
+    assert list(left) == []
 
 
 def test_another_worker_started_by_hand_takes_over(chat: Path, start_demo: Callable[..., Demo]) -> None:

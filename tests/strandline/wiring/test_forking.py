@@ -188,7 +188,7 @@ CELERY_CLIENT = """
     asked = [celery.send_task("foreign", (USERS[number % 2], {each})) for number in range(40)]
     foreign = sum(task.get(timeout=180) for task in asked)
     puts = [celery.send_task("put", (user, "task")) for user in USERS]
-    print(json.dumps([foreign, sum(put.get(timeout=60) is None for put in puts)]))
+    print(json.dumps([foreign, sum(put.get(timeout=300) is None for put in puts)]))
 """
 
 
@@ -312,7 +312,7 @@ CHILDREN_THAT_END = """
         assert os.waitpid(child, 0)[1] == 0
     put("after")
     memory.flush()
-    caught_up = memory.get(wait_for=1, timeout=60).caught_up
+    caught_up = memory.get(wait_for=1, timeout=300).caught_up
     print(json.dumps([server, [message.content for message in memory.get_all()], caught_up]))
 """
 
@@ -322,7 +322,7 @@ def test_a_child_that_ends_ends_nothing_of_its_parents(embedded_home: Path) -> N
     server, texts, caught_up = run(CHILDREN_THAT_END)
     assert texts == ["before", "child", "after"]
     assert caught_up
-    assert wait_gone(server, timeout_seconds=60)  # with its last user
+    assert wait_gone(server, timeout_seconds=300)  # with its last user
     assert not (embedded_home / STATE_FILE).exists()
 
 
@@ -353,7 +353,7 @@ def test_a_child_that_stays_keeps_the_embedded_server_and_ends_it_as_its_last_us
 ) -> None:
     server, texts = run(A_CHILD_THAT_STAYS)
     assert texts == ["parent", "child", "alone"]
-    assert wait_gone(server, timeout_seconds=60)
+    assert wait_gone(server, timeout_seconds=300)
     assert not (embedded_home / STATE_FILE).exists()
 
 

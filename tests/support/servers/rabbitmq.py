@@ -131,7 +131,7 @@ class RabbitNode:
             cwd=self._directory,
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=300,
             text=True,
         )
         return ended.stdout

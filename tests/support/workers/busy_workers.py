@@ -14,15 +14,21 @@ from tests.support.servers.model_server import ModelServer
 
 MakeMemory = Callable[..., Memory]
 
+QUICK_TAKE_OVER = {"STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "1.5"}
+
 
 def environment(server: ModelServer, key: str = "unused", **settings: str) -> dict[str, str]:
-    """The stand-in as text model, under a key that tells workers apart, and quick reactions."""
+    """The stand-in as text model, under a key that tells workers apart, and quick reactions.
+
+    Only tests in which a worker dies add ``QUICK_TAKE_OVER``: a machine that stands still for a moment makes
+    a living one look dead.
+    """
     return {
         "OPENAI_BASE_URL": server.base_url,
         "OPENAI_API_KEY": key,
         "STRANDLINE_EMBEDDING_BACKEND": "local",
         "STRANDLINE_HEARTBEAT_INTERVAL_SECONDS": "0.3",
-        "STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "1.5",
+        "STRANDLINE_WORKER_DEAD_AFTER_SECONDS": "600",
         "STRANDLINE_SWEEP_INTERVAL_SECONDS": "0.3",
         "STRANDLINE_RETRY_BASE_SECONDS": "0.2",
         "STRANDLINE_RETRY_MAX_SECONDS": "1",

@@ -145,6 +145,6 @@ def test_a_loss_is_logged_once_and_its_end_once(
             wait_until(lambda: caplog.text.count("database away") == loss, timeout=20, what="the loss")  # noqa: B023
             server.start()
             for done in waiting:
-                done.result(60)
+                done.result(300)
         assert [record.message for record in caplog.records] == ["database away", "database is back"] * loss
     database.close()
