@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast check queries bench bench-charts bench-recall bench-weighting chaos soak lock clean
+.PHONY: help demo test test-fast check style contracts queries bench bench-charts bench-recall bench-weighting chaos soak lock clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -26,23 +26,26 @@ help: ## show this list
 demo: $(VENV)/.demo-ready ## set up, then play the sample conversation through the real stack
 	@$(BIN)/strandline demo
 
-test: $(VENV)/.test-ready ## set up, then run every check: ruff, mypy, import contracts, tests
-	@$(MAKE) --no-print-directory check
-	@echo "==> pytest"
+test: $(VENV)/.test-ready style contracts ## set up, then run every check: ruff, import contracts, mypy, tests
+	@echo "==> pytest, with mypy --strict among its tests"
 	@$(PYTEST)
 	@echo "==> all checks passed"
 
 test-fast: $(VENV)/.test-ready ## the tests that take a moment each: for in between, while you work
 	@$(PYTEST) -m 'not slow'
 
-check: $(VENV)/.test-ready ## the checks that run no code: ruff, mypy, import contracts
+check: style contracts $(VENV)/.test-ready ## the checks that run no code: ruff, mypy, import contracts
+	@echo "==> mypy --strict"
+	@$(BIN)/mypy
+
+style: $(VENV)/.test-ready
 	@echo "==> ruff check"
 	@$(BIN)/ruff check .
 	@echo "==> ruff format --check"
 	@$(BIN)/ruff format --check --quiet . || \
 		{ echo "Some files are not formatted; $(BIN)/ruff format . does it."; exit 1; }
-	@echo "==> mypy --strict"
-	@$(BIN)/mypy
+
+contracts: $(VENV)/.test-ready
 	@echo "==> import contracts"
 	@$(BIN)/lint-imports
 

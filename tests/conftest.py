@@ -50,14 +50,18 @@ needs_internals = pytest.mark.skipif(
 
 # Whatever takes many seconds: whole installations, campaigns, processes that are killed and come back.
 SLOW = (
-    "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/custom", "pipelines/engine",
-    "pipelines/facts", "pipelines/inspect", "pipelines/models/test_model_setup.py", "pipelines/replay",
-    "pipelines/vectors", "producers/search/test_search_scopes.py", "producers/writing/test_import.py",
-    "project/test_bench.py", "project/test_documentation.py", "project/test_packaging.py",
-    "project/test_recall.py", "project/test_replay_recipes.py", "schemas/postgres/test_deadlines.py",
-    "schemas/postgres/test_plans.py", "schemas/test_errors_carried.py", "schemas/test_fork_safety.py",
-    "schemas/values/test_linear_work.py", "strandline/cli", "strandline/wiring",
+    "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/custom", "pipelines/engine", "pipelines/facts",
+    "pipelines/flush", "pipelines/inspect", "pipelines/models/test_model_setup.py", "pipelines/replay",
+    "pipelines/vectors", "producers/doorbell", "producers/search/test_search_scopes.py",
+    "producers/writing/test_import.py", "project/test_bench.py", "project/test_contracts.py",
+    "project/test_documentation.py", "project/test_packaging.py", "project/test_recall.py",
+    "project/test_replay_recipes.py", "project/test_types.py", "schemas/postgres/pools",
+    "schemas/postgres/test_deadlines.py", "schemas/postgres/test_durability.py",
+    "schemas/postgres/test_isolation.py", "schemas/postgres/test_plans.py", "schemas/test_errors_carried.py",
+    "schemas/test_fork_safety.py", "schemas/values/test_linear_work.py", "strandline/adapters",
+    "strandline/cli", "strandline/test_import_cost.py", "strandline/wiring",
 )  # fmt: skip
+_SLOW_PATHS = tuple(str(TESTS / part) for part in SLOW)
 
 
 _memory_folder = pytest.StashKey[Path]()
@@ -79,16 +83,21 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         remove(folder)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow, so that ``-m "not slow"`` leaves it out, and begin with it.
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``-m "not slow"`` what is slow is not even imported."""
+    return (config.option.markexpr == "not slow" and _is_slow(collection_path)) or None
 
-    What would begin last is what the whole run would then wait for.
-    """
-    slow = tuple(str(TESTS / part) for part in SLOW)
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow, and begin with it: what begins last is what the whole run then waits for."""
     for item in items:
-        if str(item.path).startswith(slow):
+        if _is_slow(item.path):
             item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def _is_slow(path: Path) -> bool:
+    return str(path).startswith(_SLOW_PATHS)
 
 
 @pytest.fixture(autouse=True)
