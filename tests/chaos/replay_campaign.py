@@ -51,7 +51,10 @@ KILL_EVERY_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How large a campaign is; ``latency`` is the model server's, in seconds."""
+    """How large a campaign is; ``latency`` is the model server's, in seconds.
+
+    With ``await_kill`` the new prompt is not answered before a worker was killed: no replay is too quick.
+    """
 
     sessions: int = 200
     kills: int = 6
@@ -60,6 +63,7 @@ class Options:
     baseline_seconds: float = 10.0
     latency: float = 0.02
     real: bool = True
+    await_kill: bool = False
 
 
 @dataclass
@@ -90,11 +94,12 @@ class Campaign:
         self.found = Findings()
         self.talks = talks(options.sessions, real=options.real)
         self._stop = threading.Event()
+        self._killed = threading.Event()
         self._workers: list[subprocess.Popen[bytes]] = []
         self._folder = prompts
         prompts.mkdir()
         (self._folder / "extract.md").write_text(PROMPT)
-        server.behave(latency=options.latency, responder=respond)
+        server.behave(latency=options.latency, responder=self._respond)
 
     def environment(self, *, new: bool) -> dict[str, str]:
         given = {
@@ -219,6 +224,7 @@ class Campaign:
             thread.join()
         self._stop.clear()
         self.found.kills = 0
+        self._killed.clear()
         return self._lag_since(began_at)
 
     def _disturbances(self, memories: list[Memory], known: dict[str, int]) -> list[threading.Thread]:
@@ -244,7 +250,7 @@ class Campaign:
             " GROUP BY e.event_id, e.created_at, r.stage",
             began_at,
         )
-        return round(float(statistics.median(row[0] for row in rows)), 3)
+        return round(float(statistics.median(row[0] for row in rows)), 3) if rows else 0.0
 
     @contextlib.contextmanager
     def _running_workers(self) -> Iterator[None]:
@@ -273,6 +279,13 @@ class Campaign:
             self._workers[place].wait()
             self._workers[place] = self._start_worker()
             self.found.kills += 1
+            self._killed.set()
+
+    def _respond(self, request: RecordedRequest) -> str | None:
+        answer = answer_to_new_prompt(request)
+        if answer is not None and self.options.await_kill:
+            self._killed.wait(900)
+        return answer
 
     def _judge(self) -> None:
         """Verify; and hold what serves against a derivation from scratch, in a copy of the database."""
@@ -347,7 +360,7 @@ COMPARED = {
 }
 
 
-def respond(request: RecordedRequest) -> str | None:
+def answer_to_new_prompt(request: RecordedRequest) -> str | None:
     """Mark what the second prompt extracts, so that a reader sees which generation a fact belongs to."""
     messages = request.body.get("messages") or [{}]
     if messages[0].get("content") != PROMPT:

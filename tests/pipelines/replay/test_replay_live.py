@@ -8,7 +8,15 @@ from tests.chaos.replay_campaign import Options, campaign
 def test_a_replay_under_way_is_seen_by_no_reader() -> None:
     """No read without memory or of two generations, and the result is that of a derivation from scratch."""
     found = campaign(
-        Options(sessions=6, kills=1, live_sessions=2, baseline_seconds=0.5, latency=0.0, real=False)
+        Options(
+            sessions=6,
+            kills=1,
+            live_sessions=2,
+            baseline_seconds=0.5,
+            latency=0.0,
+            real=False,
+            await_kill=True,
+        )
     )
     assert found.wrong == []
     assert found.violations == []
