@@ -24,7 +24,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.declared_nulls import undeclared, watch_nulls
-from tests.support.memory_folder import make_memory_folder, remove
+from tests.support.ram_folder import make_ram_folder, remove
 from tests.support.servers.databases import forgo_durability, template, temporary_database
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
@@ -64,21 +64,21 @@ SLOW = (
 _SLOW_PATHS = tuple(str(TESTS / part) for part in SLOW)
 
 
-_memory_folder = pytest.StashKey[Path]()
+_ram_folder = pytest.StashKey[Path]()
 
 
 # First, since pytest's own plugin reads the option when it is configured.
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Keep what tests write in memory, unless ``--basetemp`` says where."""
-    if config.option.basetemp is None and (folder := make_memory_folder()):
-        config.stash[_memory_folder] = config.option.basetemp = folder
+    if config.option.basetemp is None and (folder := make_ram_folder()):
+        config.stash[_ram_folder] = config.option.basetemp = folder
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """After a failure it stays until the next run."""
-    folder = session.config.stash.get(_memory_folder, None)
+    folder = session.config.stash.get(_ram_folder, None)
     if folder is not None and exitstatus == 0:
         remove(folder)
 

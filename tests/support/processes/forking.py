@@ -1,9 +1,9 @@
-"""Starting commands in a moment: each is a process, forked from one that has imported Strandline already.
+"""Starting commands quickly: each is a process, forked from one that has imported Strandline already.
 
 Most of a command's processor time is importing, and most of the suite's was that of commands.  A forked
 process is otherwise as real as any: it is this process's child, with its own pid, signals, streams,
-environment and exit code.  What is about starting itself (what is imported, what an installation runs) takes
-:mod:`subprocess`.
+environment and exit code.  Elsewhere than on Linux each command starts as usual, and so does everywhere what
+is about starting itself (what is imported, what an installation runs): it takes :mod:`subprocess`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, AnyStr
 
-from tests.support.processes.template import LARGEST_ORDER
+from tests.support.processes.template import MAX_ORDER_BYTES
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
@@ -42,25 +42,25 @@ class Popen(subprocess.Popen[AnyStr]):
     # How every method of the class gets its process; the arguments are those of CPython 3.11 to 3.14.
     def _execute_child(self, *arguments: Any) -> None:
         start = super()._execute_child  # type: ignore[misc]
-        given = inspect.signature(start).bind(*arguments).arguments
-        command = given["args"] if isinstance(given["args"], Sequence) else ()
-        env = dict(os.environ if given["env"] is None else given["env"])
-        if not _is_forkable(given, command, env):
+        options = inspect.signature(start).bind(*arguments).arguments
+        command = options["args"] if isinstance(options["args"], Sequence) else ()
+        env = dict(os.environ if options["env"] is None else options["env"])
+        if not (_is_forkable(options, command) and _template().can_stand_for(env)):
             start(*arguments)
             return
         order = {
             "arguments": [os.fsdecode(argument) for argument in command[1:]],
             "env": env,
-            "cwd": str(given["cwd"] or Path.cwd()),
-            "new_session": given["start_new_session"],
-            "process_group": -1 if given["process_group"] is None else given["process_group"],
+            "cwd": str(options["cwd"] or Path.cwd()),
+            "new_session": options["start_new_session"],
+            "process_group": -1 if options["process_group"] is None else options["process_group"],
         }
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-        streams = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        streams = [options[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         streams = [number if fd == -1 else fd for number, fd in enumerate(streams)]
         self.pid = _template().fork(order, streams)
         self._child_created = True
-        self._close_pipe_fds(*(given[name] for name in pipes))  # type: ignore[attr-defined]
+        self._close_pipe_fds(*(options[name] for name in pipes))  # type: ignore[attr-defined]
 
 
 def run(
@@ -83,10 +83,10 @@ def run(
         except BaseException:
             process.kill()
             raise
-    done = subprocess.CompletedProcess(process.args, process.returncode, printed, complaints)
+    completed = subprocess.CompletedProcess(process.args, process.returncode, printed, complaints)
     if check:
-        done.check_returncode()
-    return done
+        completed.check_returncode()
+    return completed
 
 
 class _Template:
@@ -94,6 +94,7 @@ class _Template:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._environment = _read_at_start(os.environ)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             number = theirs.fileno()
@@ -105,9 +106,13 @@ class _Template:
             )
         atexit.register(self._end)
 
+    def can_stand_for(self, env: Mapping[str, str]) -> bool:
+        """Whether an interpreter that starts with ``env`` would be no other."""
+        return _read_at_start(env) == self._environment
+
     def fork(self, order: dict[str, Any], streams: list[int]) -> int:
         data = json.dumps(order).encode()
-        assert len(data) < LARGEST_ORDER
+        assert len(data) < MAX_ORDER_BYTES
         with self._lock, _adopting_orphans():
             socket.send_fds(self._control, [data], streams)
             answer = self._control.recv(32)
@@ -119,31 +124,36 @@ class _Template:
         self._process.wait()
 
 
-_made: list[_Template] = []
-_making = threading.Lock()
+_templates: list[_Template] = []
+_templates_lock = threading.Lock()
 
 
 def _template() -> _Template:
     """This process's template, made when the first command is started."""
-    with _making:
-        if not _made:
-            _made.append(_Template())
-        return _made[0]
+    with _templates_lock:
+        if not _templates:
+            _templates.append(_Template())
+        return _templates[0]
 
 
-def _is_forkable(given: dict[str, Any], command: Sequence[Any], env: dict[str, str]) -> bool:
-    plain = not (given["shell"] or given["executable"] or given["preexec_fn"] or given["pass_fds"])
+# What a fork would have to do itself, each with the value that asks for nothing.
+_ASKS_NOTHING = {
+    "shell": False, "executable": None, "preexec_fn": None, "pass_fds": (), "close_fds": True,
+    "restore_signals": True, "uid": None, "gid": None, "gids": None, "umask": -1,
+}  # fmt: skip
+
+
+def _is_forkable(options: dict[str, Any], command: Sequence[Any]) -> bool:
     return (
-        plain
-        and given["uid"] is None
+        sys.platform == "linux"
         and len(command) > 2
         and command[0] == sys.executable
         and command[1] in ("-c", "-m")
-        and _read_at_start(env) == _read_at_start(dict(os.environ))
+        and all(options[name] == value for name, value in _ASKS_NOTHING.items())
     )
 
 
-def _read_at_start(env: dict[str, str]) -> dict[str, str]:
+def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
     return {name: env[name] for name in env if name.startswith(READ_AT_START) and name not in TAKEN_UP}
 
 

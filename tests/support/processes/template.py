@@ -20,7 +20,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-LARGEST_ORDER = 160_000
+MAX_ORDER_BYTES = 160_000
 
 # Adapters need frameworks that no command needs; the others are programs, which Alembic or Python runs.
 LEFT_OUT = ("strandline.adapters", "strandline.__main__", "strandline.schemas.migrations.env")
@@ -63,33 +63,35 @@ def import_package(name: str) -> None:
 def await_order(control: socket.socket) -> dict[str, Any] | None:
     """Fork for each order, and answer with the pid; returns the order in the copy, None at the end."""
     while True:
-        data, streams, _flags, _address = socket.recv_fds(control, LARGEST_ORDER, 3)
+        data, streams, _flags, _address = socket.recv_fds(control, MAX_ORDER_BYTES, 3)
         if not data:
             return None
-        pid = fork_orphan()
+        order = dict(json.loads(data))
+        pid = fork_orphan(order)
         if not pid:
             control.close()
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
                 os.close(stream)
-            return dict(json.loads(data))
+            return order
         for stream in streams:
             os.close(stream)
         control.send(str(pid).encode())
 
 
-def fork_orphan() -> int:
+def fork_orphan(order: dict[str, Any]) -> int:
     """Fork a process whose parent has ended, so that whoever adopts orphans is its parent.
 
     Returns:
-        Its pid; 0 in the process itself, once it has been adopted.
+        Its pid, once its group, its session and its signals are its own; 0 in the process itself.
     """
     pid_read, pid_write = os.pipe()
     gate_read, gate_write = os.pipe()
+    ready_read, ready_write = os.pipe()
     between = os.fork()
     if not between:
-        os.close(pid_read)
-        os.close(gate_write)
+        for descriptor in (pid_read, gate_write, ready_read):
+            os.close(descriptor)
         pid = os.fork()
         if pid:
             os.write(pid_write, str(pid).encode())
@@ -97,23 +99,30 @@ def fork_orphan() -> int:
         os.close(pid_write)
         os.read(gate_read, 1)
         os.close(gate_read)
+        stand_alone(order)
+        os.close(ready_write)
         return 0
-    os.close(pid_write)
-    os.close(gate_read)
+    for descriptor in (pid_write, gate_read, ready_write):
+        os.close(descriptor)
     pid = int(os.read(pid_read, 32))
     os.close(pid_read)
     os.waitpid(between, 0)
     os.close(gate_write)
+    os.read(ready_read, 1)
+    os.close(ready_read)
     return pid
 
 
-def become(order: dict[str, Any]) -> None:
-    """Run what was ordered, as the interpreter would have."""
+def stand_alone(order: dict[str, Any]) -> None:
     if order["new_session"]:
         os.setsid()
     elif order["process_group"] >= 0:
         os.setpgid(0, order["process_group"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def become(order: dict[str, Any]) -> None:
+    """Run what was ordered, as the interpreter would have."""
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["env"])

@@ -11,23 +11,24 @@ import shutil
 import tempfile
 from pathlib import Path
 
-MEMORY = Path("/dev/shm")  # noqa: S108  # the name that Linux gives it
-NEEDED_BYTES = 8 * 1024**3
+RAM = Path("/dev/shm")  # noqa: S108  # the name that Linux gives it
+# Several times what a run uses at once.
+MIN_FREE_BYTES = 8 * 1024**3
 PREFIX = "strandline-tests-"
 
 
-def make_memory_folder() -> Path | None:
+def make_ram_folder() -> Path | None:
     """A folder for this process; None where the machine has no such place, or too little of it.
 
     What earlier runs left there, as after a failure, is removed.
     """
+    for left in RAM.glob(f"{PREFIX}*-*"):
+        pid = left.name.removeprefix(PREFIX).partition("-")[0]
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+            remove(left)
     if not _is_spacious():
         return None
-    for left in MEMORY.glob(f"{PREFIX}*"):
-        pid = int(left.name.removeprefix(PREFIX).partition("-")[0])
-        if not Path(f"/proc/{pid}").exists():
-            remove(left)
-    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY))
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=RAM))
 
 
 def remove(folder: Path) -> None:
@@ -36,9 +37,9 @@ def remove(folder: Path) -> None:
 
 def _is_spacious() -> bool:
     try:
-        free = shutil.disk_usage(MEMORY).free
+        free = shutil.disk_usage(RAM).free
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
         return False
     available = next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), 0)
-    return os.access(MEMORY, os.W_OK) and min(free, available * 1024) >= NEEDED_BYTES
+    return os.access(RAM, os.W_OK) and min(free, available * 1024) >= MIN_FREE_BYTES
