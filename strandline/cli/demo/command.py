@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from strandline.cli.demo.reports import AnswerReport, DemoReport
 from strandline.cli.demo.story import Story
 from strandline.cli.demo.view import LiveView, PlainView, View
 from strandline.cli.servers.models_used import ModelsUsed, models_used
-from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
+from strandline.cli.terminal.interrupts import Interrupts, ending_signals, ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import console, is_rich, print_json
@@ -339,7 +338,7 @@ def _warm_up(environment: DemoEnvironment) -> None:
 
 
 def _stay(interrupts: Interrupts) -> None:
-    with SignalPipe((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as signals:
+    with SignalPipe(ending_signals()) as signals:
         interrupts.check()
         signals.wait()
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -54,23 +54,41 @@ class Interrupts:
         raise Terminated(number)
 
 
+def ending_signals() -> list[signal.Signals]:
+    """SIGINT, SIGTERM and SIGHUP; the last one not if it is ignored: ``nohup`` asks for that.
+
+    SIGINT in any case: a shell starts background jobs with it ignored.
+    """
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
+
+
 @contextmanager
 def ends_as_interrupts() -> Iterator[Interrupts]:
-    """Within it SIGINT, SIGTERM and SIGHUP raise ``Terminated``, so that what was started is stopped.
+    """Within it the ``ending_signals`` raise ``Terminated``, so that what was started is stopped.
 
-    SIGINT as well: a shell starts background jobs with it ignored.  A signal whose exception was dropped is
-    raised at the end at the latest.
+    A signal whose exception was dropped is raised at the end at the latest.
     """
     interrupts = Interrupts()
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    with _dropped_in_silence():
-        before = {number: signal.signal(number, interrupts.handle) for number in signals}
-        try:
-            yield interrupts
-            interrupts.check()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    with _dropped_in_silence(), _handled(ending_signals(), interrupts.handle):
+        yield interrupts
+        interrupts.check()
+
+
+@contextmanager
+def _handled(
+    numbers: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], None]
+) -> Iterator[None]:
+    """Handle signals, and as before in the end, even if one comes while the handlers are being set."""
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        for number in numbers:
+            signal.signal(number, handler)
+        yield
+    finally:
+        for number, previous in before.items():
+            # None: it was not set by Python, which cannot set it again.
+            signal.signal(number, signal.SIG_DFL if previous is None else previous)
 
 
 @contextmanager
@@ -97,21 +115,17 @@ class Stop(threading.Event):
 
 @contextmanager
 def stops_at_signals() -> Iterator[Stop]:
-    """The first Ctrl-C or SIGTERM asks for an end between two steps; the second one ends at once."""
+    """The first of the ``ending_signals`` asks for an end between two steps; the second one ends at once."""
     stop = Stop()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = ending_signals()
 
     def end(number: int, _frame: FrameType | None) -> None:
-        # First, so that a second one ends it whatever the first one came upon.
-        signal.signal(number, signal.SIG_DFL)
+        # First, so that a second one ends it, whichever it is and whatever the first one came upon.
+        for taken in numbers:
+            signal.signal(taken, signal.SIG_DFL)
         stop.exit_code = 128 + number
         # By another thread: this one may be about to wait for the event, and hold its lock.
         _thread.start_new_thread(stop.set, ())
 
-    for number in before:
-        signal.signal(number, end)
-    try:
+    with _handled(numbers, end):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
