@@ -70,13 +70,13 @@ def ends_as_interrupts() -> Iterator[Interrupts]:
     A signal whose exception was dropped is raised at the end at the latest.
     """
     interrupts = Interrupts()
-    with _dropped_in_silence(), _handled(ending_signals(), interrupts.handle):
+    with _dropped_in_silence(), _take_over(ending_signals(), interrupts.handle):
         yield interrupts
         interrupts.check()
 
 
 @contextmanager
-def _handled(
+def _take_over(
     numbers: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], None]
 ) -> Iterator[None]:
     """Handle signals, and as before in the end, even if one comes while the handlers are being set."""
@@ -127,5 +127,5 @@ def stops_at_signals() -> Iterator[Stop]:
         # By another thread: this one may be about to wait for the event, and hold its lock.
         _thread.start_new_thread(stop.set, ())
 
-    with _handled(numbers, end):
+    with _take_over(numbers, end):
         yield stop
