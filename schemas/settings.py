@@ -15,7 +15,7 @@ import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from strandline.schemas.display.contradictory_settings import PAIRED, Pair, contradictory
+from strandline.schemas.contradictory_settings import PAIRED, Pair, find_contradictions
 from strandline.schemas.display.refused_values import describe_refusal
 from strandline.schemas.display.url_schemes import check_broker_url, check_database_url, check_model_url
 from strandline.schemas.errors import ConfigurationError
@@ -190,8 +190,8 @@ def load_usable_settings(
 ) -> tuple[Settings, dict[str, str]]:
     """As ``load_settings``, with the default of each setting that cannot be used, and why it cannot.
 
-    The sentences are by the name of the field, and begin with the variable or argument.  Of settings that
-    contradict each other, all that could be meant have their defaults.
+    The sentences are by the name of the field, and begin with the variable or argument.  If settings
+    contradict each other, every setting that belongs to a pair (``PAIRED``) has its default.
     """
     refused: dict[str, str] = {}
     try:
@@ -199,7 +199,7 @@ def load_usable_settings(
     except ValidationError as error:
         refused = _describe(error, {name: spelt.get(name) for name in overrides})
         settings = Settings(**overrides | _defaults(refused))  # type: ignore[arg-type]
-    pairs = contradictory(_pair_values(settings))
+    pairs = find_contradictions(_pair_values(settings))
     if pairs:
         refused |= _describe_pairs(pairs, settings, refused)
         settings = Settings(**overrides | _defaults([*refused, *PAIRED]))  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from strandline.schemas.values.identity import check_name
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What Postgres can keep of a rate is far below any that is meant.
+# Postgres cannot keep much smaller numbers; every useful rate is far above.
 MIN_CALLS_PER_SECOND = 1e-300
 
 # Takes an argument's name and value, and raises if the value cannot be used.
@@ -61,7 +61,9 @@ def _instance(kind: str, *types: type) -> Check:
     return check
 
 
-def _number_from(least: float, kind: str) -> Check:
+def _number_from(least: float) -> Check:
+    kind = f"a finite number, at least {least:g}"
+
     def check(name: str, value: object) -> None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise _unusable(name, value, kind)
@@ -71,28 +73,28 @@ def _number_from(least: float, kind: str) -> Check:
     return check
 
 
-def _whole(name: str, value: object) -> None:
-    # However large: of a number that nothing has, that is said.
+def _check_whole(name: str, value: object) -> None:
+    # A number beyond Postgres's integers is accepted: the function itself says that nothing has this number.
     if isinstance(value, bool) or not isinstance(value, int):
         raise _unusable(name, value, "a whole number")
 
 
-def _flag(name: str, value: object) -> None:
+def _check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise _unusable(name, value, "True or False")
 
 
-def _callable(name: str, value: object) -> None:
+def _check_callable(name: str, value: object) -> None:
     if not callable(value):
         raise _unusable(name, value, "a function")
 
 
-def _moment(name: str, value: object) -> None:
+def _check_moment(name: str, value: object) -> None:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise _unusable(name, value, "a datetime with a time zone")
 
 
-def _selection(name: str, value: object) -> None:
+def _check_selection(name: str, value: object) -> None:
     _instance("a strandline.replay.Selection", Selection)(name, value)
     for field in fields(Selection):
         check = _CHECKS[field.name]
@@ -104,31 +106,31 @@ def _unusable(name: str, value: object, kind: str) -> ConfigurationError:
 
 
 _CHECKS: dict[str, Check] = {
-    "calls_per_second": _number_from(MIN_CALLS_PER_SECOND, "a number above 0"),
+    "calls_per_second": _number_from(MIN_CALLS_PER_SECOND),
     "database": _instance("a Database, as strandline.replay.connect() opens one", Database, Transaction),
-    "force": _flag,
+    "force": _check_flag,
     "generation": _instance("a strandline.replay.Generation", Generation),
-    "generation_id": _whole,
-    "hold": _flag,
-    "max_owners": _whole,
+    "generation_id": _check_whole,
+    "hold": _check_flag,
+    "max_owners": _check_whole,
     "namespace": check_name,
-    "new": _flag,
-    "new_id": _whole,
-    "old_id": _whole,
-    "on_owners": _callable,
-    "on_progress": _callable,
-    "only_dead": _flag,
+    "new": _check_flag,
+    "new_id": _check_whole,
+    "old_id": _check_whole,
+    "on_owners": _check_callable,
+    "on_progress": _check_callable,
+    "only_dead": _check_flag,
     "pipeline": check_name,
     "replay": _instance("a strandline.replay.Replay", Replay),
-    "replay_id": _whole,
-    "selection": _selection,
+    "replay_id": _check_whole,
+    "selection": _check_selection,
     "session_id": check_name,
     "settings": _instance("Settings, as strandline.schemas.settings.load_settings() reads them", Settings),
     "shard_key": _instance("a UUID", UUID),
-    "since": _moment,
+    "since": _check_moment,
     "stop": _instance("a threading.Event", threading.Event),
-    "unfinished": _flag,
-    "until": _moment,
+    "unfinished": _check_flag,
+    "until": _check_moment,
     "user_id": check_name,
-    "wait_seconds": _number_from(0, "a number of seconds"),
+    "wait_seconds": _number_from(0),
 }

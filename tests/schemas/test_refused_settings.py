@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline import ConfigurationError, Memory
-from strandline.schemas.display.contradictory_settings import PAIRS
+from strandline.schemas.contradictory_settings import PAIRS
 from strandline.schemas.settings import load_settings, load_usable_settings
 
 PRICES = 'for example {"gpt-4.1-mini": {"input": 0.4, "output": 1.6}}'
@@ -123,6 +123,17 @@ def test_settings_that_contradict_each_other_are_refused_with_both_names(
     assert refusal() == f"Settings cannot be used. {says}"
 
 
+def test_numbers_that_contradict_each_other_are_shown_with_all_digits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STRANDLINE_LEASE_DEADLINE_SECONDS", "3600")
+    monkeypatch.setenv("STRANDLINE_MODEL_TIMEOUT_SECONDS", "3600.001")
+    monkeypatch.setenv("STRANDLINE_RETRY_BASE_SECONDS", "1000000")
+    told = refusal()
+    assert "MODEL_TIMEOUT_SECONDS (3600.001) must be below STRANDLINE_LEASE_DEADLINE_SECONDS (3600)" in told
+    assert "RETRY_BASE_SECONDS (1000000) must be at most" in told
+
+
 def test_each_pair_of_settings_is_among_the_contradictions() -> None:
     told = [says for _variable, _value, says in CONTRADICTIONS]
     for pair in PAIRS:
@@ -135,7 +146,7 @@ def test_a_first_wait_as_long_as_the_longest_is_accepted(monkeypatch: pytest.Mon
 
 
 def test_every_contradiction_is_told_and_what_is_left_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One lease is at odds with two limits; what is left has the defaults of all that could be meant."""
+    """One lease is at odds with two limits; every setting that belongs to a pair has its default."""
     monkeypatch.setenv("STRANDLINE_LEASE_DEADLINE_SECONDS", "50")
     monkeypatch.setenv("STRANDLINE_POOL_MAX_SIZE", "7")
     settings, reasons = load_usable_settings()

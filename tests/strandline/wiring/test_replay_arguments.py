@@ -71,11 +71,20 @@ def test_a_selections_fields_are_checked_as_well(database: Database) -> None:
             replay.begin_in_place(database, "facts", replay.Selection(**{name: value}))
 
 
-def test_a_rate_is_a_number_above_zero(database: Database, settings: Settings) -> None:
-    rates: list[Any] = [0, -1.0, float("nan"), float("inf"), True, "1"]
+def test_a_rate_is_a_finite_number_that_postgres_can_keep(database: Database, settings: Settings) -> None:
+    rates: list[Any] = [0, -1.0, 1e-301, float("nan"), float("inf"), True, "1"]
     for rate in rates:
-        with pytest.raises(ConfigurationError, match=r"^calls_per_second is .*; it must be a number above 0"):
+        with pytest.raises(
+            ConfigurationError, match=r"^calls_per_second is .* finite number, at least 1e-300\.$"
+        ):
             replay.begin_generation(database, "facts", settings, calls_per_second=rate)
+
+
+def test_a_wait_is_a_finite_number_of_seconds(database: Database) -> None:
+    waits: list[Any] = [-1, -0.5, float("nan"), float("inf"), True, "1"]
+    for wait in waits:
+        with pytest.raises(ConfigurationError, match=r"^wait_seconds is .* finite number, at least 0\.$"):
+            replay.derive_generation(database, REPLAY, wait_seconds=wait)
 
 
 def test_a_url_in_place_of_a_database_is_not_quoted() -> None:

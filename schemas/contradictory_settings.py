@@ -54,11 +54,12 @@ PAIRS = (
 PAIRED = frozenset(name for pair in PAIRS for name in (pair.lower, pair.upper))
 
 
-def contradictory(values: Mapping[str, float]) -> list[Pair]:
+def find_contradictions(values: Mapping[str, float]) -> list[Pair]:
     """The pairs that do not hold; ``values`` are at least those of ``PAIRED``."""
     return [pair for pair in PAIRS if not pair.holds(values)]
 
 
 def _described(name: str, value: float, chosen: Collection[str]) -> str:
     by_default = "" if name in chosen else " by default"
-    return f"{PREFIX}{name.upper()} ({value:g}{by_default})"
+    # All digits: a rounded number may look like the one that it is compared with.
+    return f"{PREFIX}{name.upper()} ({str(value).removesuffix('.0')}{by_default})"
