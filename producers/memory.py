@@ -133,10 +133,11 @@ class SessionMemory(MemorySearch):
         messages = listed_messages(messages)
         if not messages:
             return []
-        joined = connection is not None
-        accept = put_whole if joined else put_quickly
-        result = self._runner.run(self._put_all(messages, accept, joined=joined), connection)
-        return self._announce(result, joined=joined)
+        in_callers_transaction = connection is not None
+        accept = put_whole if in_callers_transaction else put_quickly
+        put = self._put_all(messages, accept, in_callers_transaction=in_callers_transaction)
+        result = self._runner.run(put, connection)
+        return self._announce(result, connection)
 
     async def aput_messages(
         self, messages: Sequence[object], *, connection: object | None = None
@@ -145,10 +146,11 @@ class SessionMemory(MemorySearch):
         messages = listed_messages(messages)
         if not messages:
             return []
-        joined = connection is not None
-        accept = put_whole if joined else (await self._resources.group_commit()).accept
-        result = await self._runner.arun(self._put_all(messages, accept, joined=joined), connection)
-        return self._announce(result, joined=joined)
+        in_callers_transaction = connection is not None
+        accept = put_whole if in_callers_transaction else (await self._resources.group_commit()).accept
+        put = self._put_all(messages, accept, in_callers_transaction=in_callers_transaction)
+        result = await self._runner.arun(put, connection)
+        return self._announce(result, connection)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
         """Accept many messages at once, by COPY, and flush what does not fit the window, as ``import``.
@@ -162,7 +164,7 @@ class SessionMemory(MemorySearch):
             return Imported(0, 0)
         request = self._check_put(messages, max_messages=MAX_MESSAGES_PER_IMPORT)
         imported = import_messages(self._resources.database(), request)
-        self._announce_flush(imported.flushed, joined=False)
+        self._announce_flush(imported.flushed, connection=None)
         return imported
 
     def get(
@@ -194,11 +196,7 @@ class SessionMemory(MemorySearch):
             DatabaseUnavailableError: Postgres cannot be reached.
         """
         return self._runner.run(
-            read(
-                self._read_request(
-                    input, messages, initial_token_count, wait_for, timeout, joined=connection is not None
-                )
-            ),
+            read(self._read_request(input, messages, initial_token_count, wait_for, timeout, connection)),
             connection,
         )
 
@@ -214,11 +212,7 @@ class SessionMemory(MemorySearch):
     ) -> MemoryContext:
         """Async twin of ``get``."""
         return await self._runner.arun(
-            read(
-                self._read_request(
-                    input, messages, initial_token_count, wait_for, timeout, joined=connection is not None
-                )
-            ),
+            read(self._read_request(input, messages, initial_token_count, wait_for, timeout, connection)),
             connection,
         )
 
@@ -263,12 +257,12 @@ class SessionMemory(MemorySearch):
     def set(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Replace the history by ``messages``, atomically; memory derived earlier stays."""
         result = self._runner.run(self._replace_operation(messages), connection)
-        return self._announce(result, joined=connection is not None)
+        return self._announce(result, connection)
 
     async def aset(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Async twin of ``set``."""
         result = await self._runner.arun(self._replace_operation(messages), connection)
-        return self._announce(result, joined=connection is not None)
+        return self._announce(result, connection)
 
     def reset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Start the history over; with ``derived``, also forget the memory derived from this session.
@@ -285,18 +279,18 @@ class SessionMemory(MemorySearch):
     def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
         flushed = self._runner.run(self._flush_now(everything=check_flag("all", all)), connection)
-        return self._announce_flush(flushed, joined=connection is not None)
+        return self._announce_flush(flushed, connection)
 
     async def aflush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Async twin of ``flush``."""
         flushed = await self._runner.arun(self._flush_now(everything=check_flag("all", all)), connection)
-        return self._announce_flush(flushed, joined=connection is not None)
+        return self._announce_flush(flushed, connection)
 
     def _changing_policy(
-        self, change: PolicyChange, actor: str | None, *, joined: bool
+        self, change: PolicyChange, actor: str | None, connection: object | None
     ) -> Operation[PolicySet]:
         who = None if actor is None else check_name("actor", actor)
-        return set_policy(self._identity, change, who, in_callers_transaction=joined)
+        return set_policy(self._identity, change, who, in_callers_transaction=connection is not None)
 
     def _take_on(
         self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None
@@ -318,9 +312,11 @@ class SessionMemory(MemorySearch):
         """Async twin of ``close``; to be called on the event loop that used the memory."""
         await self._resources.aclose()
 
-    def _put_all(self, messages: Sequence[object], accept: Accept, *, joined: bool) -> Operation[PutResult]:
+    def _put_all(
+        self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
+    ) -> Operation[PutResult]:
         request = self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
-        return put_messages(request, accept, in_callers_transaction=joined)
+        return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
 
     def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
         return PutRequest.check(
@@ -339,7 +335,7 @@ class SessionMemory(MemorySearch):
 
     def _replace_messages(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)
-        put = self._put_all(messages, put_whole, joined=True) if messages else None
+        put = self._put_all(messages, put_whole, in_callers_transaction=True) if messages else None
         yield from reset(self._identity, derived=False)
         return (yield from put) if put is not None else PutResult([], None)
 
@@ -358,8 +354,7 @@ class SessionMemory(MemorySearch):
         initial_token_count: int,
         wait_for: int | None,
         timeout: float | None,
-        *,
-        joined: bool,
+        connection: object | None,
     ) -> ReadRequest:
         return ReadRequest(
             identity=self._identity,
@@ -372,22 +367,23 @@ class SessionMemory(MemorySearch):
             wait_for=None if wait_for is None else check_seq("wait_for", wait_for),
             timeout_seconds=None if timeout is None else check_timeout(timeout),
             embed_query=self._resources.embed_query,
-            windows=None if joined else self._resources.windows,
+            windows=self._resources.windows if connection is None else None,
             render=self._render,
-            in_callers_transaction=joined,
+            in_callers_transaction=connection is not None,
             part_tokens=self._part_tokens,
             initial_token_count=check_token_count(initial_token_count),
             shared_key=self._shared_key,
         )
 
-    def _announce(self, result: PutResult, *, joined: bool) -> list[int]:
-        self._announce_flush(result.flushed, joined=joined)
+    def _announce(self, result: PutResult, connection: object | None) -> list[int]:
+        self._announce_flush(result.flushed, connection)
         return result.seqs
 
-    def _announce_flush(self, flushed: Flushed | None, *, joined: bool) -> list[UUID]:
+    def _announce_flush(self, flushed: Flushed | None, connection: object | None) -> list[UUID]:
         if flushed is None:
             return []
-        if not joined:  # a hint before the caller's commit would find nothing; the sweep rings after it
+        # Before the commit of a caller's transaction a hint would find nothing; the sweep rings after it.
+        if connection is None:
             self._resources.ring(flushed.lanes)
         return list(flushed.event_ids)
 

@@ -190,9 +190,8 @@ class Memory(SessionMemory):
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
         )
-        joined = connection is not None
-        done = self._runner.run(self._changing_policy(change, actor, joined=joined), connection)
-        self._announce_flush(done.flushed, joined=joined)
+        done = self._runner.run(self._changing_policy(change, actor, connection), connection)
+        self._announce_flush(done.flushed, connection)
         return self._take_on(done, blocks, token_limit)
 
     async def aset_policy(
@@ -216,9 +215,8 @@ class Memory(SessionMemory):
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
         )
-        joined = connection is not None
-        done = await self._runner.arun(self._changing_policy(change, actor, joined=joined), connection)
-        self._announce_flush(done.flushed, joined=joined)
+        done = await self._runner.arun(self._changing_policy(change, actor, connection), connection)
+        self._announce_flush(done.flushed, connection)
         return self._take_on(done, blocks, token_limit)
 
     def _declared_blocks(

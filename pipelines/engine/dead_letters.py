@@ -3,6 +3,7 @@
 A commutative lane just processes the event again.  An ordered lane folds again from the state before it:
 later events were folded onto a state without this one, so they are due again as well, and their stored
 answers are not used.  Another dead letter of the lane stays a hole until it is retried itself.
+Dead letters are made in ``drain.py``, where a batch is given up.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ from strandline.schemas.errors import (
     TransientModelError,
     UndecodableEventError,
 )
-from strandline.schemas.queries.work.lanes import BuryEvent, LaneHasWork
+from strandline.schemas.queries.work.lanes import LaneHasWork, MakeDeadLetter
 from strandline.schemas.values.lanes import Lane
 
 logger = logging.getLogger("strandline.engine")
@@ -341,7 +341,9 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchE
             return _BatchEnd(has_more=True)
         (event_id,) = batch.event_ids
         tx.fetch(
-            BuryEvent(**batch.lane.keys, event_id=event_id, batch_id=batch.batch_id, reason=reason[:2000])
+            MakeDeadLetter(
+                **batch.lane.keys, event_id=event_id, batch_id=batch.batch_id, reason=reason[:2000]
+            )
         )
         has_more = finish(tx, lease, batch, "dead")
     logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(batch.lane)})

@@ -3,6 +3,8 @@
 A lease ends with its holder's heartbeat or at a hard deadline, whichever comes first; each takeover raises
 its epoch, and every write of a worker names the epoch that it holds.  So a holder that was paused and wakes
 up cannot write anything.  No connection is held: leases work behind any pooler.
+
+A lane is claimed, and its lease renewed, together with a batch: ``claim`` and ``renew`` in ``batches.py``.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ WITH closed AS (
 )
 SELECT is_due FROM more
 
--- name: bury_event
+-- name: make_dead_letter
 -- Go past an event that cannot be applied: a dead letter, whose messages stay in the tail.
 -- params: batch_id uuid, reason text, shard_key uuid, scope_key uuid, generation_id integer, stage text, event_id uuid
 INSERT INTO strandline.dead_letter (shard_key, session_key, generation_id, stage, from_seq, through_seq,

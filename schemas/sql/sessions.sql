@@ -2,7 +2,8 @@
 -- the rows of a page's sessions are then looked up by theirs.
 
 -- name: claim_session
--- Write the directory entry of a new session, or return its owner if it has one.
+-- Write the directory entry of a new session, or return its owner if it has one. The directory's shard_key is the
+-- directory key; the key that the owner's rows lie under, the parameter shard_key, is its owner_key.
 -- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid
 -- row: user_id text?, owner_key uuid
 -- repeatable

@@ -15,7 +15,10 @@ class ClaimSessionRow(NamedTuple):
 
 
 class ClaimSession(Query[ClaimSessionRow]):
-    """Write the directory entry of a new session, or return its owner if it has one."""
+    """Write the directory entry of a new session, or return its owner if it has one. The directory's
+    shard_key is the directory key; the key that the owner's rows lie under, the parameter shard_key, is
+    its owner_key.
+    """
 
     __slots__ = ()
     name = "claim_session"

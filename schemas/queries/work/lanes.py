@@ -655,11 +655,11 @@ class FinishBatch(Query[FinishBatchRow]):
         )
 
 
-class BuryEvent(Query[Never]):
+class MakeDeadLetter(Query[Never]):
     """Go past an event that cannot be applied: a dead letter, whose messages stay in the tail."""
 
     __slots__ = ()
-    name = "bury_event"
+    name = "make_dead_letter"
 
     def __init__(
         self,

@@ -143,17 +143,17 @@ def _facts_once(outcome: Outcome) -> DemoCheck:
 
 def _facts_have_provenance(outcome: Outcome) -> DemoCheck:
     events = {event.event_id for event in outcome.look.events}
-    sent = {message.id for message in outcome.stored}
-    bare = [fact for fact in outcome.facts if not _is_traceable(fact, events, sent)]
+    stored_ids = {message.id for message in outcome.stored}
+    bare = [fact for fact in outcome.facts if not _is_traceable(fact, events, stored_ids)]
     finding = f"without: {bare[0].text}" if bare else "each names its messages, flush, prompt and model"
     return DemoCheck(name="facts have provenance", ok=not bare, found=finding)
 
 
-def _is_traceable(fact: Fact, events: set[UUID], sent: set[str | None]) -> bool:
+def _is_traceable(fact: Fact, events: set[UUID], stored_ids: set[str | None]) -> bool:
     return bool(fact.revisions) and all(
         revision.event_id in events
         and revision.message_ids
-        and set(revision.message_ids) <= sent
+        and set(revision.message_ids) <= stored_ids
         and revision.model
         and revision.prompt_hash
         for revision in fact.revisions

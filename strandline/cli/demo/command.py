@@ -138,7 +138,10 @@ def command(
 
 
 def smallest_token_limit(messages: Sequence[Message]) -> int:
-    """The limit under which the largest message is still within the mark: a smaller one flushes it alone."""
+    """The smallest limit whose mark the largest message does not exceed.
+
+    Under a lower limit that message is flushed alone.
+    """
     return math.ceil(max(count_message(message, count_default) for message in messages) / HISTORY_RATIO)
 
 

@@ -111,7 +111,7 @@ class Observer:
             try:
                 self.show(look_at(self.database, self.identity))
             except StrandlineError:
-                # It only looks: who plays meets the same trouble, and says so.
+                # The observer only looks; the thread that plays meets the same error and reports it.
                 continue
 
 
