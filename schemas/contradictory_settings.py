@@ -22,7 +22,7 @@ class Pair:
         return lower < upper or (self.may_be_equal and lower == upper)
 
     def contradiction(self, values: Mapping[str, float], chosen: Collection[str]) -> str:
-        """What is wrong, why, and what to do; ``chosen`` are the settings that were set."""
+        """A sentence that names cause, reason and remedy; ``chosen`` are the settings that were set."""
         lower, upper = (_described(name, values[name], chosen) for name in (self.lower, self.upper))
         needed = "at most" if self.may_be_equal else "below"
         return f"{lower} must be {needed} {upper}: {self.why}; lower the first, or raise the second"

@@ -1,8 +1,8 @@
 """The sweep: finds work that no worker picked up, so that no lost hint, dead worker or dead producer matters.
 
-Every worker sweeps, so there is no central process whose death would stop it.  Due work is claimed with
-SKIP LOCKED and put off with a growing wait; sessions are found through the watch table and flushed by
-compare-and-set, so that two sweeps that find the same one do no harm.
+Every worker sweeps, unless it was started with ``--no-sweep``, so there is no central process whose death
+would stop it.  Due work is claimed with SKIP LOCKED and put off with a growing wait; sessions are found
+through the watch table and flushed by compare-and-set, so that two sweeps that find the same one do no harm.
 """
 
 from __future__ import annotations

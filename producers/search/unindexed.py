@@ -1,7 +1,7 @@
 """Searches messages that the search statement cannot find: not delivered, or not covered by vectors (yet).
 
 They are ranked here, by their words, with the weights that ``search_v1`` gives words; no model is called.
-So a search finds a message from the moment it is put.
+So a search finds a message from the moment it is put, within the bounds below, and never in a shared scope.
 """
 
 from __future__ import annotations
