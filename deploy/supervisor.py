@@ -57,7 +57,7 @@ class ChildCommand:
 
 
 class Supervisor:
-    """Keeps children running; ``with`` starts and stops them, ``run`` does so until Ctrl-C or SIGTERM.
+    """Keeps children running; ``with`` starts and stops them, ``run`` does so until a signal asks for an end.
 
     Args:
         commands: the children; their names must differ.
@@ -109,12 +109,13 @@ class Supervisor:
             )
 
     def run(self, *, check: Callable[[], None] = lambda: None) -> None:
-        """Start, stay until Ctrl-C or SIGTERM, stop.  For the main thread.
+        """Start, stay until Ctrl-C, SIGTERM or the terminal's end, stop.  For the main thread.
 
-        A second Ctrl-C (or SIGTERM) while the children stop kills them at once.  ``check`` is called once
+        A second signal while the children stop kills them at once.  A SIGHUP that is ignored (``nohup``) is none.  ``check`` is called once
         signals are taken here, and raises if an earlier one was missed.
         """
-        with SignalPipe((signal.SIGINT, signal.SIGTERM)) as signals:
+        hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+        with SignalPipe((signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else []))) as signals:
             check()
             self.start()
             signals.wait()
@@ -237,7 +238,8 @@ class Supervisor:
                 self._say(f"{name} | {line.decode(errors='replace').rstrip()}")
 
     def _say(self, line: str) -> None:
-        with self._say_lock:
+        # A terminal that was closed is no reason to leave a child alone.
+        with self._say_lock, suppress(OSError):
             self._say_line(line)
 
 

@@ -395,7 +395,8 @@ def test_supervisor_retries_a_program_that_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interrupts", "first"), [(1, signal.SIGINT), (1, signal.SIGTERM), (2, signal.SIGINT)]
+    ("interrupts", "first"),
+    [(1, signal.SIGINT), (1, signal.SIGTERM), (1, signal.SIGHUP), (2, signal.SIGINT)],
 )
 def test_supervisor_stops_on_ctrl_c_and_at_once_on_a_second(interrupts: int, first: signal.Signals) -> None:
     child = TERM_DEAF if interrupts == 2 else "import time; print('ready'); time.sleep(600)"
@@ -417,6 +418,24 @@ def test_supervisor_stops_on_ctrl_c_and_at_once_on_a_second(interrupts: int, fir
             process.send_signal(signal.SIGINT)
         assert process.wait(timeout=100) == 0
         assert process.stderr.read().endswith("done {}\n")
+
+
+def test_supervisor_stops_its_children_when_its_terminal_is_gone() -> None:
+    """What it says then reaches nobody."""
+    child = "import os, time; print(os.getpid()); time.sleep(600)"
+    code = f"""
+        import sys
+        from strandline.deploy.supervisor import ChildCommand, Supervisor
+        Supervisor([ChildCommand("w", [sys.executable, "-u", "-c", {child!r}])]).run()
+    """
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        pid = int(process.stderr.readline().removeprefix("w | "))
+        process.stderr.close()
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(timeout=100) == 0
+    assert not is_running(pid)
 
 
 def test_a_second_ctrl_c_counts_while_the_first_is_being_told() -> None:

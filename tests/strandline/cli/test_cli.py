@@ -295,7 +295,7 @@ def test_up_serves_a_plain_script_and_ctrl_c_ends_it_all(run: Run, home: Path) -
             "memory = Memory.from_defaults('s', user_id='u')\n"
             "memory.put({'role': 'user', 'content': 'I live in Bern and my cat is called Mio.'})\n"
             "memory.flush(all=True)\n"
-            "print(memory.get(wait_for=1, timeout=20).caught_up)\n"
+            "print(memory.get(wait_for=1, timeout=300).caught_up)\n"
         )
         done = forking.run([sys.executable, "-c", script], capture_output=True, check=True)
         assert done.stdout == "True\n"
