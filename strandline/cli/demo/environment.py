@@ -19,7 +19,7 @@ from strandline.cli.servers.worker_command import await_worker, worker_command
 from strandline.cli.terminal.output import program
 from strandline.deploy.embedded.processes import wait_gone
 from strandline.deploy.embedded.stack import start_stack
-from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.settings import Settings, load_settings
@@ -70,11 +70,13 @@ def demo_environment(
             with opened_pool(stack.database_url, settings) as database:
                 ensure_tables(stack.database_url, database, settings)
                 check()
-                with _worker(
-                    home, settings, servers, database, restart=restart, say=say, check=check
-                ) as environment:
-                    yield environment
-                _end_attached(database, settings, say)
+                try:
+                    with _worker(
+                        home, settings, servers, database, restart=restart, say=say, check=check
+                    ) as environment:
+                        yield environment
+                finally:
+                    _end_attached(database, settings, say)
     finally:
         if not keep:
             shutil.rmtree(home, ignore_errors=True)
@@ -126,19 +128,21 @@ def _attach_command(home: Path) -> str:
 
 def _end_attached(database: Database, settings: Settings, say: Callable[[str], None]) -> None:
     """Ask workers that were attached by hand to end: they would keep the demo's servers running."""
-    here = socket.gethostname()
-    for host, pid in _workers(database, settings):
-        if host != here:
-            continue
+    for pid in _workers_here(database, settings):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGTERM)
             say(f"the attached worker {pid} was asked to end, since its servers end now")
             wait_gone(pid, timeout_seconds=_ATTACHED_END_SECONDS)
 
 
-def _workers(database: Database, settings: Settings) -> list[tuple[str, int]]:
-    rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
-    return [(row.host, row.pid) for row in rows]
+def _workers_here(database: Database, settings: Settings) -> list[int]:
+    try:
+        rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
+    except StrandlineError:
+        # Its database is gone, which must not take the place of what ended the demo.
+        return []
+    here = socket.gethostname()
+    return [row.pid for row in rows if row.host == here]
 
 
 def _last_line(path: Path) -> str:

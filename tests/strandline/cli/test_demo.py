@@ -216,6 +216,27 @@ def test_ctrl_c_ends_the_demo_and_its_worker(chat: Path, start_demo: Callable[..
         os.kill(pid, 0)
 
 
+def test_ctrl_c_also_ends_a_worker_that_was_attached(chat: Path, start_demo: Callable[..., Demo]) -> None:
+    demo = start_demo("--file", str(chat), "--pace", "1", "--json")
+    wait_until(lambda: demo.has("worker +process"), timeout=60, what="the play to start")
+    homes = (re.search(r"STRANDLINE_HOME=(\S+) ", line) for line in demo.lines)
+    home = next(match.group(1) for match in homes if match)
+    with forking.Popen(
+        [sys.executable, "-m", "strandline", "worker"],
+        env=os.environ | {"STRANDLINE_HOME": home},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        try:
+            assert worker.stdout is not None
+            assert "is ready" in worker.stdout.readline()
+            demo.process.send_signal(signal.SIGINT)
+            assert demo.process.wait(400) == 130
+            assert worker.wait(100) == 0
+        finally:
+            worker.kill()
+
+
 def test_output_in_a_pipe_is_plain(chat: Path) -> None:
     chat.with_suffix(".qa.json").unlink()
     done = forking.run(
