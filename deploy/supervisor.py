@@ -111,8 +111,8 @@ class Supervisor:
     def run(self, *, check: Callable[[], None] = lambda: None) -> None:
         """Start, stay until Ctrl-C, SIGTERM or the terminal's end, stop.  For the main thread.
 
-        A second signal while the children stop kills them at once.  A SIGHUP that is ignored (``nohup``) is none.  ``check`` is called once
-        signals are taken here, and raises if an earlier one was missed.
+        A second signal while the children stop kills them at once.  A SIGHUP that is ignored (``nohup``) is
+        none.  ``check`` is called once signals are taken here, and raises if an earlier one was missed.
         """
         hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
         with SignalPipe((signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else []))) as signals:
