@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Protocol, Self, TypeVar, assert_never
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool
 
 from strandline.schemas.errors import DatabaseBusyError, StrandlineError
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, Attempts, within
@@ -20,6 +19,7 @@ from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pau
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import AsyncOwnConnection, MakeRow, run_by_cursor_async
 from strandline.schemas.postgres.pools.engine_pool import AsyncPool
+from strandline.schemas.postgres.pools.loop_pool import LoopPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, async_connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect_async
@@ -104,7 +104,7 @@ class AsyncDatabase:
         noted = async_connection_class(
             kind, reach, connections, options.statement_seconds, look=options.pooled
         )
-        pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+        pool = LoopPool(
             options.async_conninfo,
             connection_class=noted,
             kwargs=options.connect_arguments(),

@@ -14,6 +14,7 @@ import pytest
 
 from strandline import Memory
 from tests.conftest import PATIENCE, MakeMemory, rows_of, wait_until
+from tests.support.processes import forking
 from tests.support.workers.script_process import GENEROUS_SECONDS, ROOT
 
 LOOPS = 20
@@ -34,6 +35,27 @@ SCRIPT = """
         asyncio.run(memory.aput({"role": "user", "content": "Hello"}))
         put_bare()
     print(len(memory.get_all()))
+"""
+
+
+# A server that takes the connection and says nothing, so that the pool is connecting when the loop ends.
+LEFT_CONNECTING = """
+    import asyncio, socket
+    from strandline import Memory
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        url = f"postgresql://nobody@127.0.0.1:{server.getsockname()[1]}/none"
+        memory = Memory.from_defaults("loops", database_url=url, memory_blocks=[])
+
+        async def leave_connecting():
+            put = asyncio.create_task(memory.aput({"role": "user", "content": "Hello"}))
+            connection, _ = await asyncio.get_running_loop().sock_accept(server)
+            return connection, put
+
+        connection, put = asyncio.run(leave_connecting())
+        print("ended", put.cancelled())
+        connection.close()
 """
 
 
@@ -71,6 +93,12 @@ def test_ended_loops_leave_the_connections_of_the_last(memory: Memory, database_
     wait_for_connections(database_url, at_most=1)
     memory.close()
     wait_for_connections(database_url, at_most=0)
+
+
+def test_a_loop_ends_while_a_connection_is_being_made() -> None:
+    code = textwrap.dedent(LEFT_CONNECTING)
+    done = forking.run([sys.executable, "-c", code], capture_output=True, timeout=300, check=True)
+    assert done.stdout == "ended True\n"
 
 
 def test_loops_of_two_threads_leave_those_of_the_last(memory: Memory, database_url: str) -> None:
