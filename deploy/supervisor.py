@@ -62,6 +62,8 @@ class Supervisor:
     Args:
         commands: the children; their names must differ.
         say: takes one line of text at a time, from several threads but never two at once; default stderr.
+        on_end: called when a child has ended untold or could not be started, before ``say`` tells it; in the
+            thread of that child.
         stop_timeout_seconds: how long children have after SIGTERM before they are killed.
         restarts: the waits between an unexpected end and the next start.
 
@@ -74,6 +76,7 @@ class Supervisor:
         commands: Sequence[ChildCommand],
         *,
         say: Callable[[str], None] | None = None,
+        on_end: Callable[[], None] = lambda: None,
         stop_timeout_seconds: float = 10.0,
         restarts: RestartPolicy | None = None,
     ) -> None:
@@ -81,6 +84,7 @@ class Supervisor:
             raise ConfigurationError("Two supervised processes have the same name; give each its own.")
         self._say_line = say or _say_on_stderr
         self._say_lock = threading.Lock()
+        self._on_end = on_end
         self._stop_timeout_seconds = stop_timeout_seconds
         self._restarts = restarts or RestartPolicy()
         self._changed = threading.Condition()
@@ -184,6 +188,7 @@ class Supervisor:
             with self._changed:
                 if self._stopping:
                     return
+            self._on_end()
             self._say(f"{command.name} {reason}; starts again in {wait:g} s")
             with self._changed:
                 if self._changed.wait_for(lambda: self._stopping, timeout=wait):
@@ -205,7 +210,7 @@ class Supervisor:
         with self._changed:
             del self._running[command.name]
             self._changed.notify_all()
-        return _describe_end(status)
+        return describe_end(status)
 
     def _spawn(self, command: ChildCommand) -> subprocess.Popen[bytes] | None:
         # Under the condition, so that a stop sees the child or the child sees the stop.
@@ -214,7 +219,7 @@ class Supervisor:
                 return None
             process = subprocess.Popen(
                 list(command.argv),
-                env=None if command.env is None else dict(command.env),
+                env=command.env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -259,7 +264,8 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _describe_end(status: int) -> str:
+def describe_end(status: int) -> str:
+    """How a process ended, from the status that ``subprocess`` gives: "was ended by SIGKILL"."""
     if status >= 0:
         return f"ended with exit code {status}"
     try:

@@ -347,13 +347,15 @@ def test_supervisor_passes_output_on_and_starts_again_what_ends() -> None:
     lines: queue.Queue[str] = queue.Queue()
     policy = RestartPolicy(first_seconds=0.05)
     code = "import os; print('I am', os.getpid(), os.getpgid(0)); os._exit(3)"
-    with Supervisor([python("w", code)], say=lines.put, restarts=policy):
+    ends: queue.Queue[None] = queue.Queue()
+    with Supervisor([python("w", code)], say=lines.put, on_end=lambda: ends.put(None), restarts=policy):
         first = heard(lines, lambda line: line.startswith("w | I am")).split()
         assert (
             heard(lines, lambda line: "exit code 3" in line)
             == "w ended with exit code 3; starts again in 0.05 s"
         )
         second = heard(lines, lambda line: line.startswith("w | I am")).split()
+        assert not ends.empty()
     assert first[-2:] != second[-2:]
     assert first[-1] == first[-2]
 

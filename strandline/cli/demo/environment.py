@@ -94,7 +94,7 @@ def _worker(
     check: Callable[[], None],
 ) -> Iterator[DemoEnvironment]:
     log_path, attach = home / "worker.log", _attach_command(home)
-    command = worker_command("worker", servers, settings, log_path=log_path)
+    command = worker_command("the worker", servers, settings, log_path=log_path)
     worker: WorkerKeeper = (
         RestartingWorker(command, say=say) if restart else SingleWorker(command, say=say, attach=attach)
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from strandline.deploy.supervisor import ChildCommand, Supervisor
+from strandline.deploy.supervisor import ChildCommand, Supervisor, describe_end
 
 _STOP_SECONDS = 10.0
 
@@ -29,12 +28,13 @@ class WorkerKeeper(Protocol):
 
 
 class RestartingWorker:
-    """A supervised worker; what the supervisor says about its end is passed on."""
+    """A supervised worker."""
 
     def __init__(self, command: ChildCommand, *, say: Callable[[str], None]) -> None:
         self.ends = 0
-        self._say = say
-        self._supervisor = Supervisor([command], say=self._pass_on, stop_timeout_seconds=_STOP_SECONDS)
+        self._supervisor = Supervisor(
+            [command], say=say, on_end=self._count_end, stop_timeout_seconds=_STOP_SECONDS
+        )
 
     def start(self) -> None:
         self._supervisor.start()
@@ -45,9 +45,8 @@ class RestartingWorker:
     def pids(self) -> set[int]:
         return set(self._supervisor.pids().values())
 
-    def _pass_on(self, line: str) -> None:
+    def _count_end(self) -> None:
         self.ends += 1
-        self._say(f"the {line}")
 
 
 class SingleWorker:
@@ -68,7 +67,7 @@ class SingleWorker:
         with os.fdopen(os.open(self._command.log_path, flags, 0o600), "ab") as log:
             self._process = subprocess.Popen(
                 list(self._command.argv),
-                env=dict(self._command.env or {}),
+                env=self._command.env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -96,5 +95,5 @@ class SingleWorker:
         if self._stopping.is_set():
             return
         self.ends += 1
-        how = f"exit code {status}" if status >= 0 else signal.Signals(-status).name
-        self._say(f"the worker ended ({how}) and is not started again; start one with: {self._attach}")
+        how = f"{self._command.name} {describe_end(status)}"
+        self._say(f"{how} and is not started again; start one with: {self._attach}")

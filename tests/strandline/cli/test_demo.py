@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -21,14 +22,17 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
+from strandline.cli.demo import worker as demo_worker
 from strandline.cli.demo.command import smallest_token_limit
 from strandline.cli.demo.file import Question, read_conversation
 from strandline.cli.demo.observer import Look, SeenEvent
 from strandline.cli.demo.play import Samples, await_consumed, percentile
 from strandline.cli.demo.questions import ask
 from strandline.cli.demo.story import Story
+from strandline.cli.demo.worker import RestartingWorker, SingleWorker
 from strandline.cli.entry import run
 from strandline.cli.terminal.interrupts import Interrupts
+from strandline.deploy.supervisor import ChildCommand
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, wait_until
 from tests.support.processes import forking
@@ -179,6 +183,39 @@ def test_the_demo_waits_for_work_that_goes_on_and_for_no_other(looks: tuple[int,
     assert (waited is not None) == waits
     assert seen.consumed_by("facts") == looks[-1]
     assert list(left) == []
+
+
+def test_a_worker_that_has_to_be_killed_has_not_ended_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_worker, "_STOP_SECONDS", 0.1)
+    said: queue.Queue[str] = queue.Queue()
+    deaf = (
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
+    )
+    worker = RestartingWorker(ChildCommand("w", [sys.executable, "-c", deaf]), say=said.put)
+    worker.start()
+    assert "deaf" in said.get(timeout=100)
+    ends = worker.ends
+    worker.stop()
+    assert said.get(timeout=100) == "still running after 0.1 s: w; killed"
+    assert worker.ends == ends
+
+
+def test_a_worker_that_is_not_started_again_says_what_ended_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a signal without a name; the worker has our environment if its command names none."""
+    monkeypatch.setenv("NUMBER", "35")
+    ends = "import os; os.kill(os.getpid(), int(os.environ['NUMBER']))"
+    said: queue.Queue[str] = queue.Queue()
+    command = ChildCommand("w", [sys.executable, "-c", ends], log_path=tmp_path / "w.log")
+    worker = SingleWorker(command, say=said.put, attach="this")
+    worker.start()
+    try:
+        wanted = "w was ended by signal 35 and is not started again; start one with: this"
+        assert said.get(timeout=100) == wanted
+        assert worker.ends == 1
+    finally:
+        worker.stop()
 
 
 def test_another_worker_started_by_hand_takes_over(chat: Path, start_demo: Callable[..., Demo]) -> None:
