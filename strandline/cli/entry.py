@@ -53,7 +53,7 @@ def cli(debug: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 143 terminated."""
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 128 plus the number of a signal."""
     open_closed_streams()
     code = run(sys.argv[1:])
     try:

@@ -203,8 +203,6 @@ class _Demo:
                     memory.close()
         finally:
             status.stop()
-            if self._options.keep:
-                self._story.line("the home directory was kept", "dim")
 
     def _perform(self, environment: DemoEnvironment, memory: Memory, models: ModelsUsed) -> DemoReport:
         story = self._story

@@ -78,7 +78,9 @@ def demo_environment(
                 finally:
                     _end_attached(database, settings, say)
     finally:
-        if not keep:
+        if keep:
+            say(f"the home directory was kept: {home}")
+        else:
             shutil.rmtree(home, ignore_errors=True)
 
 

@@ -37,7 +37,6 @@ class SeenEvent:
     cause: str
     from_seq: int
     through_seq: int
-    messages: int
     tokens: int
     consumed: Mapping[str, float]
     outcomes: Mapping[str, str]
@@ -50,7 +49,6 @@ class SeenEvent:
 class Look:
     """The session at one moment."""
 
-    messages: int = 0
     tokens: int = 0
     mark: int = 0
     events: tuple[SeenEvent, ...] = ()
@@ -75,7 +73,6 @@ def look_at(database: Database, identity: SessionIdentity) -> Look:
     states = {row.pipeline: row for row in database.fetch(ShowStates(**identity.keys))}
     summary = states.get(SUMMARY, ShowStatesRow(SUMMARY, "{}", 0))
     return Look(
-        messages=marks[0].messages,
         tokens=marks[0].tokens,
         mark=marks[0].flush_at_tokens,
         events=tuple(_event(row) for row in database.fetch(ShowEvents(**identity.keys))),
@@ -122,7 +119,6 @@ def _event(row: ShowEventsRow) -> SeenEvent:
         cause=row.cause,
         from_seq=row.from_seq,
         through_seq=row.through_seq,
-        messages=row.message_count,
         tokens=row.tokens,
         consumed={item["pipeline"]: float(item["seconds"]) for item in ends},
         outcomes={item["pipeline"]: item["outcome"] for item in ends},

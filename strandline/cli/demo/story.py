@@ -122,10 +122,9 @@ class Story:
 
     def close(self, pids: Sequence[int], attach: str, *, stays: bool) -> None:
         self._line()
-        running = ", ".join(map(str, pids)) or "none runs"
-        until = "until Ctrl-C here" if stays else "while a demo runs; --stay keeps it running"
-        self._pairs({"worker": f"process {running}"})
-        self._attach(f"another one, from a second terminal, {until}:", attach)
+        self._pairs({"worker": f"process {', '.join(map(str, pids))}" if pids else "none"})
+        if stays:
+            self._attach("another one, from a second terminal, until Ctrl-C here:", attach)
 
     def _answer(self, answer: AnswerReport) -> None:
         self._row("?", answer.question, style="bold", label_width=1)

@@ -47,7 +47,6 @@ class PlainView:
         self._lock = threading.Lock()
         self._flushed = 0
         self._consumed: set[object] = set()
-        self._last = Look()
 
     def start(self) -> None:
         return

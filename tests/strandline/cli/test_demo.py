@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -166,7 +167,7 @@ def test_a_worker_killed_in_the_middle_costs_nothing(chat: Path, start_demo: Cal
 def look(consumed: int) -> Look:
     """Of three events, ``consumed`` are."""
     ends = [{"facts": 0.1} if number < consumed else {} for number in range(3)]
-    return Look(events=tuple(SeenEvent(uuid4(), "limit", 1, 2, 2, 9, end, {}) for end in ends))
+    return Look(events=tuple(SeenEvent(uuid4(), "limit", 1, 2, 9, end, {}) for end in ends))
 
 
 @pytest.mark.parametrize(("looks", "waits"), [((0, 1, 2, 3), True), ((0, 1, 1), False)])
@@ -277,7 +278,7 @@ def test_ctrl_c_also_ends_a_worker_that_was_attached(chat: Path, start_demo: Cal
 def test_output_in_a_pipe_is_plain(chat: Path) -> None:
     chat.with_suffix(".qa.json").unlink()
     done = forking.run(
-        [sys.executable, "-m", "strandline", "demo", "--file", str(chat)],
+        [sys.executable, "-m", "strandline", "demo", "--file", str(chat), "--keep"],
         capture_output=True,
         timeout=900,
         check=False,
@@ -287,6 +288,9 @@ def test_output_in_a_pipe_is_plain(chat: Path) -> None:
     assert "local stand-ins" in done.stdout
     assert "FAILED" not in done.stdout
     assert done.stderr == ""
+    home = Path(done.stdout.rpartition("the home directory was kept: ")[2].strip())
+    assert (home / "postgres").is_dir()
+    shutil.rmtree(home)
 
 
 @pytest.mark.parametrize(
@@ -352,6 +356,18 @@ def test_answers_name_the_messages_that_they_come_from(make_memory: MakeMemory) 
         Story(Console(file=told, width=300)).answers([answer], of=1, stand_ins=stand_ins)
         assert "all the evidence for 0 of 1 questions" in told.getvalue()
         assert ("a real model (OPENAI_API_KEY" in told.getvalue()) is stand_ins
+
+
+@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.parametrize(("pids", "worker"), [([], "none"), ([7, 9], "process 7, 9")])
+def test_the_end_names_the_workers_and_offers_another_one_only_while_the_servers_stay(
+    pids: list[int], worker: str, stays: bool
+) -> None:
+    told = io.StringIO()
+    Story(Console(file=told, width=300)).close(pids, "the command", stays=stays)
+    said = told.getvalue().split()
+    assert said[: len(worker.split()) + 1] == ["worker", *worker.split()]
+    assert ("the command" in told.getvalue()) is stays
 
 
 def test_percentiles_are_values_that_were_measured() -> None:
