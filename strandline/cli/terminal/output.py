@@ -24,11 +24,17 @@ from strandline.schemas.display.shown_text import json_shown, shown
 from strandline.schemas.display.shown_url import shown_url
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise ``BrokenPipeError``: rich would exit at once, and leave what a command runs to itself."""
+        raise  # noqa: PLE0704  # called where the error is handled
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that styles on a terminal; in a pipe, or under NO_COLOR, it writes no control codes."""
     stream = sys.stderr if stderr else sys.stdout
     plain = not is_rich(stderr=stderr)
-    return Console(
+    return _Console(
         file=stream,
         force_terminal=False if plain else None,
         no_color=True if plain else None,

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import click
 import pytest
@@ -309,6 +310,26 @@ def test_up_serves_a_plain_script_and_ctrl_c_ends_it_all(run: Run, home: Path) -
     assert ESCAPE not in output.read_text()
     assert not is_alive(worker_pid)
     assert json.loads(run("status", "--json").out)["workers"] == []
+
+
+def test_up_leaves_no_worker_behind_when_its_terminal_is_gone(home: Path) -> None:
+    command = [sys.executable, "-m", "strandline", "up"]
+    with forking.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0) as up:
+        assert up.stdout is not None
+        rows = rows_until_ready(up.stdout)
+        up.stdout.close()
+        up.send_signal(signal.SIGHUP)
+        assert up.wait(400) != 0, "it could not say that it ended"
+    assert not is_alive(int(rows["workers"]))
+
+
+def rows_until_ready(output: IO[str]) -> dict[str, str]:
+    """What ``up`` prints, by label, until it has said how it is stopped."""
+    rows: dict[str, str] = {}
+    while "stop" not in rows:
+        label, _, value = output.readline().strip().partition(" ")
+        rows[label] = value.strip()
+    return rows
 
 
 def is_alive(pid: int) -> bool:
