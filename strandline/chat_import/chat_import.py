@@ -1,8 +1,8 @@
 """Importing chat JSONL: lines of many sessions, put in bulk, session by session.
 
-Reads the file once and keeps at most some ten thousand messages in memory.  Each message has an id: its own,
-or one derived from its session, its place in the session and its words.  So importing the same file again, or
-a longer one with the same beginning, adds only missing messages.
+Reads the file once and keeps at most some ten thousand messages, or some ten megabytes, in memory.  Each
+message has an id: its own, or one derived from its session, its place in the session and its words.  So
+importing the same file again, or a longer one with the same beginning, adds only missing messages.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from strandline.chat_import.chat_line import object_in
+from strandline.chat_import.file_lines import read_lines
 from strandline.memory import Memory
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import (
@@ -26,9 +27,11 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
-# Messages that one transaction takes in, and those that are in memory at once.
+# Messages that one transaction takes in, and those that are in memory at once; and the bytes of their lines.
 MAX_MESSAGES_PER_CHUNK = 2_000
 MAX_MESSAGES_IN_MEMORY = 20_000
+MAX_BYTES_PER_CHUNK = 16_000_000
+MAX_BYTES_IN_MEMORY = 64_000_000
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
 
@@ -88,15 +91,21 @@ class _Chunk:
     user: str | None
     messages: list[dict[str, Any]] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    bytes_read: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.messages) >= MAX_MESSAGES_PER_CHUNK or self.bytes_read >= MAX_BYTES_PER_CHUNK
 
 
 class ChatImport:
     """One import; ``run`` can be interrupted, and called again by another process on the same file.
 
     Args:
+        max_line_bytes: a longer line is refused (``longest_line``).
         options: arguments of ``Memory.from_defaults``: limits, memory blocks, URLs.
         report: called with the progress after each chunk.
-        check: called at each line; raises if the import is to end.
+        check: called at each piece that is read; raises if the import is to end.
     """
 
     def __init__(
@@ -104,12 +113,14 @@ class ChatImport:
         path: Path,
         whose: Whose,
         *,
+        max_line_bytes: int,
         options: Mapping[str, Any] | None = None,
         report: Callable[[Progress], None] = lambda _progress: None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._path = path
         self._whose = whose
+        self._max_line_bytes = max_line_bytes
         self._options = dict(options or {})
         self._report = report
         self._check = check
@@ -153,29 +164,27 @@ class ChatImport:
         )
 
     def _put_lines(self) -> None:
-        in_memory = 0
-        for number, line in self._lines():
+        messages = bytes_read = 0
+        for number, size, line in self._lines():
             chunk = self._take(number, line)
-            in_memory += 1
-            if len(chunk.messages) >= MAX_MESSAGES_PER_CHUNK:
-                in_memory -= len(chunk.messages)
+            chunk.bytes_read += size
+            messages, bytes_read = messages + 1, bytes_read + size
+            if chunk.is_full:
+                messages, bytes_read = messages - len(chunk.messages), bytes_read - chunk.bytes_read
                 self._put(self._waiting.pop(chunk.session))
-            elif in_memory >= MAX_MESSAGES_IN_MEMORY:
+            elif messages >= MAX_MESSAGES_IN_MEMORY or bytes_read >= MAX_BYTES_IN_MEMORY:
+                messages = bytes_read = 0
                 self._put_all()
-                in_memory = 0
         self._put_all()
 
-    def _lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        try:
-            with self._path.open("rb") as file:
-                for number, line in enumerate(file, start=1):
-                    self._check()
-                    bytes_read = self._progress.bytes_read + len(line)
-                    self._progress = replace(self._progress, bytes_read=bytes_read)
-                    if line.strip():
-                        yield number, _read(line, self._where(number))
-        except OSError as error:
-            raise ConfigurationError(f"{self._path} cannot be read: {error.strerror}.") from None
+    def _lines(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """The number, the size and the object of each line that is not blank."""
+        lines = read_lines(self._path, self._max_line_bytes, self._check)
+        for number, line in enumerate(lines, start=1):
+            bytes_read = self._progress.bytes_read + len(line)
+            self._progress = replace(self._progress, bytes_read=bytes_read)
+            if line.strip():
+                yield number, len(line), _read(line, self._where(number))
 
     def _take(self, number: int, line: dict[str, Any]) -> _Chunk:
         session = self._whose.session_of(line, self._where(number))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from typing import Any
 
 
@@ -12,10 +13,22 @@ def object_in(line: str | bytes) -> dict[str, Any]:
     Raises:
         ValueError: the line does not hold an object; the text says why, worded to follow the line's name.
     """
+    text = _decode(line) if isinstance(line, bytes) else line
     try:
-        value = json.loads(line)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not JSON ({error})") from None
     if not isinstance(value, dict):
         raise ValueError('must be a JSON object with "role" and "content"')
     return value
+
+
+def _decode(line: bytes) -> str:
+    """A line as text: UTF-8, in which JSON has no NUL; UTF-16 and UTF-32 are full of them."""
+    if b"\0" in line:
+        raise ValueError("is not UTF-8 text")
+    try:
+        # Lone surrogates are left to the put, which names their field.
+        return line.removeprefix(BOM_UTF8).decode(errors="surrogatepass")
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None

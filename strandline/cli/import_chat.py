@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from strandline.chat_import.chat_import import ChatImport, Progress, Whose, check_readable
+from strandline.chat_import.file_lines import longest_line
 from strandline.cli.reports.work import ImportReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import NOTHING_DERIVES, servers_for_once
@@ -67,6 +69,8 @@ def command(
     may have "id", "name", "created_at", "metadata". If an import is interrupted, run it again: messages that
     are already there are skipped.
     """
+    _refuse_both("session", "session_field")
+    _refuse_both("user", "user_field")
     settings = settings_from(database_url, broker_url, schema)
     # Before the servers, so that a wrong name or number does not make a database.
     _check_names({"--session": session, "--user": user, "--namespace": namespace})
@@ -80,7 +84,7 @@ def command(
             "broker_url": servers.broker_url,
             "schema": settings.database_schema,
         }
-        done = _run(file, whose, options, report)
+        done = _run(file, whose, options, report, longest_line(settings))
     if as_json:
         print_json(
             ImportReport(
@@ -92,10 +96,18 @@ def command(
             )
         )
     else:
-        say(_summary_line(done))
+        say(_summary_line(done) if done.added + done.known else f"{file} holds no messages")
     if done.events and servers.alone:
         say(NOTHING_DERIVES, err=True)
     return 0
+
+
+def _refuse_both(fixed: str, field: str) -> None:
+    """Refuse a fixed name together with a field to read it from: one of them would be ignored."""
+    context = click.get_current_context()
+    given = context.get_parameter_source(field) is ParameterSource.COMMANDLINE
+    if context.params[fixed] is not None and given:
+        raise click.UsageError(f"--{fixed} excludes --{field.replace('_', '-')}.")
 
 
 def _check_names(names: Mapping[str, str | None]) -> None:
@@ -107,10 +119,21 @@ def _check_names(names: Mapping[str, str | None]) -> None:
 
 
 def _run(
-    file: Path, whose: Whose, options: Mapping[str, Any], report: Callable[[Progress], None]
+    file: Path,
+    whose: Whose,
+    options: Mapping[str, Any],
+    report: Callable[[Progress], None],
+    max_line_bytes: int,
 ) -> Progress:
     with ends_as_interrupts() as interrupts:
-        chats = ChatImport(file, whose, options=options, report=report, check=interrupts.check)
+        chats = ChatImport(
+            file,
+            whose,
+            max_line_bytes=max_line_bytes,
+            options=options,
+            report=report,
+            check=interrupts.check,
+        )
         try:
             return chats.run()
         except KeyboardInterrupt:
