@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -303,5 +305,7 @@ def _name_of(tokenizer: Tokenizer) -> str:
 
 def _refuse(arguments: dict[str, Any]) -> None:
     for name in arguments:
-        hint = _ELSEWHERE.get(name, "see Memory.from_defaults for its arguments")
+        near = get_close_matches(name, inspect.signature(Memory.from_defaults).parameters, n=1)
+        guess = f"did you mean {quote(near[0])}?" if near else "help(Memory.from_defaults) lists them"
+        hint = _ELSEWHERE.get(name, guess)
         raise ConfigurationError(f"Memory.from_defaults has no argument {quote(name)}: {hint}")

@@ -65,8 +65,8 @@ _BUSY: tuple[tuple[tuple[type[psycopg.Error], ...], str], ...] = (
     ),
     (
         (pg.ReadOnlySqlTransaction,),
-        "Postgres accepts reads only, as a standby does; nothing was done. Try again when the URL leads to"
-        " the primary.",
+        "Postgres accepts reads only here, as a standby does, or a READ ONLY transaction; nothing was done."
+        " Try again when the URL leads to the primary, or in a transaction that may write.",
     ),
 )
 

@@ -44,7 +44,8 @@ URL = "postgresql://me@host/db"
         ({"pool": "postgresql://me@host/db"}, "pool is of the type 'str'"),
         ({"insert_method": "assistant"}, "insert_method is 'assistant'"),
         ({"chat_history_token_ratio": "0.7"}, "chat_history_token_ratio is '0.7'"),
-        ({"memory_block": []}, "no argument 'memory_block'"),
+        ({"memory_block": []}, "no argument 'memory_block': did you mean 'memory_blocks'?"),
+        ({"zyzzyva": 1}, "no argument 'zyzzyva': help(Memory.from_defaults) lists them"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
