@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 RAM = Path("/dev/shm")  # noqa: S108  # the name that Linux gives it
-# Several times what a run uses at once.
+# Twice what two runs used at once, beside one another.
 MIN_FREE_BYTES = 8 * 1024**3
 PREFIX = "strandline-tests-"
 
