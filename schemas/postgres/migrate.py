@@ -19,12 +19,13 @@ from psycopg.conninfo import make_conninfo
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
 from strandline.schemas.postgres.options import TCP, psycopg_url
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
-from strandline.schemas.postgres.revision import OLDEST_SERVER, major_version
+from strandline.schemas.postgres.revision import NAME_ANOTHER_SCHEMA, OLDEST_SERVER, major_version
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.values.partitions import check_partitions, require_partitions
 
@@ -58,7 +59,8 @@ def migrate(
         ConfigurationError: the number of partitions is out of bounds.
         DatabaseUnavailableError: Postgres cannot be reached.
         SchemaError: the server is too old, or refused a step, such as creating the pgvector extension, or has
-            the tables already, with another number of partitions; or the role may not do it.
+            the tables already, with another number of partitions; or the role may not do it; or the schema
+            is another application's, or a newer release's.
     """
     if partitions is not None:
         check_partitions(partitions)
@@ -86,7 +88,12 @@ def head_revision() -> str:
 
 
 def current_revision(url: str, schema: str, *, public_apis_only: bool = False) -> str | None:
-    """The revision that the tables are at, or None if there are none."""
+    """The revision that the tables are at, or None if there are none.
+
+    Raises:
+        DatabaseUnavailableError: Postgres cannot be reached.
+        SchemaError: the schema is another application's, or a newer release's.
+    """
     with _connection(url, _kind(public_apis_only)) as connection:
         return _current(connection, schema)
 
@@ -150,7 +157,31 @@ def _ensure_pgvector(connection: Connection) -> None:
 
 def _current(connection: Connection, schema: str) -> str | None:
     context = MigrationContext.configure(connection, opts={"version_table_schema": schema})
-    return context.get_current_revision()
+    revisions = context.get_current_heads()
+    if not revisions:
+        return None
+    _check_own(connection, schema, ", ".join(map(quote, revisions)))
+    if len(revisions) > 1 or revisions[0] not in _known_revisions():
+        raise SchemaError(
+            f"Schema {schema} is at revision {', '.join(map(quote, revisions))}, which this release does not"
+            " know: its tables are a newer Strandline's, or another application migrates them; use the"
+            f" release that made them, or {NAME_ANOTHER_SCHEMA}."
+        )
+    return revisions[0]
+
+
+def _check_own(connection: Connection, schema: str, revision: str) -> None:
+    """Refuse the version table of another application, whose revision may have a name of ours."""
+    asked = {"name": f"{schema}.session_owner"}
+    if connection.scalar(text("SELECT to_regclass(:name) IS NULL"), asked):
+        raise SchemaError(
+            f"Schema {schema} has another application's Alembic table (at revision {revision}), and no tables"
+            f" of Strandline; {NAME_ANOTHER_SCHEMA}."
+        )
+
+
+def _known_revisions() -> set[str]:
+    return {script.revision for script in ScriptDirectory(str(_folder())).walk_revisions()}
 
 
 def _count_partitions(connection: Connection, schema: str) -> dict[str, int]:

@@ -9,6 +9,8 @@ import itertools
 
 HEAD_REVISION = "0001"
 
+NAME_ANOTHER_SCHEMA = "name another schema in STRANDLINE_DATABASE_SCHEMA"
+
 OLDEST_SERVER = 14
 
 

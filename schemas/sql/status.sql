@@ -71,9 +71,9 @@ SELECT current_setting('server_version') AS server,
     extract(epoch FROM clock_timestamp()) AS epoch_seconds
 
 -- name: schema_revision
--- Which migration the tables are at.
--- row: version_num varchar
-SELECT version_num FROM strandline.alembic_version
+-- Which migration the tables are at, and whether they are ours: other applications have a table of that name.
+-- row: version_num varchar, is_own boolean
+SELECT version_num, to_regclass('strandline.session_owner') IS NOT NULL AS is_own FROM strandline.alembic_version
 
 -- name: divided_tables
 -- The tables that are divided (strandline migrate --partitions), and into how many partitions.

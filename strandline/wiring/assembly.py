@@ -110,4 +110,5 @@ def _revision(database: Database) -> str | None:
         rows = database.fetch(SchemaRevision())
     except SchemaError:
         return None
-    return rows[0].version_num if rows else None
+    # Another application's counts as none, and the migration says whose it is.
+    return rows[0].version_num if rows and rows[0].is_own else None

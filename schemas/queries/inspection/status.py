@@ -107,10 +107,13 @@ class DescribeServer(Query[DescribeServerRow]):
 
 class SchemaRevisionRow(NamedTuple):
     version_num: str
+    is_own: bool
 
 
 class SchemaRevision(Query[SchemaRevisionRow]):
-    """Which migration the tables are at."""
+    """Which migration the tables are at, and whether they are ours: other applications have a table of that
+    name.
+    """
 
     __slots__ = ()
     name = "schema_revision"

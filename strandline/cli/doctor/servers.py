@@ -16,7 +16,12 @@ from strandline.pipelines.generations.registry import serving_generations, setti
 from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.revision import HEAD_REVISION, OLDEST_SERVER, major_version
+from strandline.schemas.postgres.revision import (
+    HEAD_REVISION,
+    NAME_ANOTHER_SCHEMA,
+    OLDEST_SERVER,
+    major_version,
+)
 from strandline.schemas.queries.inspection.status import (
     DescribeServer,
     DividedTables,
@@ -198,6 +203,9 @@ def _tables(database: Database, settings: Settings, *, may_create: bool) -> Chec
         rows = database.fetch(SchemaRevision())
     except SchemaError:
         rows = []
+    if rows and not rows[0].is_own:
+        finding = f"none in schema {settings.database_schema} but another application's Alembic table"
+        return CheckReport(name="tables", result="problem", found=finding, advice=NAME_ANOTHER_SCHEMA)
     if rows and rows[0].version_num == HEAD_REVISION:
         finding = f"schema {settings.database_schema} at revision {HEAD_REVISION}"
         return CheckReport(name="tables", result="ok", found=finding + _partitions(database, settings))

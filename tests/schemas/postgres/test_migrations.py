@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -282,6 +283,49 @@ def test_a_refused_step_is_a_sentence_and_leaves_nothing(empty_database_url: str
         empty_database_url, "SELECT tablename::text FROM pg_tables WHERE schemaname = %s", SCHEMA
     )
     assert tables == [("watch",)]
+
+
+@pytest.mark.parametrize("revision", [HEAD_REVISION, "deadbeef"])
+def test_the_version_table_of_another_application_is_not_ours(
+    revision: str, empty_database_url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its revision may be called as ours is."""
+    _be_at(empty_database_url, revision)
+    refusal = (
+        f"Schema strandline has another application's Alembic table (at revision '{revision}'), and no tables"
+        " of Strandline; name another schema in STRANDLINE_DATABASE_SCHEMA."
+    )
+    for ask in (current_revision, migrate):
+        with pytest.raises(SchemaError) as refused:
+            ask(empty_database_url, SCHEMA)
+        assert str(refused.value) == refusal
+    assert run(["migrate", "--database-url", empty_database_url]) == 1
+    assert capfd.readouterr().err == f"strandline: {refusal}\n"
+    assert run(["doctor", "--json", "--database-url", empty_database_url]) == 1
+    checks = {check["name"]: check for check in json.loads(capfd.readouterr().out)["checks"]}
+    assert checks["tables"]["result"] == "problem"
+    assert "another application" in checks["tables"]["found"]
+    assert checks["tables"]["advice"] == "name another schema in STRANDLINE_DATABASE_SCHEMA"
+
+
+def test_a_newer_releases_tables_are_told_as_such(
+    empty_database_url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    migrate(empty_database_url, SCHEMA)
+    _be_at(empty_database_url, "deadbeef")
+    assert run(["migrate", "--database-url", empty_database_url]) == 1
+    assert "which this release does not know: its tables are a newer Strandline's" in capfd.readouterr().err
+
+
+def _be_at(url: str, revision: str) -> None:
+    """Make the version table say so, as Alembic does for whoever uses it."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(b"CREATE SCHEMA IF NOT EXISTS strandline")
+        connection.execute(
+            b"CREATE TABLE IF NOT EXISTS strandline.alembic_version (version_num varchar(32) PRIMARY KEY)"
+        )
+        connection.execute(b"TRUNCATE strandline.alembic_version")
+        connection.execute(b"INSERT INTO strandline.alembic_version VALUES (%s)", (revision,))
 
 
 def test_migrating_an_unreachable_server_raises_database_unavailable() -> None:
