@@ -172,17 +172,27 @@ def claim_replay(database: Fetcher, replay_id: int) -> Replay:
     Raises:
         ReplayError: it does not exist, is done, or is running in another process.
     """
-    replays_of_id = replays(database, replay_id=replay_id)
-    if not replays_of_id:
-        raise ReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
-    if replays_of_id[0].state == "done":
-        raise ReplayError(f"Replay {replay_id} is done; there is nothing to resume.")
+    find_unfinished(database, replay_id)
     if not database.fetch(TakeReplay(replay_id=replay_id)):
         raise ReplayError(
             f"Another process is running replay {replay_id}, or was within the last 15 seconds;"
             " wait until it is done, or stop that process and try again then."
         )
     return replays(database, replay_id=replay_id)[0]
+
+
+def find_unfinished(database: Fetcher, replay_id: int) -> Replay:
+    """A replay that can be resumed, if no other process is running it.
+
+    Raises:
+        ReplayError: it does not exist, or is done.
+    """
+    replays_of_id = replays(database, replay_id=replay_id)
+    if not replays_of_id:
+        raise ReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
+    if replays_of_id[0].state == "done":
+        raise ReplayError(f"Replay {replay_id} is done; there is nothing to resume.")
+    return replays_of_id[0]
 
 
 def report(

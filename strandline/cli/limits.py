@@ -14,6 +14,7 @@ from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import print_json, say
 from strandline.schemas.display.shown_text import quantity, quote
+from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.queries.conversation.sessions import NamespaceIsKnown
@@ -181,13 +182,13 @@ def clear(
 def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[str]) -> None:
     """Refuse to clear limits that are not set."""
     if not limits:
-        raise click.ClickException(
+        raise NotFoundError(
             f"No limit is set for namespace {quote(namespace)};"
             " `strandline limits list` shows the namespaces with limits."
         )
     missing = [_OPTIONS[column] for column in named if getattr(limits[0], column) is None]
     if missing:
-        raise click.ClickException(f"Namespace {quote(namespace)} has no limit {' or '.join(missing)}.")
+        raise NotFoundError(f"Namespace {quote(namespace)} has no limit {' or '.join(missing)}.")
 
 
 def _apply_at_once(database: Database, namespace: str) -> None:

@@ -20,12 +20,13 @@ from strandline.cli.servers.targets import Servers, opened_pool, servers_for_onc
 from strandline.cli.terminal.interrupts import stops_at_signals
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import print_json, say
+from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
-from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
+from strandline.pipelines.replay.records import Replay, Selection, claim_replay, find_unfinished, replays
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
@@ -99,10 +100,14 @@ def command(
             session_id=selection.session_id,
             user_id=selection.user_id,
         )
+        _check_pipelines(database, settings, pipelines)
+        if resume is not None:
+            resumed = find_unfinished(database, resume)
+            pipelines, selection, new = (resumed.pipeline,), resumed.selection, resumed.kind == "new"
         names = list(pipelines) or _default_pipelines(database, settings, new=new and not force)
         if dry_run:
             estimates = [estimate(database, name, selection, settings, new=new) for name in names]
-            _print_estimates(estimates, as_json=as_json)
+            _print_estimates(estimates, as_json=as_json, needs_force=not force and resume is None)
             return 0
         with stops_at_signals() as stop, _workers(servers, database, settings):
             begun: list[Replay] = []
@@ -135,6 +140,12 @@ def _selection(
 
 def _utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+def _check_pipelines(database: Database, settings: Settings, pipelines: tuple[str, ...]) -> None:
+    """Refuse a pipeline that neither serves nor is known here."""
+    for name in set(pipelines).difference(serving_generations(database)):
+        recipe_for(name, settings)
 
 
 def _default_pipelines(database: Database, settings: Settings, *, new: bool) -> list[str]:
@@ -310,7 +321,7 @@ def _describe_counts(replay: Replay) -> list[str]:
     ]
 
 
-def _print_estimates(estimates: list[Estimate], *, as_json: bool) -> None:
+def _print_estimates(estimates: list[Estimate], *, as_json: bool, needs_force: bool) -> None:
     if as_json:
         reports = [
             EstimateReport(**asdict(item) | {"differences": list(item.differences)}) for item in estimates
@@ -318,14 +329,14 @@ def _print_estimates(estimates: list[Estimate], *, as_json: bool) -> None:
         print_json(EstimatesReport(pipelines=reports))
         return
     for item in estimates:
-        say(*_estimate_lines(item))
+        say(*_estimate_lines(item, needs_force=needs_force))
 
 
-def _estimate_lines(item: Estimate) -> Iterator[str]:
+def _estimate_lines(item: Estimate, *, needs_force: bool) -> Iterator[str]:
     how = "as a new generation" if item.new else f"generation {item.generation} in place"
     yield f"{item.pipeline}, {how}: {quantity(item.events, 'event')}, {quantity(item.tokens, 'token')}"
     if item.new:
-        changes = "; ".join(item.differences) or "none: --force is needed"
+        changes = "; ".join(item.differences) or ("none: --force is needed" if needs_force else "none")
         yield f"  what changes: {changes}"
     else:
         batches = quantity(item.batches, "batch", "batches")

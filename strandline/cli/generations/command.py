@@ -23,6 +23,7 @@ from strandline.cli.reports.replay import (
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import (
     Generation,
     find,
@@ -60,6 +61,8 @@ def list_command(pipeline: str | None, as_json: bool, json_schema: bool, **targe
         return 0
     with _database(target) as (database, settings):
         report = _report(database, settings, pipeline)
+        if pipeline is not None and not report.generations:
+            recipe_for(pipeline, settings)  # refuses a pipeline that is not known here
     if as_json:
         print_json(report)
     else:

@@ -465,7 +465,7 @@ def test_limits_want_a_namespace_that_has_some_and_a_limit(database_url: str) ->
     assert "No limit is given" in nothing_given.stderr
     without = command(database_url, "limits", "clear", "tenant")
     assert without.returncode == 1
-    assert "No limit is set for namespace 'tenant'" in without.stderr
+    assert without.stderr.startswith("strandline: No limit is set for namespace 'tenant'")
     assert command(database_url, "limits", "list").stdout.startswith("no namespace has limits")
 
 
