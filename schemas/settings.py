@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from strandline.schemas.contradictory_settings import PAIRED, Pair, find_contradictions
 from strandline.schemas.display.refused_values import describe_refusal
+from strandline.schemas.display.reserved_names import check_schema_name
 from strandline.schemas.display.url_schemes import check_broker_url, check_database_url, check_model_url
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.prices import ModelPrice, read_prices
@@ -130,6 +131,11 @@ class Settings(BaseSettings):
     )
     max_failures: int = Field(8, ge=1, description="attempts that fail alone before a dead letter")
     max_crashes: int = Field(20, ge=1, description="attempts ended by a crash before a dead letter")
+
+    @field_validator("database_schema")
+    @classmethod
+    def _schema_can_be_named(cls, value: str) -> str:
+        return check_schema_name(value)
 
     @field_validator("database_url")
     @classmethod

@@ -6,7 +6,9 @@ import pytest
 
 from strandline import ConfigurationError, Memory
 from strandline.schemas.contradictory_settings import PAIRS
+from strandline.schemas.display.reserved_names import RESERVED_WORDS
 from strandline.schemas.settings import load_settings, load_usable_settings
+from tests.conftest import rows_of
 
 PRICES = 'for example {"gpt-4.1-mini": {"input": 0.4, "output": 1.6}}'
 
@@ -53,6 +55,19 @@ def test_a_wrong_value_is_refused_in_words(
 ) -> None:
     monkeypatch.setenv(f"STRANDLINE_{variable}", value)
     assert refusal() == f"Settings cannot be used. STRANDLINE_{variable}: {says}"
+
+
+@pytest.mark.parametrize("name", ["select", "user", "order", "pg_x", "information_schema"])
+def test_a_schema_that_postgres_keeps_for_itself_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_DATABASE_SCHEMA", name)
+    assert "STRANDLINE_DATABASE_SCHEMA: it is a name that Postgres keeps for itself" in refusal()
+
+
+def test_the_reserved_words_are_those_of_the_server(empty_database_url: str) -> None:
+    reserved = "SELECT word::text FROM pg_get_keywords() WHERE catcode IN ('R', 'T')"
+    assert {word for (word,) in rows_of(empty_database_url, reserved)} <= RESERVED_WORDS
 
 
 @pytest.mark.parametrize(
