@@ -105,8 +105,8 @@ def command(
 def _refuse_both(fixed: str, field: str) -> None:
     """Refuse a fixed name together with a field to read it from: one of them would be ignored."""
     context = click.get_current_context()
-    given = context.get_parameter_source(field) is ParameterSource.COMMANDLINE
-    if context.params[fixed] is not None and given:
+    source = context.get_parameter_source(field)
+    if context.params[fixed] is not None and source is ParameterSource.COMMANDLINE:
         raise click.UsageError(f"--{fixed} excludes --{field.replace('_', '-')}.")
 
 

@@ -1,10 +1,13 @@
-"""``strandline generations`` names where generations are listed if one does not exist."""
+"""``strandline generations`` and ``strandline replay`` say what does not exist, and what there is."""
 
 from __future__ import annotations
 
 import pytest
 
 from strandline.cli.entry import run
+from strandline.pipelines.generations.registry import register, wanted_recipes
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import load_settings
 
 Capture = pytest.CaptureFixture[str]
 
@@ -17,3 +20,26 @@ def test_a_generation_that_is_not_there_is_told_with_where_they_are_listed(
     said = capfd.readouterr().err
     assert "There is no generation 99" in said
     assert "; `strandline generations list` lists them." in said
+
+
+def test_a_dry_run_of_a_replay_that_is_not_there_is_refused(database_url: str, capfd: Capture) -> None:
+    assert run(["replay", "--resume", "424242", "--dry-run", "--database-url", database_url]) == 1
+    assert "There is no replay 424242;" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["replay", "replay --dry-run", "replay --new", "generations list"])
+def test_a_pipeline_that_does_not_exist_is_told_with_those_there_are(
+    words: str, database_url: str, capfd: Capture
+) -> None:
+    assert run([*words.split(), "--pipeline", "foo", "--database-url", database_url]) == 1
+    assert "There is no pipeline 'foo' here; the pipelines are facts, summary" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("force", "changes"), [([], "none: --force is needed"), (["--force"], "none")])
+def test_a_dry_run_asks_for_force_unless_it_was_given(
+    force: list[str], changes: str, database: Database, database_url: str, capfd: Capture
+) -> None:
+    register(database, wanted_recipes({"summary"}, load_settings(), {}))
+    arguments = ["replay", "--new", "--pipeline", "summary", "--dry-run", *force]
+    assert run([*arguments, "--database-url", database_url]) == 0
+    assert f"  what changes: {changes}\n" in capfd.readouterr().out
