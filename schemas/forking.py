@@ -6,11 +6,16 @@ that another thread held stays held for good, and the data it was changing stays
 
 from __future__ import annotations
 
+import codecs
 import os
 import threading
 from collections.abc import Callable
 
 ProcessKey = tuple[int, int]
+
+# Names of hosts are encoded by it. A fork while a thread loads it, as with its first connection, leaves a
+# child in which it is unknown for good, and which finds no broker and no database.
+codecs.lookup("idna")
 
 # Some servers fork in C, and tell Python nothing; then the process id alone has to do.
 _CAN_TELL = hasattr(os, "register_at_fork")

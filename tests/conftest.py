@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -110,6 +111,14 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "never")
     if PUBLIC_APIS_ONLY:
         monkeypatch.setenv("STRANDLINE_PUBLIC_APIS_ONLY", "true")
+
+
+@pytest.fixture
+def hung_up() -> Iterator[None]:
+    """SIGHUP ends what a test starts, also where whoever runs the tests ignores it, as under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(autouse=True)

@@ -400,6 +400,7 @@ def test_supervisor_retries_a_program_that_is_missing() -> None:
     ("interrupts", "first"),
     [(1, signal.SIGINT), (1, signal.SIGTERM), (1, signal.SIGHUP), (2, signal.SIGINT)],
 )
+@pytest.mark.usefixtures("hung_up")
 def test_supervisor_stops_on_ctrl_c_and_at_once_on_a_second(interrupts: int, first: signal.Signals) -> None:
     child = TERM_DEAF if interrupts == 2 else "import time; print('ready'); time.sleep(600)"
     code = f"""
@@ -422,6 +423,7 @@ def test_supervisor_stops_on_ctrl_c_and_at_once_on_a_second(interrupts: int, fir
         assert process.stderr.read().endswith("done {}\n")
 
 
+@pytest.mark.usefixtures("hung_up")
 def test_supervisor_stops_its_children_when_its_terminal_is_gone() -> None:
     """What it says then reaches nobody."""
     child = "import os, time; print(os.getpid()); time.sleep(600)"

@@ -116,5 +116,41 @@ def test_no_child_is_forked_while_a_vocabulary_imports_what_it_needs(module: str
     assert run_fresh_script(FORKING_DURING_AN_IMPORT.format(module=module)) == "True\n"
 
 
+FORKING_DURING_A_LOOKUP = """
+    import os, signal, sys, threading
+    from strandline.producers.doorbell.doorbell import Doorbell
+
+    looked_up, forked = threading.Event(), threading.Event()
+
+    class SlowImport:
+        def find_spec(self, name, path=None, target=None):
+            if name == "encodings.idna":
+                looked_up.set()
+                forked.wait(60)
+
+    def look_up():
+        "localhost".encode("idna")
+        looked_up.set()
+
+    sys.meta_path.insert(0, SlowImport())
+    thread = threading.Thread(target=look_up)
+    thread.start()
+    looked_up.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        "localhost".encode("idna")
+        os._exit(0)
+    forked.set()
+    thread.join()
+    print(os.waitpid(child, 0)[1] == 0)
+"""
+
+
+def test_a_child_forked_while_a_thread_looks_up_a_host_can_look_up_one() -> None:
+    """With its first connection, Python loads the encoding of names of hosts."""
+    assert run_fresh_script(FORKING_DURING_A_LOOKUP) == "True\n"
+
+
 def test_calls_that_hang_in_the_parent_take_no_place_in_a_child() -> None:
     assert run_script(HANGING_CALLS) == "True\n"

@@ -14,7 +14,7 @@ from strandline.producers.doorbell import publisher as hint_publisher
 from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.lanes import STAGES, Lane, queue_name
-from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.conftest import PUBLIC_APIS_ONLY, StartWorker, nothing_due, rows_of, wait_until
 from tests.faults.test_faults import test_a_worker_that_is_told_to_stop_leaves_nothing_behind  # noqa: F401
 from tests.producers.doorbell.test_doorbell import (  # noqa: F401  # tests that run once more here
     await_hints,
@@ -79,9 +79,11 @@ def test_a_node_that_is_replaced_by_an_empty_one_is_given_its_queues_by_the_work
     check_done_once(database, database_url, 7)
     wait_until(lambda: "broker is back" in "".join(worker.output), timeout=15, what="the worker to connect")
     wait_until(lambda: len(declared_queues(rabbitmq)) >= len(STAGES), timeout=15, what="its queues")
-    # The worker's own declarations, and nothing else that Celery would have declared.
-    assert declared_queues(rabbitmq) == sorted(f"{queue_name(stage)}\tquorum" for stage in STAGES)
-    assert "strandline" not in rabbitmq.control("list_exchanges", "name")
+    # The worker's own declarations, and nothing else that Celery would have declared, and does if it may.
+    own = {f"{queue_name(stage)}\tquorum" for stage in STAGES}
+    declared = declared_queues(rabbitmq)
+    assert own <= set(declared) if PUBLIC_APIS_ONLY else sorted(own) == declared
+    assert PUBLIC_APIS_ONLY or "strandline" not in rabbitmq.control("list_exchanges", "name")
     converse(make_memory, 1, 1, about="later", broker_url=broker_url)
     wait_until(lambda: nothing_due(database_url), timeout=15, what="what came later")
     check_done_once(database, database_url, 8)
@@ -103,7 +105,8 @@ def test_a_batch_that_takes_longer_than_the_node_waits_for_its_hint(
         worker = start_worker(**environment(model_server))
         converse(make_memory, 2, 1, broker_url=broker_url)
         wait_until(lambda: nothing_due(database_url), timeout=25, what="its batches to be done")
-        assert "PreconditionFailed" in "".join(worker.output), "the node closed its channel"
+        lost = "RecoverableConnectionError" if PUBLIC_APIS_ONLY else "PreconditionFailed"
+        assert lost in "".join(worker.output), "the node closed its channel"
         check_done_once(database, database_url, 2)
         model_server.behave()
         converse(make_memory, 2, 1, about="later", broker_url=broker_url)

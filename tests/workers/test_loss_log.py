@@ -14,7 +14,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.servers import PostgresServer
-from tests.conftest import needs_internals, rows_of, wait_until
+from tests.conftest import PUBLIC_APIS_ONLY, needs_internals, rows_of, wait_until
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
@@ -56,10 +56,15 @@ def start(broker_url: str) -> Iterator[Callable[[str, str], WorkerProcess]]:
 
 
 def said(worker: WorkerProcess) -> list[str]:
-    """Its lines since it was ready."""
+    """Its lines since it was ready; not those that libraries add where they are left to themselves."""
     lines = "".join(worker.output).splitlines()
     ready = next(number for number, line in enumerate(lines) if "is ready" in line)
-    return lines[ready + 1 :]
+    return [line for line in lines[ready + 1 :] if not PUBLIC_APIS_ONLY or is_ours(line)]
+
+
+def is_ours(line: str) -> bool:
+    """Whether a logger of ours wrote it."""
+    return " strandline." in line.partition(": ")[0]
 
 
 def work_through(memory: Memory, url: str, number: int) -> None:

@@ -312,6 +312,7 @@ def test_up_serves_a_plain_script_and_ctrl_c_ends_it_all(run: Run, home: Path) -
     assert json.loads(run("status", "--json").out)["workers"] == []
 
 
+@pytest.mark.usefixtures("hung_up")
 def test_up_leaves_no_worker_behind_when_its_terminal_is_gone(home: Path) -> None:
     command = [sys.executable, "-m", "strandline", "up"]
     with forking.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0) as up:

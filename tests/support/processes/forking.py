@@ -13,6 +13,7 @@ import ctypes
 import inspect
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -54,6 +55,7 @@ class Popen(subprocess.Popen[AnyStr]):
             "cwd": str(options["cwd"] or Path.cwd()),
             "new_session": options["start_new_session"],
             "process_group": -1 if options["process_group"] is None else options["process_group"],
+            "ignores_hang_up": signal.getsignal(signal.SIGHUP) is signal.SIG_IGN,
         }
         pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
         streams = [options[name] for name in ("p2cread", "c2pwrite", "errwrite")]

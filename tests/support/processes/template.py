@@ -119,6 +119,7 @@ def stand_alone(order: dict[str, Any]) -> None:
     elif order["process_group"] >= 0:
         os.setpgid(0, order["process_group"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if order["ignores_hang_up"] else signal.SIG_DFL)
 
 
 def become(order: dict[str, Any]) -> None:
