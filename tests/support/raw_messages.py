@@ -78,7 +78,8 @@ class RedisSender:
 
 class _RabbitSender:
     def __init__(self, url: str) -> None:
-        self._connection = Connection(url, connect_timeout=60)
+        # A quorum queue may lose what is not confirmed yet when the connection is closed.
+        self._connection = Connection(url, connect_timeout=60, transport_options={"confirm_publish": True})
 
     def send(self, queue: str, body: bytes, **envelope: Any) -> None:
         message = amqp.Message(
