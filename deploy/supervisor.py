@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import IO
 
 from strandline.schemas.errors import ConfigurationError
-from strandline.workers.signal_pipe import SignalPipe
+from strandline.workers.signal_pipe import SignalPipe, ending_signals
 
 _OUTPUT_DRAIN_SECONDS = 1.0
 
@@ -118,8 +118,7 @@ class Supervisor:
         A second signal while the children stop kills them at once.  A SIGHUP that is ignored (``nohup``) is
         none.  ``check`` is called once signals are taken here, and raises if an earlier one was missed.
         """
-        hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-        with SignalPipe((signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else []))) as signals:
+        with SignalPipe(ending_signals()) as signals:
             check()
             self.start()
             signals.wait()

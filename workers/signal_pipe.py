@@ -20,6 +20,15 @@ from typing import Self
 _WAKE = 0
 
 
+def ending_signals() -> list[signal.Signals]:
+    """SIGINT, SIGTERM and SIGHUP; the last one not if it is ignored: ``nohup`` asks for that.
+
+    SIGINT in any case: a shell starts background jobs with it ignored.
+    """
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
+
+
 class SignalPipe:
     """Takes signals from now on until ``close``; made and closed by the main thread, one at a time.
 

@@ -20,7 +20,7 @@ from strandline.cli.demo.reports import AnswerReport, DemoReport
 from strandline.cli.demo.story import Story
 from strandline.cli.demo.view import LiveView, PlainView, View
 from strandline.cli.servers.models_used import ModelsUsed, models_used
-from strandline.cli.terminal.interrupts import Interrupts, ending_signals, ends_as_interrupts
+from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import console, is_rich, print_json
@@ -34,7 +34,7 @@ from strandline.schemas.values.lanes import VECTORS
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import FLUSH_SIZE_REPAIR_RATIO, MAX_INTEGER
 from strandline.wiring.runtime import runtime_for
-from strandline.workers.signal_pipe import SignalPipe
+from strandline.workers.signal_pipe import SignalPipe, ending_signals
 
 USER_ID = "demo"
 TOKEN_LIMIT, FLUSH_SIZE = 4_000, 700

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from strandline.workers.signal_pipe import ending_signals
+
 INTERRUPTED_EXIT = 128 + signal.SIGINT
 
 # How long a wait goes on at most after a signal whose exception was dropped.
@@ -52,15 +54,6 @@ class Interrupts:
         """Note the signal, and raise ``Terminated``: a handler."""
         self._number = number
         raise Terminated(number)
-
-
-def ending_signals() -> list[signal.Signals]:
-    """SIGINT, SIGTERM and SIGHUP; the last one not if it is ignored: ``nohup`` asks for that.
-
-    SIGINT in any case: a shell starts background jobs with it ignored.
-    """
-    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 
 
 @contextmanager

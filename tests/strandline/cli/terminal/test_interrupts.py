@@ -17,10 +17,10 @@ import pytest
 from strandline.cli.terminal.interrupts import (
     Interrupts,
     Terminated,
-    ending_signals,
     ends_as_interrupts,
     stops_at_signals,
 )
+from strandline.workers.signal_pipe import ending_signals
 from tests.support.processes import forking
 
 Context = Callable[[], AbstractContextManager[object]]
