@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 ROOT_STAND_IN = "pgserver"
 WORKING_DIRECTORY = Path("/proc/self/cwd")
+# In a folder that root alone writes in.
+LOCK = Path("/run/strandline-account.lock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +109,29 @@ def _make_account() -> pwd.struct_passwd:
     useradd = shutil.which("useradd") or "/usr/sbin/useradd"
     argv = [useradd, "--system", "--user-group", "--no-create-home", "--shell", "/bin/false", ROOT_STAND_IN]
     try:
-        subprocess.run(argv, check=True, capture_output=True)
-        logger.warning("account made for Postgres", extra={"account": ROOT_STAND_IN})
+        with _one_at_a_time():
+            if ROOT_STAND_IN not in {entry.pw_name for entry in pwd.getpwall()}:
+                subprocess.run(argv, check=True, capture_output=True)
+                logger.warning("account made for Postgres", extra={"account": ROOT_STAND_IN})
         return pwd.getpwnam(ROOT_STAND_IN)
     except (OSError, subprocess.CalledProcessError, KeyError):
         raise EmbeddedUnavailableError(
             f"Postgres does not run as root, and the account {ROOT_STAND_IN!r} could not be made. "
             "Run as another user, make that account, or set STRANDLINE_DATABASE_URL."
         ) from None
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Wait until no other process makes the account.
+
+    ``useradd`` looks for the name before it waits for its own lock: of two that begin together, the second
+    gives the account another number, which the first one's Postgres then does not have.
+    """
+    flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    lock = os.open(LOCK, flags, mode=0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

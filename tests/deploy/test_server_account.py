@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,3 +133,44 @@ def test_an_error_says_that_no_copy_of_the_programs_could_be_made(
     (open_to_all / "loose").chmod(0o777)
     with pytest.raises(EmbeddedUnavailableError, match="writable only by root"):
         reachable_programs(closed_programs, server_account(), copies=open_to_all / "loose")
+
+
+# With a copy of /etc in a mount namespace of its own: the machine's accounts stay as they are.
+WITH_OWN_ACCOUNTS = """
+set -e
+mount --bind "$1" /etc
+sed --in-place /^pgserver:/d /etc/passwd /etc/group /etc/shadow /etc/gshadow
+for _ in 1 2 3 4 5 6 7 8; do "$2" -c "$3" & done
+while [ "$(ls "$4" | wc -l)" -lt 8 ]; do sleep 0.02; done
+touch "$4/go"
+wait
+"""
+ASK_FOR_ACCOUNT = """
+import os, pathlib, sys, time
+from strandline.deploy.embedded.server_account import server_account
+meeting = pathlib.Path(sys.argv[1])
+(meeting / str(os.getpid())).touch()
+while not (meeting / "go").exists():
+    time.sleep(0.001)
+print(server_account().uid)
+"""
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or subprocess.call(["unshare", "--mount", "true"]) != 0,
+    reason="this system lets nobody have mounts of their own",
+)
+def test_processes_that_make_the_account_at_once_agree_on_its_number(tmp_path: Path) -> None:
+    accounts, meeting = tmp_path / "etc", tmp_path / "meeting"
+    shutil.copytree("/etc", accounts, symlinks=True)
+    meeting.mkdir()
+    ask = ASK_FOR_ACCOUNT.replace("sys.argv[1]", repr(str(meeting)))
+    script = ["bash", "-c", WITH_OWN_ACCOUNTS, "bash", str(accounts), sys.executable, ask, str(meeting)]
+    finished = subprocess.run(
+        ["unshare", "--mount", *script], check=False, capture_output=True, text=True, timeout=300
+    )
+    numbers = finished.stdout.split()
+    assert len(numbers) == 8, finished.stderr
+    assert len(set(numbers)) == 1
+    made = [line for line in (accounts / "passwd").read_text().splitlines() if line.startswith("pgserver:")]
+    assert [line.split(":")[2] for line in made] == numbers[:1]

@@ -519,7 +519,9 @@ def test_batches_of_the_past_are_not_read_for_the_next_one(full: psycopg.Connect
         sql = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + DUE_IN_LANE
         plan = full.execute(sql, session_lane(full) | {"limit": 64}).fetchall()[0][0][0]["Plan"]
         assert {node.get("Index Name") for node in nodes(plan)} >= {"batch_split"}
-        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 60
+        # Of the table itself: what other tests took back lies in the others until they are vacuumed.
+        read = [node for node in nodes(plan) if table_of(node) == "batch"]
+        assert sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in read) < 20
 
 
 def test_a_long_lane_is_batched_from_its_beginning(full: psycopg.Connection[Any]) -> None:
