@@ -42,7 +42,9 @@ def full_url(stack: EmbeddedStack) -> Iterator[str]:
         yield url
 
 
-def started(line: tuple[str, ...], url: str, redirection: str) -> subprocess.Popen[str]:
+def started(
+    line: tuple[str, ...], url: str, redirection: str, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
     """The command with streams as a shell would give them; only a shell starts it with closed ones."""
     env = {**os.environ, "STRANDLINE_DATABASE_URL": url}
     command = [sys.executable, "-m", "strandline", *line]
@@ -50,24 +52,28 @@ def started(line: tuple[str, ...], url: str, redirection: str) -> subprocess.Pop
         shell = ["sh", "-c", f'exec "$@" {redirection}', "sh", *command]
         return subprocess.Popen(shell, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with Path("/dev/full").open("w") as full:
-        stdout = full if redirection.startswith(">/dev/full") else subprocess.PIPE
+        stdout_or_full = full if redirection.startswith(">/dev/full") else stdout
         stderr = full if "2>/dev/full" in redirection else subprocess.PIPE
-        return forking.Popen(command, env=env, stdout=stdout, stderr=stderr, text=True)
+        return forking.Popen(command, env=env, stdout=stdout_or_full, stderr=stderr, text=True)
 
 
-def ended(line: tuple[str, ...], url: str, redirection: str) -> tuple[int, str]:
-    with started(line, url, redirection) as process:
+def ended(
+    line: tuple[str, ...], url: str, redirection: str, stdout: int = subprocess.PIPE
+) -> tuple[int, str]:
+    with started(line, url, redirection, stdout) as process:
         said = process.communicate(timeout=600)[1]
         return process.returncode, said or ""
 
 
 @each_line
 def test_without_a_reader_it_ends_quietly(line: tuple[str, ...], full_url: str) -> None:
-    with started(line, full_url, "") as process:
-        assert process.stdout is not None and process.stderr is not None
-        process.stdout.close()  # as `| head` does once it has seen enough
-        said = process.stderr.read()
-        assert (process.wait(timeout=600), said) == (1, "")
+    # Closed before the command begins, so that it cannot have printed all of a little by then.
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        assert ended(line, full_url, "", stdout=writing) == (1, "")
+    finally:
+        os.close(writing)
 
 
 @each_line

@@ -256,7 +256,7 @@ def test_ctrl_c_ends_the_demo_and_its_worker(chat: Path, start_demo: Callable[..
 
 def test_ctrl_c_also_ends_a_worker_that_was_attached(chat: Path, start_demo: Callable[..., Demo]) -> None:
     demo = start_demo("--file", str(chat), "--pace", "1", "--json")
-    wait_until(lambda: demo.has("worker +process"), timeout=60, what="the play to start")
+    wait_until(lambda: demo.has("STRANDLINE_HOME="), timeout=60, what="the line that says how to attach")
     homes = (re.search(r"STRANDLINE_HOME=(\S+) ", line) for line in demo.lines)
     home = next(match.group(1) for match in homes if match)
     with forking.Popen(
