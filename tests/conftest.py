@@ -64,6 +64,10 @@ SLOW = (
     "strandline/cli", "strandline/test_import_cost.py", "strandline/wiring",
 )  # fmt: skip
 _SLOW_PATHS = tuple(str(TESTS / part) for part in SLOW)
+# Among these, those that wait most: others use the processors meanwhile.
+_WAITING_PATHS = tuple(
+    str(TESTS / part) for part in ("workers/test_brokers.py", "workers/test_public_apis_only.py")
+)
 
 
 _ram_folder = pytest.StashKey[Path]()
@@ -109,7 +113,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_slow(item.path):
             item.add_marker("slow")
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=lambda item: (not str(item.path).startswith(_WAITING_PATHS), not _is_slow(item.path)))
 
 
 def _is_slow(path: Path) -> bool:

@@ -37,8 +37,9 @@ IMPORTED_LATE = (
 
 
 def main(control: socket.socket) -> None:
+    gc.disable()
     import_everything()
-    gc.collect()
+    gc.enable()
     gc.freeze()  # copies need not touch, and so copy, the memory of what was imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = await_order(control)
