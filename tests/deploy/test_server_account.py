@@ -153,7 +153,7 @@ meeting = pathlib.Path(sys.argv[1])
 while not (meeting / "go").exists():
     time.sleep(0.001)
 # In one piece: another process prints at the same time.
-os.write(1, f"{server_account().uid}\n".encode())
+os.write(1, b"%d " % server_account().uid)
 """
 
 
