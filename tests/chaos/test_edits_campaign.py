@@ -8,10 +8,14 @@ from strandline.schemas.postgres.migrate import migrate
 from tests.chaos.edits_campaign import Campaign, Options
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_edits_resets_and_replays_at_once_leave_nothing_wrong(empty_database_url: str, seed: int) -> None:
+def test_edits_resets_and_replays_at_once_leave_nothing_wrong(
+    empty_database_url: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No deleted, cleared or forgotten words are live, and verify is clean at every look."""
+    for setting in ("STATEMENT_TIMEOUT", "POOL_TIMEOUT", "CONNECT_TIMEOUT"):
+        monkeypatch.setenv(f"STRANDLINE_{setting}_SECONDS", "600")
     migrate(empty_database_url, "strandline")
     options = Options(seed=seed, operations=1_500, actors=2, owners=12, hot=4)
     found = Campaign(options, empty_database_url).run()

