@@ -8,6 +8,7 @@ become visible escapes (``\\x1b``, ``\\n``, ``\\u202e``); all other text, of any
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from reprlib import Repr
 from unicodedata import category
 
@@ -20,6 +21,9 @@ _UNDRAWN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u20
 # Tags and variation selectors: a whole text can be hidden in them.
 _INVISIBLE_PLANE = range(0xE0000, 0xE1000)
 _SELECTORS = range(0xFE00, 0xFE10)
+
+# Most of English, and nothing that is hidden.
+_ORDINARY = re.compile("[\n\t -~]*")
 
 _KEPT_IN_PROMPTS = frozenset("\n\t\u200c\u200d\ufe0e\ufe0f")
 # Between characters there is a joiner at most, and a selector of emoji before it; more could spell something.
@@ -41,6 +45,8 @@ class _Brief(Repr):
             return f"a whole number of {x.bit_length():,} bits"
 
 
+# Of the characters that conversations are written in; a look at one costs a microsecond.
+@lru_cache(maxsize=8_192)
 def is_hidden(character: str) -> bool:
     """Whether a character has an effect, or is invisible, where it should be seen."""
     return (
@@ -66,6 +72,8 @@ def seen(text: str) -> str:
     Single joiners and selectors of emoji stay, since words of several languages and many emoji are written
     with them.
     """
+    if _ORDINARY.fullmatch(text):
+        return text  # each read does this with all that it shows, which took longer than its statement
     hidden = {character for character in set(text) - _KEPT_IN_PROMPTS if is_hidden(character)}
     joined = _JOINERS.sub(lambda match: "".join(map(_escaped, match[0])), text)
     return joined.translate({ord(character): _escaped(character) for character in hidden})
