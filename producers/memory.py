@@ -23,7 +23,8 @@ from strandline.producers.execution import Resources
 from strandline.producers.memory_search import MemorySearch
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.read import ReadRequest, read
+from strandline.producers.reading.read import read
+from strandline.producers.reading.request import ReadRequest
 from strandline.producers.sessions import HISTORY_PAGE, history_page, whole_history
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
 from strandline.producers.writing.accepting import Accept, put_quickly, put_whole

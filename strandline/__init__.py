@@ -16,6 +16,7 @@ from strandline.producers.blocks.base import (
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.facts.listing import Fact
 from strandline.producers.reading.context import MemoryContext
+from strandline.producers.reading.given import Citation, GivenFact, GivenMessage, GivenSummary
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
@@ -44,6 +45,7 @@ from strandline.schemas.values.message import Message
 __all__ = [
     "AudioPart",
     "BaseMemoryBlock",
+    "Citation",
     "ConfigurationError",
     "ConflictError",
     "CustomBlock",
@@ -59,6 +61,9 @@ __all__ = [
     "Facts",
     "FoundFact",
     "FoundMessage",
+    "GivenFact",
+    "GivenMessage",
+    "GivenSummary",
     "Hit",
     "ImagePart",
     "InsertMethod",

@@ -29,6 +29,10 @@ CountText = Callable[[str], int]
 
 # Escaped text holds no "<", so this mark is found between pieces and never inside one.
 _BETWEEN_FACTS = re.compile(r"\n(?=<fact>)")
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+")
+
+# As LlamaIndex's documents have it.
+DOCUMENTED_MAX_FACTS = 50
 
 # Keywords of other libraries' blocks that stand for an object which lives in one process.
 _LIVE_KEYWORDS = frozenset({"llm", "embed_model", "vector_store", "node_postprocessors", "engine", "client"})
@@ -117,6 +121,16 @@ class BaseMemoryBlock:
         """``content`` shortened by at least ``tokens_to_cut`` tokens; None leaves the whole block out."""
         return None
 
+    @property
+    def is_filler(self) -> bool:
+        """Whether it takes part in filling the room by what fits the query, and does not render itself."""
+        return False
+
+    def declaration(self) -> dict[str, Any]:
+        """The keywords that make an equal block; one that fills the room was given no priority."""
+        left_out = ("priority",) if self.is_filler else ()
+        return {name: getattr(self, name) for name in self._keywords if name not in left_out}
+
     def _set(self, **values: object) -> None:
         for key, value in values.items():
             object.__setattr__(self, key, value)
@@ -162,27 +176,43 @@ class StaticMemoryBlock(BaseMemoryBlock):
 
 @dataclass(frozen=True, init=False)
 class FactExtractionMemoryBlock(BaseMemoryBlock):
-    """The newest ``max_facts`` facts of the session's owner, in order, the oldest first.
+    """Facts of the session's owner, in order, the oldest first.
+
+    Without ``max_facts`` and ``priority``: those that match the query, and some of the newest, as many as
+    there is room for.  With one of them: the newest ``max_facts``, whatever is asked.
 
     Attributes:
-        max_facts: how many are shown. If an owner has more live facts than this, workers condense them while
-            they merge facts of a session that was begun with this block. If one batch covers sessions with
-            different values, the smallest applies, and never more than ``STRANDLINE_MAX_FACTS``.
+        max_facts: how many are shown; None: as many as there is room for, 50 if a priority is given. If an
+            owner has more live facts than this, workers condense them while they merge facts of a session
+            that was begun with this block. If one batch covers sessions with different values, the smallest
+            applies, and never more than ``STRANDLINE_MAX_FACTS``.
     """
 
-    max_facts: int
+    max_facts: int | None
 
     _keywords: ClassVar[tuple[str, ...]] = ("name", "max_facts", "priority")
 
     def __init__(
-        self, *, name: str = "fact_extraction_memory", max_facts: int = 50, priority: int = 1, **unknown: Any
+        self,
+        *,
+        name: str = "fact_extraction_memory",
+        max_facts: int | None = None,
+        priority: int | None = None,
+        **unknown: Any,
     ) -> None:
         self._refuse(unknown)
-        super().__init__(name=name, priority=priority, pipeline=FACTS)
-        self._set(max_facts=checked_count("max_facts", max_facts, least=1))
+        super().__init__(name=name, priority=1 if priority is None else priority, pipeline=FACTS)
+        if max_facts is None and priority is not None:
+            max_facts = DOCUMENTED_MAX_FACTS
+        self._set(max_facts=None if max_facts is None else checked_count("max_facts", max_facts, least=1))
+
+    @property
+    def is_filler(self) -> bool:
+        return self.max_facts is None and type(self) is FactExtractionMemoryBlock
 
     def render(self, material: Material) -> str | None:
-        return "\n".join(fact_line(fact) for fact in material.facts[-self.max_facts :]) or None
+        newest = material.facts[-(self.max_facts or DOCUMENTED_MAX_FACTS) :]
+        return "\n".join(fact_line(fact) for fact in newest) or None
 
     def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
         """Without the oldest facts."""
@@ -192,13 +222,39 @@ class FactExtractionMemoryBlock(BaseMemoryBlock):
 
 @dataclass(frozen=True, init=False)
 class SummaryMemoryBlock(BaseMemoryBlock):
-    """The rolling summary of what the session has flushed."""
+    """The rolling summary of what the session has flushed.
+
+    Without ``priority`` it has a small share of the room where facts or messages match the query.
+
+    Attributes:
+        has_own_priority: whether a priority was given.
+    """
+
+    has_own_priority: bool
 
     _keywords: ClassVar[tuple[str, ...]] = ("name", "priority")
 
-    def __init__(self, *, name: str = "summary", priority: int = 2, **unknown: Any) -> None:
+    def __init__(self, *, name: str = "summary", priority: int | None = None, **unknown: Any) -> None:
         self._refuse(unknown)
-        super().__init__(name=name, priority=priority, pipeline=SUMMARY)
+        super().__init__(name=name, priority=2 if priority is None else priority, pipeline=SUMMARY)
+        self._set(has_own_priority=priority is not None)
+
+    @property
+    def is_filler(self) -> bool:
+        return not self.has_own_priority and type(self) is SummaryMemoryBlock
+
+    def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
+        """``content`` without its last lines, and of a single line without its last sentences."""
+        pieces, between = self.pieces_of(content)
+        last_first = pieces[::-1]
+        return between.join(pieces[: len(pieces) - pieces_to_cut(last_first, tokens_to_cut, count)]) or None
+
+    @staticmethod
+    def pieces_of(content: str) -> tuple[list[str], str]:
+        """The lines of a summary, or its sentences if it is one line; and what stands between them."""
+        if "\n" in content:
+            return content.split("\n"), "\n"
+        return _BETWEEN_SENTENCES.split(content), " "
 
 
 def split_content(content: object, what: str) -> str | Rendered | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 from strandline.schemas.display.shown_text import seen
 from strandline.schemas.values.message import Message, speaker_name
@@ -22,6 +23,9 @@ class Section:
     name: str
     text: str
 
+
+# In a name: what stands before the first colon of a line is who speaks.
+_NO_COLON = "\ua789"
 
 Renderer = Callable[[Sequence[Section]], str]
 
@@ -57,3 +61,39 @@ def message_line(message: Message) -> str:
     """One message as it appears in a section: who spoke, and its text without other content parts."""
     name = f" name='{quoted(speaker_name(message.name, message.role))}'" if message.name else ""
     return f"<message role='{quoted(message.role)}'{name}>{escaped(message.text)}</message>"
+
+
+def conversation_text(messages: Sequence[tuple[object, Message, str]]) -> str:
+    """Messages as they appear where many are shown: by session and day, in the order given.
+
+    A blank line stands where messages are left out.
+
+    Args:
+        messages: what tells its session from others, the message, and its ``speech_line``.
+    """
+    parts: list[str] = []
+    for (_, day), group in groupby(messages, key=lambda one: (one[0], _day(one[1]))):
+        lines: list[str] = []
+        before = None
+        for _, message, line in group:
+            if before is not None and (message.seq or 0) > before + 1:
+                lines.append("")
+            lines.append(line)
+            before = message.seq or 0
+        date = f" date='{day}'" if day else ""
+        parts.append("\n".join([f"<conversation{date}>", *lines, "</conversation>"]))
+    return "\n".join(parts)
+
+
+def speech_line(message: Message) -> str:
+    """A message as it appears among many: who said it, and its text.
+
+    Its further lines are indented, so that no text of a message can begin a line, and pass for another's.
+    """
+    speaker = speaker_name(message.name, message.role) if message.name else message.role
+    text = escaped(message.text).strip().replace("\n", "\n  ")
+    return f"{quoted(speaker).replace(':', _NO_COLON)}: {text}"
+
+
+def _day(message: Message) -> str:
+    return "" if message.created_at is None else f"{message.created_at:%Y-%m-%d}"

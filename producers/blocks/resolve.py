@@ -71,9 +71,12 @@ def pipelines_of(blocks: Sequence[BaseMemoryBlock]) -> tuple[str, ...]:
 
 
 def max_facts_of(blocks: Sequence[BaseMemoryBlock]) -> int | None:
-    """The largest number of facts that a block shows; workers condense an owner's facts above it."""
-    shown = (block.max_facts for block in blocks if isinstance(block, FactExtractionMemoryBlock))
-    return max(shown, default=None)
+    """The largest number of facts that a block shows; workers condense an owner's facts above it.
+
+    None: no block has a number, so that only ``STRANDLINE_MAX_FACTS`` bounds them.
+    """
+    shown = [block.max_facts for block in blocks if isinstance(block, FactExtractionMemoryBlock)]
+    return None if None in shown else max((most for most in shown if most is not None), default=None)
 
 
 def _block(source: object, known: Known) -> BaseMemoryBlock:

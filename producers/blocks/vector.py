@@ -29,16 +29,22 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_list, plain_number, plain_scalar
 from strandline.schemas.values.lanes import VECTORS
 
+# As LlamaIndex's documents have it.
+DOCUMENTED_TOP_K = 2
+
 # Escaped text holds no "<", so this mark is found between hits and never inside one.
 _BETWEEN_HITS = re.compile(r"\n\n(?=<(?:message |fact>))")
 
 
 @dataclass(frozen=True, init=False)
 class VectorMemoryBlock(BaseMemoryBlock):
-    """Pieces of flushed conversation that match the query, best first; facts as well, if asked for.
+    """Pieces of flushed conversation that match the query; facts as well, if asked for.
+
+    Without ``similarity_top_k`` and ``priority``: as many messages as there is room for, in the order in
+    which they were said.  With one of them: the ``similarity_top_k`` best hits, best first.
 
     Attributes:
-        similarity_top_k: how many hits.
+        similarity_top_k: how many hits; None: as many as there is room for, 2 if a priority is given.
         retrieval_context_window: how many of the latest messages form the query: of the window, or of the
             ``messages`` given to a read. If ``input`` is given, only ``input`` is searched for.
         similarity_cutoff: the minimum cosine similarity, 0 to 1; not applied if only words are compared.
@@ -55,7 +61,7 @@ class VectorMemoryBlock(BaseMemoryBlock):
         rerank: one more such function, called last.
     """
 
-    similarity_top_k: int
+    similarity_top_k: int | None
     retrieval_context_window: int
     similarity_cutoff: float
     scope: SearchScope
@@ -81,7 +87,7 @@ class VectorMemoryBlock(BaseMemoryBlock):
         self,
         *,
         name: str = "vector_memory",
-        similarity_top_k: int = 2,
+        similarity_top_k: int | None = None,
         retrieval_context_window: int = 5,
         similarity_cutoff: float = 0.0,
         scope: SearchScope = "session",
@@ -89,14 +95,15 @@ class VectorMemoryBlock(BaseMemoryBlock):
         exclude_current: bool = False,
         postprocessors: Sequence[Reranker] = (),
         rerank: Reranker | None = None,
-        priority: int = 3,
+        priority: int | None = None,
         **unknown: Any,
     ) -> None:
         self._refuse(unknown)
-        super().__init__(name=name, priority=priority, pipeline=VECTORS)
+        super().__init__(name=name, priority=3 if priority is None else priority, pipeline=VECTORS)
         scope = plain_scalar(scope)
+        top_k = DOCUMENTED_TOP_K if similarity_top_k is None and priority is not None else similarity_top_k
         self._set(
-            similarity_top_k=checked_count("similarity_top_k", similarity_top_k, least=1),
+            similarity_top_k=None if top_k is None else checked_count("similarity_top_k", top_k, least=1),
             retrieval_context_window=checked_count(
                 "retrieval_context_window", retrieval_context_window, least=1
             ),
@@ -110,6 +117,10 @@ class VectorMemoryBlock(BaseMemoryBlock):
         check_scope(scope, self.kinds, exclude_current)
         if rerank is not None and not callable(rerank):
             raise ConfigurationError("rerank must be a callable that takes the query and a list of hits.")
+
+    @property
+    def is_filler(self) -> bool:
+        return self.similarity_top_k is None and type(self) is VectorMemoryBlock
 
     @property
     def steps(self) -> tuple[tuple[str, Reranker], ...]:

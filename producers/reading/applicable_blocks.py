@@ -9,7 +9,7 @@ from uuid import UUID
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.custom import CustomMemoryBlock
 from strandline.producers.blocks.vector import VectorMemoryBlock
-from strandline.producers.reading.budget import Tail, newest_that_fit
+from strandline.producers.reading.budget.fitting import Tail, newest_that_fit
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.snapshot import Snapshot
 from strandline.schemas.values.message import Message

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
+from strandline.producers.reading.given import Citation, Given, GivenFact, GivenMessage, GivenSummary, cite
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
 
@@ -63,6 +64,9 @@ class MemoryContext(Sequence[Message]):
         tokens: the stored tokens of the messages, and those of the inserted memory.
         over_budget: True if ``tokens`` is above the limit, because the pinned head, the window and blocks of
             priority 0 are never cut.
+        session_id: of the session that was read.
+        memory: what the memory in the messages consists of; ``.facts``, ``.hits`` and ``.summary`` have its
+            parts, and ``.citations()`` numbers them.
     """
 
     messages: tuple[Message, ...]
@@ -71,6 +75,27 @@ class MemoryContext(Sequence[Message]):
     omitted: tuple[Omission, ...]
     tokens: int
     over_budget: bool
+    session_id: str = ""
+    memory: Given = field(default_factory=Given)
+
+    @property
+    def facts(self) -> tuple[GivenFact, ...]:
+        """The facts that are in the prompt."""
+        return self.memory.facts
+
+    @property
+    def hits(self) -> tuple[GivenMessage, ...]:
+        """The messages in the prompt that a search found; window and tail are not among them."""
+        return self.memory.hits
+
+    @property
+    def summary(self) -> GivenSummary | None:
+        """The summary in the prompt; None if there is none."""
+        return self.memory.summary
+
+    def citations(self) -> list[Citation]:
+        """The pieces of memory in the prompt with their sources, numbered from 1."""
+        return cite(self.memory, self.session_id)
 
     def to_openai(self) -> list[dict[str, Any]]:
         """The messages as OpenAI's chat API takes them."""

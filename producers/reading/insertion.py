@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from strandline.producers.blocks.base import InsertMethod
-from strandline.producers.reading.budget import SEPARATOR
+from strandline.producers.reading.budget.contributions import SEPARATOR
 from strandline.schemas.values.message import HEAD_ROLES, Content, Message
 
 Parts = Sequence[Mapping[str, Any]]

@@ -7,45 +7,38 @@ that fails is left out, and the result says so.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from uuid import UUID
 
 from strandline.producers.blocks.base import (
+    DOCUMENTED_MAX_FACTS,
     BaseMemoryBlock,
-    InsertMethod,
+    FactExtractionMemoryBlock,
     Material,
-    Rendered,
 )
-from strandline.producers.blocks.render import Renderer, render_memory
-from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
-from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.blocks.resolve import pipelines_of
+from strandline.producers.reading.accounting import account_for
 from strandline.producers.reading.applicable_blocks import readable_blocks, shorter_window
-from strandline.producers.reading.block_search import (
-    Shown,
-    query_text,
-    search_for_block,
-    sources_of,
-    without_shown,
-)
-from strandline.producers.reading.budget import Contribution, Fitted, Measure, fit, reserved_tail
+from strandline.producers.reading.budget.contributions import Contribution
+from strandline.producers.reading.budget.filling import Filling
+from strandline.producers.reading.budget.fitting import Fitted, fit
 from strandline.producers.reading.context import MemoryContext, Omission
-from strandline.producers.reading.foreign_code import attempt, is_foreign
 from strandline.producers.reading.insertion import assemble_messages
+from strandline.producers.reading.rendering import contributions_of, is_quick, render_blocks
+from strandline.producers.reading.request import ReadRequest
+from strandline.producers.reading.searching.block_search import Shown, without_shown
+from strandline.producers.reading.searching.gather import NEWEST_FACTS
+from strandline.producers.reading.searching.read_search import (
+    gather_filling,
+    places_of,
+    search_for_read,
+)
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
-from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
-from strandline.producers.search.hits import Hit
-from strandline.producers.search.query import EmbedQuery, prepare_query
-from strandline.producers.search.ranking import SearchQuery
+from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow
 from strandline.producers.sessions import check_unowned
-from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, is_loaded
-from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch
 from strandline.schemas.queries.conversation.read import Coverage, Read
-from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.lanes import VECTORS
-from strandline.schemas.values.message import Message
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000
@@ -58,49 +51,6 @@ MAX_PAUSE_SECONDS = 0.2
 
 # Each round takes messages out of the hits that the tail came to show; one is the rule.
 _MAX_ROUNDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    """One read of one session.
-
-    Attributes:
-        token_limit: maximum tokens of the result, memory included.
-        count_text: the session's tokenizer.
-        part_tokens: tokens of content parts that are not text, by type.
-        initial_token_count: tokens of the limit that are already used.
-        query: the text that vector blocks search for; without it ``messages``, else the latest of the window.
-        wait_for: wait until this ``seq`` has been put and, if it was flushed, the blocks cover it.
-        timeout_seconds: how long to wait (default 10 s); after that the read continues anyway.
-        embed_query: returns a query's vector as pgvector reads it, from its text and the generation's config
-            (``embedder``, ``dimensions``); None if the stored vectors are from another model.
-        render: turns sections into text.
-        shared_key: the key of the shared scope's rows, if the memory names one.
-        windows: the cache of windows read before; None if the read may see uncommitted messages.
-        in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
-            transaction.
-    """
-
-    identity: SessionIdentity
-    blocks: tuple[BaseMemoryBlock, ...]
-    token_limit: int
-    count_text: Callable[[str], int]
-    insert_method: InsertMethod = InsertMethod.SYSTEM
-    query: str | Message | None = None
-    messages: Sequence[Message] | None = None
-    wait_for: int | None = None
-    timeout_seconds: float | None = None
-    embed_query: EmbedQuery | None = None
-    render: Renderer = render_memory
-    in_callers_transaction: bool = False
-    part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
-    initial_token_count: int = 0
-    shared_key: UUID | None = None
-    windows: WindowCache | None = None
-
-    @property
-    def measure(self) -> Measure:
-        return Measure(self.count_text, self.render, self.part_tokens)
 
 
 def read(request: ReadRequest) -> Operation[MemoryContext]:
@@ -117,9 +67,11 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     if not snapshot.exists:
         yield from check_unowned(request.identity)
     request, snapshot, omissions = _narrow(request, snapshot)
-    hits, failed_searches = yield from _search(request, snapshot)
+    hits, facts, failed_searches = yield from search_for_read(request, snapshot)
     material = Material(facts=snapshot.facts, states=snapshot.states, hits=hits)
-    fitted, failures = yield from _render_and_fit(request, snapshot, material)
+    filling = yield from gather_filling(request, snapshot, material, facts)
+    fitted, failures = yield from _render_and_fit(request, snapshot, material, filling)
+    memory = yield from account_for(request, snapshot, material, fitted)
     covered = snapshot.covered_through(pipelines)
     return MemoryContext(
         messages=assemble_messages(
@@ -135,6 +87,8 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
         omitted=(*omissions, *failed_searches, *failures, *fitted.omitted),
         tokens=fitted.tokens,
         over_budget=fitted.over_budget,
+        session_id=request.identity.session_id,
+        memory=memory,
     )
 
 
@@ -153,13 +107,23 @@ def _statement(request: ReadRequest, pipelines: tuple[str, ...], known: KnownWin
     return Read(
         **request.identity.keys,
         pipelines=list(pipelines),
-        max_facts=max_facts_of(request.blocks) or 0,
+        max_facts=_newest_facts(request.blocks),
         tail_rows=MAX_TAIL_MESSAGES,
         tail_bytes=MAX_TAIL_BYTES,
         known_from=known.seqs[0] if known.seqs else None,
         known_through=known.seqs[-1] if known.seqs else None,
         known_seal=known.seal,
     )
+
+
+def _newest_facts(blocks: Sequence[BaseMemoryBlock]) -> int:
+    """How many of the newest facts the blocks may show."""
+    counts = [
+        NEWEST_FACTS if block.is_filler else block.max_facts or DOCUMENTED_MAX_FACTS
+        for block in blocks
+        if isinstance(block, FactExtractionMemoryBlock)
+    ]
+    return max(counts, default=0)
 
 
 def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operation[None]:
@@ -195,90 +159,25 @@ def _caught_up(snapshot: Snapshot, covered: Mapping[str, int], wait_for: int | N
     return all(through >= target for through in covered.values())
 
 
-def _search(
-    request: ReadRequest, snapshot: Snapshot
-) -> Operation[tuple[dict[str, tuple[Hit, ...]], list[Omission]]]:
-    """The hits of each vector block; a search that fails is left out, and is among the omissions."""
-    hits: dict[str, tuple[Hit, ...]] = {}
-    omissions: list[Omission] = []
-    blocks = [block for block in request.blocks if isinstance(block, VectorMemoryBlock)]
-    if VECTORS not in snapshot.serving or not any(_may_find(block, snapshot) for block in blocks):
-        return hits, omissions
-    shown = yield from _shown_anyway(request, snapshot)
-    prepared: dict[tuple[str, int], SearchQuery] = {}
-    for block in blocks:
-        text = query_text(request.query, request.messages, snapshot.window, block.retrieval_context_window)
-        if not text or not _may_find(block, snapshot):
-            continue
-        try:
-            sources = yield from sources_of(block, snapshot, request.identity, request.shared_key)
-            if sources is None:
-                continue
-            asked = text, sources.vectors.generation_id
-            if asked not in prepared:
-                prepared[asked] = yield from prepare_query(text, sources.vectors, request.embed_query)
-            hits[block.name], of_block = yield from search_for_block(block, prepared[asked], sources, shown)
-        except StrandlineError as error:
-            if request.in_callers_transaction:
-                raise
-            of_block = [Omission("search_failed", block.name, f"The search failed: {error}")]
-        omissions += of_block
-    return hits, omissions
-
-
-def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
-    return block.scope != "session" or snapshot.has_flushed
-
-
-def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
-    """The window, the facts, and the reserved part of the tail: the read shows these in any case."""
-    if not snapshot.tail.messages:
-        return Shown(request.identity, snapshot.window_from, frozenset(), snapshot.fact_ids)
-    always = [block for block in request.blocks if block.priority == 0]
-    contributions, _ = yield from _render_blocks(
-        always, Material(facts=snapshot.facts, states=snapshot.states)
-    )
-    reserve = partial(
-        reserved_tail,
-        room=request.token_limit - snapshot.fixed_tokens,
-        contributions=contributions,
-        tail=snapshot.tail,
-        measure=request.measure,
-    )
-    reserved: tuple[Message, ...]
-    if _is_quick(contributions):
-        reserved = reserve()
-    else:
-        reserved = yield Run(reserve)
-    seqs = frozenset(message.seq for message in reserved if message.seq is not None)
-    visible_from = snapshot.window_from
-    while visible_from - 1 in seqs:
-        visible_from -= 1
-    return Shown(request.identity, visible_from, seqs, snapshot.fact_ids)
-
-
 def _render_and_fit(
-    request: ReadRequest, snapshot: Snapshot, material: Material
+    request: ReadRequest, snapshot: Snapshot, material: Material, filling: Filling
 ) -> Operation[tuple[Fitted, list[Omission]]]:
     """Render the blocks and fit them in: inline if that is quick, otherwise off the event loop."""
-    contributions, failures = yield from _render_blocks(request.blocks, material)
-    fit_in = partial(_fit, request, snapshot, material, contributions)
-    if _is_quick(contributions):
+    rendered = [block for block in request.blocks if not block.is_filler]
+    contributions, failures = yield from render_blocks(rendered, material)
+    fit_in = partial(_fit, request, snapshot, material, contributions, filling)
+    if is_quick(contributions, filling.characters):
         return fit_in(), failures
     fitted: Fitted = yield Run(fit_in)
     return fitted, failures
 
 
-def _is_quick(contributions: Sequence[Contribution]) -> bool:
-    if not contributions:
-        return True
-    if any(is_foreign(c.block) for c in contributions):
-        return False
-    return is_loaded() and sum(len(c.text) for c in contributions) <= INLINE_CHARACTERS
-
-
 def _fit(
-    request: ReadRequest, snapshot: Snapshot, material: Material, contributions: Sequence[Contribution]
+    request: ReadRequest,
+    snapshot: Snapshot,
+    material: Material,
+    contributions: Sequence[Contribution],
+    filling: Filling,
 ) -> Fitted:
     """Fit the blocks in, and remove hits that the tail then shows."""
     fit_in = partial(
@@ -287,42 +186,19 @@ def _fit(
         fixed_tokens=snapshot.fixed_tokens,
         tail=snapshot.tail,
         measure=request.measure,
+        order=[block.name for block in request.blocks],
     )
-    fitted = fit_in(contributions=contributions)
+    rendered = [block for block in request.blocks if not block.is_filler]
+    fitted = fit_in(contributions=contributions, filling=filling)
     for _ in range(_MAX_ROUNDS):
-        seqs = frozenset(message.seq for message in fitted.tail if message.seq is not None)
+        places = places_of(request, fitted.tail)
+        seqs = frozenset(seq for _, seq in places)
         shown = Shown(request.identity, snapshot.window_from, seqs)
         remaining = {name: without_shown(hits, shown) for name, hits in material.hits.items()}
         if remaining == material.hits:
             break
         material = replace(material, hits=remaining)
-        contributions, _ = _contributions(request.blocks, material)
-        fitted = fit_in(contributions=contributions)
+        filling = filling.without(places)
+        contributions, _ = contributions_of(rendered, material)
+        fitted = fit_in(contributions=contributions, filling=filling)
     return fitted
-
-
-def _render_blocks(
-    blocks: Sequence[BaseMemoryBlock], material: Material
-) -> Operation[tuple[list[Contribution], list[Omission]]]:
-    """The contributions of the blocks; made off the event loop if one runs code that is not ours."""
-    render = partial(_contributions, blocks, material)
-    if not any(is_foreign(block) for block in blocks):
-        return render()
-    rendered: tuple[list[Contribution], list[Omission]] = yield Run(render)
-    return rendered
-
-
-def _contributions(
-    blocks: Sequence[BaseMemoryBlock], material: Material
-) -> tuple[list[Contribution], list[Omission]]:
-    contributions: list[Contribution] = []
-    failures: list[Omission] = []
-    for block in blocks:
-        shown, failure = attempt("render", block, partial(block.render, material))
-        if failure is not None:
-            failures.append(failure)
-        elif isinstance(shown, Rendered):
-            contributions.append(Contribution(block, shown.text, shown.parts))
-        elif shown:
-            contributions.append(Contribution(block, shown))
-    return contributions, failures

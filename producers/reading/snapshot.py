@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from strandline.producers.reading.budget import Tail
+from strandline.producers.reading.budget.fitting import Tail
 from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow
 from strandline.schemas.queries.conversation.read import ReadRow
 from strandline.schemas.values.message import Message, read_rows

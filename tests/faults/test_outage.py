@@ -69,7 +69,7 @@ def test_reads_do_not_wait_for_an_embedder_that_is_down(
     asked = len(model_server.requests)
     for _read in range(3):
         context = memory.get("What do I like?")
-        assert [omission.kind for omission in context.omitted] == ["search_text_only"]
+        assert "search_text_only" in [omission.kind for omission in context.omitted]
         assert context.to_openai()[-1]["content"] == "Herring is what I like."
     # It never answers, so none of the reads has waited for it; how long they took is for `make soak`.
     assert len(model_server.requests) > asked

@@ -38,7 +38,7 @@ WORKS = {
     "stem": ("from strandline.pipelines.text.lexemes import lexemes", "work = lexemes"),
     "tokenize": ("from strandline.producers.tokens import count_default", "work = count_default"),
     "count what was counted lately": (
-        "from strandline.producers.reading.recent_counts import recent_counts",
+        "from strandline.producers.reading.budget.recent_counts import recent_counts",
         "work = lambda text: recent_counts.count(len, text)",
     ),
 }

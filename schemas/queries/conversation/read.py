@@ -90,3 +90,22 @@ class ServingGeneration(Query[ServingGenerationRow]):
 
     def __init__(self, *, shard_key: UUID, pipeline: str) -> None:
         self.values = (shard_key, pipeline)
+
+
+class FactSourcesRow(NamedTuple):
+    fact_id: UUID
+    said_at: datetime
+    session_key: UUID | None
+    seqs: list[int] | None
+
+
+class FactSources(Query[FactSourcesRow]):
+    """Some live facts of an owner: when each was last said, and where; a row per session that said it."""
+
+    __slots__ = ()
+    name = "fact_sources"
+    repeatable = True
+    row = FactSourcesRow
+
+    def __init__(self, *, shard_key: UUID, fact_ids: list[UUID]) -> None:
+        self.values = (shard_key, fact_ids)

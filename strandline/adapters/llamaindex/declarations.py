@@ -7,7 +7,6 @@ objects are ignored; the content, size and priority of a block are kept.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from llama_index.core.base.llms.types import TextBlock
@@ -78,11 +77,9 @@ def carried_blocks(blocks: Sequence[BaseMemoryBlock]) -> list[dict[str, Any]] | 
     carried = []
     for block in blocks:
         kind = next((name for name, one in _CARRIED.items() if one is type(block)), None)
-        declared = {one.name: _listed(getattr(block, one.name)) for one in fields(block)}
+        declared = {name: _listed(value) for name, value in block.declaration().items()}
         if kind is None or not all(_is_plain(value) for value in declared.values()):
             return None
-        if kind != "block":
-            del declared["pipeline"]
         carried.append({"kind": kind, **declared})
     return carried
 

@@ -294,10 +294,8 @@ class _Demo:
         known = self._conversation.questions
         asked = known if self._options.all_questions else spread(known, QUESTIONS_ASKED)
         history: list[Message] = list(outcome.stored)
-        facts: list[Fact] = list(outcome.facts)
         answers = [
-            ask(memory, question, history=history, facts=facts, samples=outcome.played.samples)
-            for question in asked
+            ask(memory, question, history=history, samples=outcome.played.samples) for question in asked
         ]
         self._story.answers(answers, of=len(known), stand_ins=outcome.models.text_is_local)
         return answers

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from strandline.producers.blocks.base import BaseMemoryBlock, CountText, FactExtractionMemoryBlock, Material
 from strandline.producers.blocks.render import render_memory
 from strandline.producers.blocks.template import compile_memory_template
-from strandline.producers.reading.budget import Contribution, Fitted, Measure, Tail, fit, newest_that_fit
+from strandline.producers.reading.budget.contributions import Contribution, Measure
+from strandline.producers.reading.budget.fitting import Fitted, Tail, fit, newest_that_fit, reserved_tail
 from strandline.producers.reading.foreign_code import attempt
 from strandline.schemas.values.message import Message
 
@@ -365,14 +366,32 @@ def test_each_block_and_range_that_is_left_out_is_named(case: Case) -> None:
 
 
 @given(case=cases())
-def test_nothing_is_cut_while_a_larger_number_stands_whole(case: Case) -> None:
+def test_what_is_cut_is_named_the_least_important_first(case: Case) -> None:
     found = fitted_case(case)
     priority = {c.block.name: c.block.priority for c in case.contributions}
     touched = [name for kind, name in kinds(found) if kind != "tail"]
     assert all(priority[name] > 0 for name in touched)
     assert all(priority[earlier] >= priority[later] for earlier, later in pairwise(touched))
-    whole = [priority[name] for name in sections(found) if name not in touched]
-    assert not touched or max(whole, default=0) <= priority[touched[-1]]
+
+
+@given(case=cases())
+def test_what_is_cut_does_not_fit_beside_what_is_more_important(case: Case) -> None:
+    found = fitted_case(case)
+    reserved = reserved_tail(
+        room=case.limit - case.fixed, contributions=case.contributions, tail=case.tail, measure=MEASURE
+    )
+    room = case.limit - case.fixed - sum(message.tokens or 0 for message in reserved)
+    ranks = {c.block.name: (c.block.priority, at) for at, c in enumerate(case.contributions)}
+    for victim in case.contributions:
+        if victim.block.name in [name for kind, name in kinds(found) if kind != "tail"]:
+            before = [c for c in found.kept if ranks[c.block.name] < ranks[victim.block.name]]
+            assert MEASURE.cost([*before, victim]) > room
+
+
+def test_what_is_left_out_makes_room_for_what_is_less_important_and_smaller() -> None:
+    found = fitted(FRAME + TAGS + 5, [says("big", 50, priority=1), says("small", 5, priority=2)])
+    assert sections(found) == ["small"]
+    assert kinds(found) == [("block_dropped", "big")]
 
 
 @given(case=cases())

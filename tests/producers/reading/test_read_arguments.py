@@ -81,14 +81,18 @@ def test_defaults_are_those_of_the_documents(make_memory: MakeMemory, database_u
     memory.put(user("Hello"))
     policy = "token_limit, flush_at_tokens, token_flush_size, max_facts, tokenizer"
     assert rows_of(database_url, f"SELECT {policy} FROM strandline.session") == [
-        (30_000, 21_000, 3_000, 50, "o200k_base")
+        (30_000, 21_000, 3_000, None, "o200k_base")
     ]
     facts, summary, vectors = memory.memory_blocks
-    assert isinstance(facts, FactExtractionMemoryBlock) and facts.max_facts == 50
+    assert isinstance(facts, FactExtractionMemoryBlock) and facts.max_facts is None
     assert isinstance(summary, SummaryMemoryBlock)
     assert isinstance(vectors, VectorMemoryBlock)
-    assert (vectors.similarity_top_k, vectors.retrieval_context_window) == (2, 5)
+    assert (vectors.similarity_top_k, vectors.retrieval_context_window) == (None, 5)
+    assert all(block.is_filler for block in memory.memory_blocks), "as much as there is room for"
     assert [block.priority for block in memory.memory_blocks] == [1, 2, 3]
+    ranked = (FactExtractionMemoryBlock(priority=1), VectorMemoryBlock(priority=3))
+    assert (ranked[0].max_facts, ranked[1].similarity_top_k) == (50, 2)
+    assert not any(block.is_filler for block in (*ranked, SummaryMemoryBlock(priority=2)))
     static = StaticMemoryBlock(static_content="Be brief.")
     assert static.priority == 0
     context = make_memory("t", memory_blocks=[static]).get()
@@ -184,7 +188,8 @@ def test_standard_blocks_can_be_named(
     say(memory, "The boat is blue", "The wind is up")
     drain_everything(database, database_url, settings)
     shown = memory.get("Which colour has the boat?")[0].text
-    assert shown.startswith("<memory>\n<summary>\n") and "<vectors>\n<message role='user'>" in shown
+    assert "<vectors>\n<conversation date=" in shown and "user: The boat is blue" in shown
+    assert "The boat is blue" not in shown.partition("<vectors>")[0], "nothing is said twice"
 
 
 TURNS = st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.integers(1, 9)), max_size=12)

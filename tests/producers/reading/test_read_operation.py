@@ -20,7 +20,8 @@ from strandline.producers.blocks.base import (
 from strandline.producers.blocks.resolve import default_blocks
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.read import MAX_PAUSE_SECONDS, ReadRequest, read
+from strandline.producers.reading.read import MAX_PAUSE_SECONDS, read
+from strandline.producers.reading.request import ReadRequest
 from strandline.producers.sessions import history_page
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
 from strandline.schemas.postgres.operations import Operation, Pause, Run, Step
@@ -107,7 +108,10 @@ def snapshot_rows(
         "serving": {name: {"generation_id": at, "config": EMBEDDER} for at, name in enumerate(serving)}
         or None,
         "pending": [list(one) for one in pending] or None,
-        "facts": [{"fact_id": str(at), "text": text, "said_at": str(NOON)} for at, text in enumerate(facts)]
+        "facts": [
+            {"fact_id": str(UUID(int=at)), "text": text, "said_at": str(NOON)}
+            for at, text in enumerate(facts)
+        ]
         or None,
         "states": states,
     }
@@ -120,8 +124,15 @@ def request(*blocks: BaseMemoryBlock, **given: Any) -> ReadRequest:
     return ReadRequest(identity=SESSION, blocks=blocks, **{**arguments, **given})
 
 
+# Where facts come from, and names of sessions, for as many statements as a read may need.
+SOURCES: dict[str, Any] = {
+    "fact_sources": [[(UUID(int=at), NOON, SESSION.session_key, [1 + at]) for at in range(9)]] * 2,
+    "session_names": [[(STRANGER, "another")]],
+}
+
+
 def read_one(rows: list[ReadRow], asked: ReadRequest, **answers: Any) -> tuple[MemoryContext, Postgres]:
-    postgres = Postgres(read=[rows], **answers)
+    postgres = Postgres(read=[rows], **{**SOURCES, **answers})
     return postgres.run(read(asked)), postgres
 
 
@@ -143,7 +154,7 @@ def test_head_tail_and_window_in_order_with_the_memory_in_the_head() -> None:
         facts=["Maren sails."],
         pending=[("facts", 3, 4)],
     )
-    context, postgres = read_one(rows, request(FactExtractionMemoryBlock()))
+    context, postgres = read_one(rows, request(FactExtractionMemoryBlock(max_facts=50)))
     assert seqs(context) == [1, 3, 4, 5]
     assert context[0].text == (
         "m1\n\n<memory>\n<fact_extraction_memory>\n<fact>Maren sails.</fact>\n"
@@ -154,7 +165,7 @@ def test_head_tail_and_window_in_order_with_the_memory_in_the_head() -> None:
     assert not context.caught_up
     assert (context.omitted, context.over_budget) == ((), False)
     assert context.tokens == 4 + 3 + 6
-    assert postgres.names == ["read"]
+    assert postgres.names == ["read", "fact_sources"]
     assert postgres.params("read")["pipelines"] == ["facts"]
     assert postgres.params("read")["max_facts"] == 50
 
@@ -175,13 +186,13 @@ def test_without_blocks_nothing_is_inserted_and_nothing_waited_for() -> None:
 
 
 def test_a_session_that_does_not_exist_shows_what_is_known_of_its_owner() -> None:
-    blocks = (StaticMemoryBlock(static_content="Be kind."), FactExtractionMemoryBlock())
+    blocks = (StaticMemoryBlock(static_content="Be kind."), FactExtractionMemoryBlock(max_facts=50))
     rows = snapshot_rows(exists=False, facts=["Maren sails."])
     context, postgres = read_one(rows, request(*blocks), find_owner=[[]])
     assert "Be kind." in context[0].text
     assert "<fact>Maren sails.</fact>" in context[0].text
     assert (len(context), context.covered_through, context.caught_up) == (1, {"facts": 0}, True)
-    assert postgres.names == ["read", "find_owner"]
+    assert postgres.names == ["read", "find_owner", "fact_sources"]
 
 
 @pytest.mark.parametrize("owner", [[], [("maren", SESSION.shard_key)]])
@@ -302,7 +313,8 @@ def search_one(
 
 def test_a_search_shows_its_hits_best_first() -> None:
     rows = [hit_row(0.9, 5, "To Skagen."), hit_row(0.9, 6, "Nice!", first=5), hit_row(0.4, 2, "By <boat>")]
-    asked = request(VectorMemoryBlock(similarity_cutoff=0.25), query="harbour", embed_query=letters)
+    block = VectorMemoryBlock(similarity_cutoff=0.25, similarity_top_k=2)
+    asked = request(block, query="harbour", embed_query=letters)
     context, postgres = search_one(asked, rows)
     assert (
         "<message role='user'>To Skagen.</message>\n<message role='user'>Nice!</message>\n\n"
@@ -410,7 +422,8 @@ def test_messages_that_the_tail_shows_are_not_searched_for_nor_found() -> None:
         hit_row(0.5, 2, "m2"),
         hit_row(0.4, 7, "t7", STRANGER),
     ]
-    context, postgres = search_one(request(VectorMemoryBlock(), embed_query=letters), rows, **TAIL)
+    asked = request(VectorMemoryBlock(similarity_top_k=2), embed_query=letters)
+    context, postgres = search_one(asked, rows, **TAIL)
     assert postgres.params("search_chunks")["visible_from"] == 3
     memory = context[0].text
     assert memory.count("<message ") == 2

@@ -72,7 +72,7 @@ def test_every_language_goes_the_whole_way(
         assert [fact.text for fact in memory.facts.list(contains=part)] == [first], language
         context = memory.get(question)
         assert str(context[0]).startswith(f"system: {first[::-1]}"), "the head stays"
-        assert f"<fact>{first}</fact>" in context[0].text and f"{second}</" in context[0].text
+        assert f": {first}\n" in context[0].text and f": {second}\n" in context[0].text
         assert [message.text for message in memory.get_all()] == [first[::-1], first, second]
         assert memory.facts.list(contains=part)[0].said_by in (name, None)
         assert memory.facts.delete(memory.facts.list(contains=part)[0].fact_id)
@@ -97,7 +97,7 @@ def test_without_a_model_chinese_is_understood_as_far_as_english(
     assert facts == ["User: 我叫小明,住在里斯本。", "User: 我的猫叫咪咪,它昨天三岁了。"]
     memory.put({"role": "user", "content": "我住在哪里?"})
     shown = memory.get()[0].text
-    assert "<fact>User: 我叫小明,住在里斯本。</fact>" in shown and "<summary>" in shown
+    assert "user: 我叫小明,住在里斯本。\n" in shown
 
 
 @pytest.mark.parametrize(

@@ -8,45 +8,27 @@ template included, so that the sum is that of the prompt that a model receives.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from strandline.producers.blocks.base import BaseMemoryBlock, CountText
-from strandline.producers.blocks.render import Renderer, Section, render_memory
+from strandline.producers.reading.budget.contributions import Contribution, Measure
+from strandline.producers.reading.budget.filling import Filled, Filling
+from strandline.producers.reading.budget.parted_calls import parted_calls
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.foreign_code import attempt
-from strandline.producers.reading.parted_calls import parted_calls
-from strandline.producers.reading.recent_counts import recent_counts
-from strandline.producers.tokens import PART_TOKENS, count_parts
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.message import Message
 
 _PARTED = "The blocks already cover the other part of its tool call."
 
 _NOT_RENDERED = "The memory template does not show its text."
 
-# Lines and markup stay as they are, for templates that look at these.
-_ANY_CHARACTER = re.compile(r"[^\s<>&;]")
-_OTHER_CHARACTER = "\u2588"
-
-# Separates the memory from the message that it is inserted into.
-SEPARATOR = "\n\n"
+NOTHING_TO_FILL = Filling()
 
 # A block that is still too long after so many attempts to shorten it is left out.
 MAX_TRUNCATIONS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Contribution:
-    """The output of one block: its text, escaped, and its content parts."""
-
-    block: BaseMemoryBlock
-    text: str
-    parts: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,7 +53,10 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The parts of a read other than pinned head and window; ``tokens`` is their sum."""
+    """The parts of a read other than pinned head and window; ``tokens`` is the sum with these.
+
+    ``kept`` are the contributions of which ``memory`` is made, and ``filled`` those that filled the room.
+    """
 
     memory: str
     parts: tuple[Mapping[str, Any], ...]
@@ -79,42 +64,8 @@ class Fitted:
     tokens: int
     over_budget: bool
     omitted: tuple[Omission, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """How the memory is rendered and counted; ``part_tokens``: tokens of content parts that are not text,
-    by type.
-    """
-
-    count_text: CountText
-    render: Renderer
-    part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
-
-    def render_all(self, contributions: Iterable[Contribution]) -> str:
-        return self.render([Section(c.block.name, c.text) for c in contributions if c.text])
-
-    def find_unrendered(self, contributions: Sequence[Contribution]) -> list[Contribution]:
-        """The contributions whose text the caller's template does not show at all."""
-        if self.render is render_memory:
-            return []
-        return [c for c in contributions if c.text and not self._shows(c, contributions)]
-
-    def _shows(self, one: Contribution, contributions: Sequence[Contribution]) -> bool:
-        # A template may lay text out as it likes, so what counts is that another text gives another memory.
-        other = replace(one, text=_ANY_CHARACTER.sub(_OTHER_CHARACTER, one.text))
-        try:
-            changed = self.render_all([other if c is one else c for c in contributions])
-        except ConfigurationError:
-            return True  # it stumbles over this text, so it looks at it
-        return changed != self.render_all(contributions)
-
-    def cost(self, contributions: Sequence[Contribution]) -> int:
-        """Tokens of the memory as inserted, and of the content parts by their estimates."""
-        text = self.render_all(contributions)
-        parts = [part for c in contributions for part in c.parts]
-        estimates = count_parts(parts, self.count_text, self.part_tokens)
-        return estimates + (recent_counts.count(self.count_text, text + SEPARATOR) if text else 0)
+    kept: tuple[Contribution, ...] = ()
+    filled: Filled = field(default_factory=Filled)
 
 
 def fit(
@@ -124,11 +75,20 @@ def fit(
     contributions: Sequence[Contribution],
     tail: Tail,
     measure: Measure,
+    filling: Filling = NOTHING_TO_FILL,
+    order: Sequence[str] = (),
 ) -> Fitted:
-    """Choose the parts that fit beside ``fixed_tokens`` (pinned head and window), and name the others."""
+    """Choose the parts that fit beside ``fixed_tokens`` (pinned head and window), and name the others.
+
+    Args:
+        filling: what takes the room that the contributions leave.
+        order: names of all blocks, in the order of their sections.
+    """
     room = token_limit - fixed_tokens
     reserved = reserved_tail(room=room, contributions=contributions, tail=tail, measure=measure)
     kept, omitted = _shrunk(contributions, room - _tokens(reserved), measure)
+    filled = filling.fill(kept, room - _tokens(reserved), measure)
+    kept = _in_order([*kept, *filled.contributions.values()], order)
     omitted += [Omission("not_rendered", c.block.name, _NOT_RENDERED) for c in measure.find_unrendered(kept)]
     cost = measure.cost(kept)
     shown = newest_that_fit(tail, room - cost)
@@ -139,8 +99,15 @@ def fit(
         tail=shown,
         tokens=tokens,
         over_budget=tokens > token_limit,
-        omitted=(*omitted, *_omitted_tail(tail, shown)),
+        omitted=(*omitted, *filled.omitted, *_omitted_tail(tail, shown)),
+        kept=tuple(kept),
+        filled=filled,
     )
+
+
+def _in_order(contributions: Sequence[Contribution], order: Sequence[str]) -> list[Contribution]:
+    places = {name: place for place, name in enumerate(order)}
+    return sorted(contributions, key=lambda one: places.get(one.block.name, len(places)))
 
 
 def reserved_tail(
@@ -179,27 +146,36 @@ def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:
 def _shrunk(
     contributions: Sequence[Contribution], room: int, measure: Measure
 ) -> tuple[list[Contribution], list[Omission]]:
-    """The contributions with the largest priority numbers shortened or dropped until all fit."""
-    kept = list(contributions)
+    """The contributions that fit, the smallest priority number first; the others shortened or left out.
+
+    One that is left out makes room, which less important ones can have.
+    """
+    if measure.cost(contributions) <= room:
+        return list(contributions), []
+    unrendered = measure.find_unrendered(contributions)
+    kept = [c for c in contributions if c.block.priority == 0 or c in unrendered]
     omitted: list[Omission] = []
-    if measure.cost(kept) <= room:
-        return kept, omitted
-    unrendered = measure.find_unrendered(kept)
-    for victim in _least_important_first([c for c in kept if c not in unrendered]):
-        if measure.cost(kept) <= room:
-            break
-        place = kept.index(victim)
-        others = kept[:place], kept[place + 1 :]
-        shorter, failure = _made_to_fit(victim, others, room, measure)
-        kept = [*others[0], *([shorter] if shorter else []), *others[1]]
-        omitted.append(failure or _shortening_omission(victim, shorter, measure))
-    return kept, omitted
+    for candidate in _most_important_first([c for c in contributions if c not in kept]):
+        place = contributions.index(candidate)
+        others = (
+            [c for c in kept if _index(c, contributions) < place],
+            [c for c in kept if _index(c, contributions) > place],
+        )
+        fitting, failure = _made_to_fit(candidate, others, room, measure)
+        if fitting is not candidate:
+            omitted.append(failure or _shortening_omission(candidate, fitting, measure))
+        kept = [*others[0], *([fitting] if fitting else []), *others[1]]
+    return kept, omitted[::-1]
 
 
-def _least_important_first(contributions: Sequence[Contribution]) -> list[Contribution]:
-    """The contributions that may be cut: the largest priority number first; of equals, the one named last."""
-    cuttable = [c for c in contributions if c.block.priority > 0]
-    return sorted(cuttable, key=lambda c: c.block.priority)[::-1]
+def _index(contribution: Contribution, contributions: Sequence[Contribution]) -> int:
+    """The place of a contribution, which may be shortened, among all of them as they were given."""
+    return next(at for at, one in enumerate(contributions) if one.block is contribution.block)
+
+
+def _most_important_first(contributions: Sequence[Contribution]) -> list[Contribution]:
+    """The smallest priority number first; of equals, the one named first."""
+    return sorted(contributions, key=lambda c: c.block.priority)
 
 
 def _made_to_fit(

@@ -12,7 +12,8 @@ from uuid import UUID
 
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import Omission
-from strandline.producers.reading.rerank import MAX_CANDIDATES, postprocess_hits
+from strandline.producers.reading.searching.gather import hits_for
+from strandline.producers.reading.searching.rerank import MAX_CANDIDATES, postprocess_hits
 from strandline.producers.reading.snapshot import Snapshot
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.query import MAX_QUERY_CHARACTERS
@@ -85,9 +86,12 @@ def sources_of(
 
 
 def search_for_block(
-    block: VectorMemoryBlock, query: SearchQuery, sources: Sources, shown: Shown
+    block: VectorMemoryBlock, query: SearchQuery, sources: Sources, shown: Shown, room: int
 ) -> Operation[tuple[tuple[Hit, ...], list[Omission]]]:
     """The best hits for one block, without those that are shown anyway; and the search's omissions.
+
+    Args:
+        room: tokens that the block's hits may fill, if it has no number of hits.
 
     Raises:
         StrandlineError: the statement failed.
@@ -103,9 +107,10 @@ def search_for_block(
         visible_from=ALL_VISIBLE if block.exclude_current else shown.visible_from,
         facts_generation_id=sources.facts_generation_id,
         facts_shown=shown.fact_ids,
-        beside=MESSAGES_BESIDE,
+        beside=0 if block.is_filler else MESSAGES_BESIDE,
     )
-    limit = MAX_CANDIDATES if block.steps else block.similarity_top_k
+    top_k = hits_for(room) if block.similarity_top_k is None else block.similarity_top_k
+    limit = MAX_CANDIDATES if block.steps else top_k
     ranked_hits = yield from rank_hits(
         query, sources.vectors, target, limit=limit, similarity_cutoff=block.similarity_cutoff
     )
@@ -113,7 +118,7 @@ def search_for_block(
     if block.steps and hits:
         hits, failures = yield Run(partial(postprocess_hits, block, query.text, hits))
         omissions += failures
-    return hits[: block.similarity_top_k], omissions
+    return hits[:top_k], omissions
 
 
 def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:

@@ -1,0 +1,113 @@
+"""Chooses the pieces that fill a room: messages by how well they fit, and facts that these do not show."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from strandline.producers.reading.budget.pieces import (
+    Candidates,
+    Chosen,
+    FactPiece,
+    MessagePiece,
+    Place,
+)
+
+# Of the room, kept for facts while messages are chosen; what facts leave of it messages get in the end.
+FACTS_SHARE = 0.15
+# Of the facts' room, kept for the newest: what a question does not name may still matter.
+NEWEST_SHARE = 0.25
+
+
+@dataclass(slots=True)
+class _Room:
+    """Tokens that are left."""
+
+    tokens: int
+
+    def take(self, tokens: int, reserve: int = 0) -> bool:
+        """Take so many, unless fewer than ``reserve`` would be left."""
+        if tokens > self.tokens - reserve:
+            return False
+        self.tokens -= tokens
+        return True
+
+
+def choose_pieces(candidates: Candidates, room: int, shown: Collection[Place] = ()) -> Chosen:
+    """The best pieces that fit together; each message once, and no fact whose messages are all shown.
+
+    What does not fit is passed over, so that what is shorter and ranks lower can still fill the room.
+
+    Args:
+        candidates: best first.
+        room: tokens that the lines may have together.
+        shown: messages that the read shows anyway.
+    """
+    left = _Room(max(0, room))
+    hidden = {
+        name: [piece for piece in pieces if piece.place not in shown]
+        for name, pieces in candidates.messages.items()
+    }
+    candidates = replace(candidates, messages=hidden)
+    facts_room = int(left.tokens * FACTS_SHARE) if candidates.facts or candidates.newest_facts else 0
+    messages: dict[Place, tuple[str, MessagePiece]] = {}
+    facts: dict[UUID, FactPiece] = {}
+    _take_messages(candidates, left, messages, reserve=facts_room)
+    is_settled = False
+    while not is_settled:
+        _take_facts(candidates, left, {*shown, *messages}, facts)
+        # What facts leave messages take, and what these show facts need not; each round shows more messages.
+        _take_messages(candidates, left, messages)
+        covered = [fact for fact in facts.values() if _is_shown(fact, {*shown, *messages})]
+        for fact in covered:
+            left.tokens += facts.pop(fact.fact_id).tokens
+        is_settled = not covered
+    return Chosen(
+        facts=tuple(sorted(facts.values(), key=lambda fact: (fact.said_at, fact.fact_id))),
+        messages={name: _in_order(name, messages.values()) for name in candidates.messages},
+    )
+
+
+def _take_messages(
+    candidates: Candidates, room: _Room, taken: dict[Place, tuple[str, MessagePiece]], reserve: int = 0
+) -> None:
+    ranked = [(name, piece) for name, pieces in candidates.messages.items() for piece in pieces]
+    ranked.sort(key=lambda one: -one[1].score)
+    for name, piece in ranked:
+        if piece.place not in taken and room.take(piece.tokens, reserve):
+            taken[piece.place] = name, piece
+
+
+def _take_facts(
+    candidates: Candidates, room: _Room, visible: Collection[Place], facts: dict[UUID, FactPiece]
+) -> None:
+    """A few of the newest, then those that match, then more of the newest."""
+    newest_room = int(room.tokens * NEWEST_SHARE)
+    turns: tuple[tuple[Sequence[FactPiece], int], ...] = (
+        (candidates.newest_facts, room.tokens - newest_room),
+        (candidates.facts, 0),
+        (candidates.newest_facts, 0),
+    )
+    for pieces, reserve in turns:
+        for piece in pieces:
+            is_new = piece.fact_id not in facts and not _is_shown(piece, visible)
+            if is_new and room.take(piece.tokens, reserve):
+                facts[piece.fact_id] = piece
+
+
+def _is_shown(fact: FactPiece, visible: Collection[Place]) -> bool:
+    return bool(fact.sources) and all(place in visible for place in fact.sources)
+
+
+def _in_order(name: str, taken: Iterable[tuple[str, MessagePiece]]) -> tuple[MessagePiece, ...]:
+    return tuple(in_order([piece for of, piece in taken if of == name]))
+
+
+def in_order(pieces: Sequence[MessagePiece]) -> list[MessagePiece]:
+    """Session by session, each from its beginning; the session that was begun first comes first."""
+    begun: dict[UUID, str] = {}
+    for piece in pieces:
+        at = str(piece.message.created_at)
+        begun[piece.session_key] = min(at, begun.get(piece.session_key, at))
+    return sorted(pieces, key=lambda one: (begun[one.session_key], one.session_key, one.message.seq or 0))

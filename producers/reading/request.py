@@ -1,0 +1,59 @@
+"""What a read is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
+from strandline.producers.blocks.render import Renderer, render_memory
+from strandline.producers.reading.budget.contributions import Measure
+from strandline.producers.reading.window_cache import WindowCache
+from strandline.producers.search.query import EmbedQuery
+from strandline.producers.tokens import PART_TOKENS
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """One read of one session.
+
+    Attributes:
+        token_limit: maximum tokens of the result, memory included.
+        count_text: the session's tokenizer.
+        part_tokens: tokens of content parts that are not text, by type.
+        initial_token_count: tokens of the limit that are already used.
+        query: the text that vector blocks search for; without it ``messages``, else the latest of the window.
+        wait_for: wait until this ``seq`` has been put and, if it was flushed, the blocks cover it.
+        timeout_seconds: how long to wait (default 10 s); after that the read continues anyway.
+        embed_query: returns a query's vector as pgvector reads it, from its text and the generation's config
+            (``embedder``, ``dimensions``); None if the stored vectors are from another model.
+        render: turns sections into text.
+        shared_key: the key of the shared scope's rows, if the memory names one.
+        windows: the cache of windows read before; None if the read may see uncommitted messages.
+        in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
+            transaction.
+    """
+
+    identity: SessionIdentity
+    blocks: tuple[BaseMemoryBlock, ...]
+    token_limit: int
+    count_text: Callable[[str], int]
+    insert_method: InsertMethod = InsertMethod.SYSTEM
+    query: str | Message | None = None
+    messages: Sequence[Message] | None = None
+    wait_for: int | None = None
+    timeout_seconds: float | None = None
+    embed_query: EmbedQuery | None = None
+    render: Renderer = render_memory
+    in_callers_transaction: bool = False
+    part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
+    initial_token_count: int = 0
+    shared_key: UUID | None = None
+    windows: WindowCache | None = None
+
+    @property
+    def measure(self) -> Measure:
+        return Measure(self.count_text, self.render, self.part_tokens)

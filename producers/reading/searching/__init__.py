@@ -1,0 +1,1 @@
+"""What a read searches for: the hits of its blocks, and what may fill its room."""

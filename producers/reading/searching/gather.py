@@ -1,0 +1,94 @@
+"""Gathers what may fill the room of a read: messages and facts that match its query, and the newest facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from strandline.producers.blocks.render import fact_line, speech_line
+from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place
+from strandline.producers.search.hits import Hit
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.read import FactSources
+from strandline.schemas.values.message import Message
+
+# Who speaks and the line's end, beside what was counted when the message was put.
+LINE_TOKENS = 4
+
+# A hit costs the statement and the process as much as a message of the window; more than these seldom fit.
+MIN_HITS = 10
+MAX_HITS = 100
+# A short message, as it is shown.
+USUAL_TOKENS = 20
+
+# Facts that a read looks at because they are new, and because they match.
+NEWEST_FACTS = 20
+MAX_MATCHING_FACTS = 40
+
+
+def hits_for(room: int) -> int:
+    """How many hits to ask for, so that they fill ``room`` tokens if they are short."""
+    return min(MAX_HITS, max(MIN_HITS, room // USUAL_TOKENS))
+
+
+def message_pieces(hits: Sequence[Hit]) -> tuple[MessagePiece, ...]:
+    """The messages of the hits, each once, best first."""
+    pieces: dict[Place, MessagePiece] = {}
+    for hit in hits:
+        for message in hit.messages:
+            if message.text.strip() and hit.session_key is not None:
+                piece = MessagePiece(
+                    message=message,
+                    line=speech_line(message),
+                    session_key=hit.session_key,
+                    score=hit.score,
+                    similarity=hit.similarity,
+                    is_beside=False,
+                    tokens=_tokens(message),
+                )
+                pieces.setdefault(piece.place, piece)
+    return tuple(pieces.values())
+
+
+def _tokens(message: Message) -> int:
+    return (message.tokens or 0) + LINE_TOKENS
+
+
+def fact_pieces(
+    shard_key: UUID, facts: Mapping[str, tuple[str, float]], count_text: Callable[[str], int]
+) -> Operation[dict[str, FactPiece]]:
+    """Facts with the messages that they come from.
+
+    Args:
+        facts: text and score, by id.
+    """
+    if not facts:
+        return {}
+    rows = yield from fetch(FactSources(shard_key=shard_key, fact_ids=[UUID(one) for one in facts]))
+    sources: dict[str, set[Place]] = {}
+    times: dict[str, datetime] = {}
+    for row in rows:
+        times[str(row.fact_id)] = row.said_at
+        if row.session_key is not None and row.seqs:
+            sources.setdefault(str(row.fact_id), set()).update((row.session_key, seq) for seq in row.seqs)
+    return {
+        fact_id: FactPiece(
+            fact_id=UUID(fact_id),
+            text=text,
+            line=(line := fact_line(text)),
+            said_at=times[fact_id],
+            sources=frozenset(sources.get(fact_id, ())),
+            score=score,
+            tokens=count_text(line) + 1,
+        )
+        for fact_id, (text, score) in facts.items()
+        if fact_id in times
+    }
+
+
+def matching_facts(hits: Sequence[Hit]) -> Iterator[tuple[str, tuple[str, float]]]:
+    """Text and score of the facts among the hits, best first."""
+    for hit in hits:
+        if hit.fact is not None:
+            yield str(hit.fact.fact_id), (hit.fact.text, hit.score)

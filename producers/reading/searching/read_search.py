@@ -1,0 +1,184 @@
+"""What a read finds for its blocks: hits, facts that match, and all that may fill its room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from strandline.producers.blocks.base import (
+    BaseMemoryBlock,
+    FactExtractionMemoryBlock,
+    Material,
+    SummaryMemoryBlock,
+)
+from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.reading.budget.filling import Filling
+from strandline.producers.reading.budget.fitting import reserved_tail
+from strandline.producers.reading.budget.pieces import Candidates, FactPiece, Place
+from strandline.producers.reading.context import Omission
+from strandline.producers.reading.rendering import is_quick, render_blocks
+from strandline.producers.reading.request import ReadRequest
+from strandline.producers.reading.searching.block_search import (
+    Shown,
+    query_text,
+    search_for_block,
+    sources_of,
+)
+from strandline.producers.reading.searching.gather import (
+    MAX_MATCHING_FACTS,
+    NEWEST_FACTS,
+    fact_pieces,
+    matching_facts,
+    message_pieces,
+)
+from strandline.producers.reading.snapshot import Snapshot
+from strandline.producers.search.hits import Hit
+from strandline.producers.search.query import prepare_query
+from strandline.producers.search.ranking import ALL_FACTS, SearchQuery, Vectors, ranked_facts
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.postgres.operations import Operation, Run
+from strandline.schemas.values.lanes import FACTS, VECTORS
+from strandline.schemas.values.message import Message
+
+# Of the window, what facts are looked for if nothing is asked: as many as a vector block looks for.
+LATEST_MESSAGES = 5
+
+
+def search_for_read(
+    request: ReadRequest, snapshot: Snapshot
+) -> Operation[tuple[dict[str, tuple[Hit, ...]], list[Hit], list[Omission]]]:
+    """The hits of each vector block, and the facts that match; a search that fails is among the omissions."""
+    hits: dict[str, tuple[Hit, ...]] = {}
+    facts: list[Hit] = []
+    omissions: list[Omission] = []
+    searching = [block for block in request.blocks if _searches(block, snapshot)]
+    if not searching:
+        return hits, facts, omissions
+    room = max(0, request.token_limit - snapshot.fixed_tokens)
+    shown = yield from _shown_anyway(request, snapshot)
+    prepared: dict[tuple[str, int | None], SearchQuery] = {}
+    for block in searching:
+        latest = block.retrieval_context_window if isinstance(block, VectorMemoryBlock) else LATEST_MESSAGES
+        text = query_text(request.query, request.messages, snapshot.window, latest)
+        if not text:
+            continue
+        try:
+            if not isinstance(block, VectorMemoryBlock):
+                facts = yield from _matching_facts(text, request, snapshot, prepared)
+                continue
+            sources = yield from sources_of(block, snapshot, request.identity, request.shared_key)
+            if sources is None:
+                continue
+            query = yield from _prepare(text, sources.vectors, request, prepared)
+            hits[block.name], of_block = yield from search_for_block(block, query, sources, shown, room)
+        except StrandlineError as error:
+            if request.in_callers_transaction:
+                raise
+            of_block = [Omission("search_failed", block.name, f"The search failed: {error}")]
+        omissions += of_block
+    return hits, facts, omissions
+
+
+def _prepare(
+    text: str,
+    vectors: Vectors | None,
+    request: ReadRequest,
+    prepared: dict[tuple[str, int | None], SearchQuery],
+) -> Operation[SearchQuery]:
+    """The query in the form of the search; each text is embedded once per generation."""
+    asked = text, None if vectors is None else vectors.generation_id
+    if asked not in prepared:
+        prepared[asked] = yield from prepare_query(text, vectors, request.embed_query)
+    return prepared[asked]
+
+
+def _matching_facts(
+    text: str,
+    request: ReadRequest,
+    snapshot: Snapshot,
+    prepared: dict[tuple[str, int | None], SearchQuery],
+) -> Operation[list[Hit]]:
+    serving = snapshot.serving.get(VECTORS)
+    vectors = None if serving is None else Vectors(serving["generation_id"], serving["config"])
+    query = yield from _prepare(text, vectors, request, prepared)
+    if query.is_empty:
+        return []
+    generation_id = snapshot.serving[FACTS]["generation_id"]
+    shard_key = request.identity.shard_key
+    return (
+        yield from ranked_facts(query, vectors, shard_key, generation_id, ALL_FACTS, limit=MAX_MATCHING_FACTS)
+    )
+
+
+def _searches(block: BaseMemoryBlock, snapshot: Snapshot) -> bool:
+    if isinstance(block, VectorMemoryBlock):
+        return VECTORS in snapshot.serving and _may_find(block, snapshot)
+    return isinstance(block, FactExtractionMemoryBlock) and block.is_filler and bool(snapshot.facts)
+
+
+def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
+    return block.scope != "session" or snapshot.has_flushed
+
+
+def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
+    """The window, the facts, and the reserved part of the tail: the read shows these in any case."""
+    if not snapshot.tail.messages:
+        return Shown(request.identity, snapshot.window_from, frozenset(), snapshot.fact_ids)
+    always = [block for block in request.blocks if block.priority == 0]
+    contributions, _ = yield from render_blocks(
+        always, Material(facts=snapshot.facts, states=snapshot.states)
+    )
+    reserve = partial(
+        reserved_tail,
+        room=request.token_limit - snapshot.fixed_tokens,
+        contributions=contributions,
+        tail=snapshot.tail,
+        measure=request.measure,
+    )
+    reserved: tuple[Message, ...]
+    if is_quick(contributions):
+        reserved = reserve()
+    else:
+        reserved = yield Run(reserve)
+    seqs = frozenset(message.seq for message in reserved if message.seq is not None)
+    visible_from = snapshot.window_from
+    while visible_from - 1 in seqs:
+        visible_from -= 1
+    return Shown(request.identity, visible_from, seqs, snapshot.fact_ids)
+
+
+def gather_filling(
+    request: ReadRequest, snapshot: Snapshot, material: Material, fact_hits: Sequence[Hit]
+) -> Operation[Filling]:
+    """What may fill the room, for the blocks that share it out."""
+    blocks = tuple(block for block in request.blocks if block.is_filler)
+    facts: dict[str, FactPiece] = {}
+    newest: list[str] = []
+    matching = dict(matching_facts(fact_hits))
+    if any(isinstance(block, FactExtractionMemoryBlock) for block in blocks):
+        known = dict(zip(snapshot.fact_ids, snapshot.facts, strict=True))
+        newest = list(known)[::-1][:NEWEST_FACTS]
+        texts = {fact_id: (known[fact_id], 0.0) for fact_id in newest} | matching
+        facts = yield from fact_pieces(request.identity.shard_key, texts, request.count_text)
+    return Filling(
+        blocks=blocks,
+        candidates=Candidates(
+            newest_facts=[facts[one] for one in newest if one in facts],
+            facts=[facts[one] for one in matching if one in facts],
+            messages={
+                block.name: message_pieces(material.hits.get(block.name, ()))
+                for block in blocks
+                if isinstance(block, VectorMemoryBlock)
+            },
+        ),
+        summaries={
+            block.name: str(text)
+            for block in blocks
+            if isinstance(block, SummaryMemoryBlock) and (text := block.render(material))
+        },
+        shown=places_of(request, snapshot.window),
+    )
+
+
+def places_of(request: ReadRequest, messages: Sequence[Message]) -> frozenset[Place]:
+    return frozenset((request.identity.session_key, message.seq or 0) for message in messages)
