@@ -202,13 +202,14 @@ class FactExtractionMemoryBlock(BaseMemoryBlock):
     ) -> None:
         self._refuse(unknown)
         super().__init__(name=name, priority=1 if priority is None else priority, pipeline=FACTS)
-        if max_facts is None and priority is not None:
+        # A subclass renders and shortens in its own way, and so by a number.
+        if max_facts is None and (priority is not None or type(self) is not FactExtractionMemoryBlock):
             max_facts = DOCUMENTED_MAX_FACTS
         self._set(max_facts=None if max_facts is None else checked_count("max_facts", max_facts, least=1))
 
     @property
     def is_filler(self) -> bool:
-        return self.max_facts is None and type(self) is FactExtractionMemoryBlock
+        return self.max_facts is None
 
     def render(self, material: Material) -> str | None:
         newest = material.facts[-(self.max_facts or DOCUMENTED_MAX_FACTS) :]

@@ -40,11 +40,12 @@ _BETWEEN_HITS = re.compile(r"\n\n(?=<(?:message |fact>))")
 class VectorMemoryBlock(BaseMemoryBlock):
     """Pieces of flushed conversation that match the query; facts as well, if asked for.
 
-    Without ``similarity_top_k`` and ``priority``: as many messages as there is room for, in the order in
-    which they were said.  With one of them: the ``similarity_top_k`` best hits, best first.
+    Without ``similarity_top_k``, ``priority`` and facts among ``kinds``: as many messages as there is room
+    for, in the order in which they were said.  Otherwise: the ``similarity_top_k`` best hits, best first.
 
     Attributes:
-        similarity_top_k: how many hits; None: as many as there is room for, 2 if a priority is given.
+        similarity_top_k: how many hits; None: as many as there is room for. With a priority, or facts among
+            ``kinds``, the default is 2.
         retrieval_context_window: how many of the latest messages form the query: of the window, or of the
             ``messages`` given to a read. If ``input`` is given, only ``input`` is searched for.
         similarity_cutoff: the minimum cosine similarity, 0 to 1; not applied if only words are compared.
@@ -101,15 +102,21 @@ class VectorMemoryBlock(BaseMemoryBlock):
         self._refuse(unknown)
         super().__init__(name=name, priority=3 if priority is None else priority, pipeline=VECTORS)
         scope = plain_scalar(scope)
-        top_k = DOCUMENTED_TOP_K if similarity_top_k is None and priority is not None else similarity_top_k
+        kinds = checked_kinds(kinds)
+        # A subclass renders and shortens in its own way, and facts among the hits are ranked with them.
+        is_counted = priority is not None or "fact" in kinds or type(self) is not VectorMemoryBlock
+        if similarity_top_k is None and is_counted:
+            similarity_top_k = DOCUMENTED_TOP_K
         self._set(
-            similarity_top_k=None if top_k is None else checked_count("similarity_top_k", top_k, least=1),
+            similarity_top_k=None
+            if similarity_top_k is None
+            else checked_count("similarity_top_k", similarity_top_k, least=1),
             retrieval_context_window=checked_count(
                 "retrieval_context_window", retrieval_context_window, least=1
             ),
             similarity_cutoff=_checked_cutoff(similarity_cutoff),
             scope=scope,
-            kinds=checked_kinds(kinds),
+            kinds=kinds,
             exclude_current=exclude_current,
             postprocessors=_checked_functions(postprocessors),
             rerank=rerank,
@@ -120,7 +127,7 @@ class VectorMemoryBlock(BaseMemoryBlock):
 
     @property
     def is_filler(self) -> bool:
-        return self.similarity_top_k is None and type(self) is VectorMemoryBlock
+        return self.similarity_top_k is None
 
     @property
     def steps(self) -> tuple[tuple[str, Reranker], ...]:

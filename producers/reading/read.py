@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 
 from strandline.producers.blocks.base import (
-    DOCUMENTED_MAX_FACTS,
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
     Material,
@@ -119,9 +118,7 @@ def _statement(request: ReadRequest, pipelines: tuple[str, ...], known: KnownWin
 def _newest_facts(blocks: Sequence[BaseMemoryBlock]) -> int:
     """How many of the newest facts the blocks may show."""
     counts = [
-        NEWEST_FACTS if block.is_filler else block.max_facts or DOCUMENTED_MAX_FACTS
-        for block in blocks
-        if isinstance(block, FactExtractionMemoryBlock)
+        block.max_facts or NEWEST_FACTS for block in blocks if isinstance(block, FactExtractionMemoryBlock)
     ]
     return max(counts, default=0)
 

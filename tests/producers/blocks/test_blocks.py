@@ -198,3 +198,22 @@ def test_truncated_facts_are_the_newest_of_them(facts: list[str], cut: int) -> N
 
 def rendered(facts: list[str]) -> str | None:
     return FactExtractionMemoryBlock(max_facts=1_000).render(Material(facts=facts))
+
+
+class _Own(VectorMemoryBlock):
+    """Somebody's own way to show hits."""
+
+
+class _OwnFacts(FactExtractionMemoryBlock):
+    """Somebody's own way to show facts."""
+
+
+@pytest.mark.parametrize(
+    "block", [VectorMemoryBlock(kinds=["fact"]), VectorMemoryBlock(kinds=["message", "fact"]), _Own()]
+)
+def test_facts_among_hits_and_blocks_of_ones_own_are_shown_by_number(block: VectorMemoryBlock) -> None:
+    assert (block.similarity_top_k, block.is_filler) == (2, False)
+
+
+def test_a_facts_block_of_ones_own_shows_facts_by_number() -> None:
+    assert (_OwnFacts().max_facts, _OwnFacts().is_filler) == (50, False)
