@@ -106,7 +106,6 @@ def _given_message(piece: MessagePiece, names: Names) -> GivenMessage:
         names[piece.session_key],
         piece.score,
         piece.similarity,
-        piece.is_beside,
         piece.tokens,
     )
 
@@ -118,7 +117,7 @@ def _summary(request: ReadRequest, snapshot: Snapshot, fitted: Fitted) -> GivenS
         return None
     pipeline = block.pipeline or ""
     through = snapshot.covered_through((pipeline,))[pipeline]
-    is_cut = fitted.filled.is_summary_cut or any(one.name == block.name for one in fitted.omitted)
+    is_cut = any(one.name == block.name for one in fitted.omitted)
     return GivenSummary(_unescaped(text), through, is_cut, request.count_text(text))
 
 

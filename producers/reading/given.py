@@ -50,7 +50,6 @@ class GivenMessage:
         session_id: the session that it was put to.
         score: how well it matches the query, 0 to 1; comparable only within one read.
         similarity: the cosine similarity to the query; 0 if only words were compared.
-        is_beside: given because it stands beside one that matches.
         tokens: of its line.
     """
 
@@ -58,7 +57,6 @@ class GivenMessage:
     session_id: str
     score: float
     similarity: float
-    is_beside: bool
     tokens: int
 
 

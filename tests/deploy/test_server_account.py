@@ -159,7 +159,7 @@ os.write(1, b"%d " % server_account().uid)
 
 @pytest.mark.skipif(
     shutil.which("unshare") is None or subprocess.call(["unshare", "--mount", "true"]) != 0,
-    reason="this system lets nobody have mounts of their own",
+    reason="this system does not allow mount namespaces",
 )
 def test_processes_that_make_the_account_at_once_agree_on_its_number(tmp_path: Path) -> None:
     accounts, meeting = tmp_path / "etc", tmp_path / "meeting"

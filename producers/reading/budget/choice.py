@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.producers.reading.budget.pieces import (
@@ -45,21 +45,23 @@ def choose_pieces(candidates: Candidates, room: int, shown: Collection[Place] = 
         shown: messages that the read shows anyway.
     """
     left = _Room(max(0, room))
-    hidden = {
-        name: [piece for piece in pieces if piece.place not in shown]
+    ranked = [
+        (name, piece)
         for name, pieces in candidates.messages.items()
-    }
-    candidates = replace(candidates, messages=hidden)
+        for piece in pieces
+        if piece.place not in shown
+    ]
+    ranked.sort(key=lambda one: -one[1].score)
     facts_room = int(left.tokens * FACTS_SHARE) if candidates.facts or candidates.newest_facts else 0
     messages: dict[Place, tuple[str, MessagePiece]] = {}
     facts: dict[UUID, FactPiece] = {}
-    _take_messages(candidates, left, messages, reserve=facts_room)
+    _take_messages(ranked, left, messages, reserve=facts_room)
     is_settled = False
     while not is_settled:
         _take_facts(candidates, left, {*shown, *messages}, facts)
         # What facts leave messages take, and what these show facts need not; each round shows more messages.
-        _take_messages(candidates, left, messages)
-        covered = [fact for fact in facts.values() if _is_shown(fact, {*shown, *messages})]
+        _take_messages(ranked, left, messages)
+        covered = [fact for fact in facts.values() if fact.is_told_by({*shown, *messages})]
         for fact in covered:
             left.tokens += facts.pop(fact.fact_id).tokens
         is_settled = not covered
@@ -70,10 +72,11 @@ def choose_pieces(candidates: Candidates, room: int, shown: Collection[Place] = 
 
 
 def _take_messages(
-    candidates: Candidates, room: _Room, taken: dict[Place, tuple[str, MessagePiece]], reserve: int = 0
+    ranked: Sequence[tuple[str, MessagePiece]],
+    room: _Room,
+    taken: dict[Place, tuple[str, MessagePiece]],
+    reserve: int = 0,
 ) -> None:
-    ranked = [(name, piece) for name, pieces in candidates.messages.items() for piece in pieces]
-    ranked.sort(key=lambda one: -one[1].score)
     for name, piece in ranked:
         if piece.place not in taken and room.take(piece.tokens, reserve):
             taken[piece.place] = name, piece
@@ -91,13 +94,9 @@ def _take_facts(
     )
     for pieces, reserve in turns:
         for piece in pieces:
-            is_new = piece.fact_id not in facts and not _is_shown(piece, visible)
+            is_new = piece.fact_id not in facts and not piece.is_told_by(visible)
             if is_new and room.take(piece.tokens, reserve):
                 facts[piece.fact_id] = piece
-
-
-def _is_shown(fact: FactPiece, visible: Collection[Place]) -> bool:
-    return bool(fact.sources) and all(place in visible for place in fact.sources)
 
 
 def _in_order(name: str, taken: Iterable[tuple[str, MessagePiece]]) -> tuple[MessagePiece, ...]:

@@ -28,13 +28,11 @@ class Filled:
     Attributes:
         contributions: by name of the block.
         chosen: the pieces in them.
-        is_summary_cut: whether a part of a summary had no room.
         omitted: what had no room.
     """
 
     contributions: Mapping[str, Contribution] = field(default_factory=dict)
     chosen: Chosen = field(default_factory=Chosen)
-    is_summary_cut: bool = False
     omitted: tuple[Omission, ...] = ()
 
 
@@ -88,9 +86,10 @@ class Filling:
         room = int(free * SUMMARY_SHARE) if has_pieces else free
         cut = {block.name: self._cut_summary(block, room, measure) for block in self._summary_blocks()}
         chosen = choose_pieces(self.candidates, free - _tokens(cut.values(), measure), self.shown)
-        # What the summary need not say leaves room for more.
         summaries = {name: _without_repeated(text, _lines_of(chosen)) for name, text in cut.items()}
-        chosen = choose_pieces(self.candidates, free - _tokens(summaries.values(), measure), self.shown)
+        if summaries != cut:
+            # What the summary need not say leaves room for more.
+            chosen = choose_pieces(self.candidates, free - _tokens(summaries.values(), measure), self.shown)
         texts = {**summaries, **dict(_facts(self.blocks, chosen)), **dict(_conversations(chosen))}
         contributions = {
             block.name: Contribution(block, texts[block.name])
@@ -98,7 +97,7 @@ class Filling:
             if texts.get(block.name)
         }
         left_out = tuple(self._left_out(chosen, cut, measure))
-        return Filled(contributions, chosen, cut != self.summaries, left_out)
+        return Filled(contributions, chosen, left_out)
 
     def _summary_blocks(self) -> list[SummaryMemoryBlock]:
         return [block for block in self.blocks if isinstance(block, SummaryMemoryBlock)]
@@ -119,11 +118,8 @@ class Filling:
                 reason = f"Shortened from {before} to {quantity(after, 'token')} to fit the limit."
                 yield Omission("block_truncated", name, reason)
             elif isinstance(block, FactExtractionMemoryBlock):
-                kept = (
-                    f.fact_id in facts or (bool(f.sources) and f.sources <= taken)
-                    for f in self.candidates.facts
-                )
-                yield from _had_no_room(name, "fact", list(kept))
+                kept = [f.fact_id in facts or f.is_told_by(taken) for f in self.candidates.facts]
+                yield from _had_no_room(name, "fact", kept)
             else:
                 pieces = self.candidates.messages.get(name, ())
                 yield from _had_no_room(name, "message", [piece.place in taken for piece in pieces])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -32,6 +32,10 @@ class FactPiece:
     score: float
     tokens: int
 
+    def is_told_by(self, places: Collection[Place]) -> bool:
+        """Whether all the messages that it comes from are among ``places``."""
+        return bool(self.sources) and all(place in places for place in self.sources)
+
 
 @dataclass(frozen=True, slots=True)
 class MessagePiece:
@@ -41,7 +45,6 @@ class MessagePiece:
         line: as it is shown.
         score: how well it matches the query.
         similarity: the cosine similarity; 0 if only words were compared.
-        is_beside: shown because it stands beside one that matches.
         tokens: of its line.
     """
 
@@ -50,7 +53,6 @@ class MessagePiece:
     session_key: UUID
     score: float
     similarity: float
-    is_beside: bool
     tokens: int
 
     @property

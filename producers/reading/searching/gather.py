@@ -44,7 +44,6 @@ def message_pieces(hits: Sequence[Hit]) -> tuple[MessagePiece, ...]:
                     session_key=hit.session_key,
                     score=hit.score,
                     similarity=hit.similarity,
-                    is_beside=False,
                     tokens=_tokens(message),
                 )
                 pieces.setdefault(piece.place, piece)

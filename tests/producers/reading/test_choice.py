@@ -19,7 +19,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def message(seq: int, score: float = 0.5, tokens: int = 10, session: UUID = HERE) -> MessagePiece:
     said = Message("user", f"m{seq}", seq=seq, created_at=NOON + timedelta(minutes=seq))
-    return MessagePiece(said, said.text, session, score, 0.0, is_beside=False, tokens=tokens)
+    return MessagePiece(said, said.text, session, score, 0.0, tokens=tokens)
 
 
 def fact(number: int, *sources: int, score: float = 0.5, tokens: int = 10) -> FactPiece:
