@@ -24,7 +24,9 @@ def ask(memory: Memory, question: Question, *, history: Sequence[Message], sampl
         GivenFact(text=fact.text, message_ids=[ids[seq] for seq in _seqs(fact, memory) if seq in ids])
         for fact in context.facts
     ]
-    retrieved = [GivenMessage(id=hit.message.id or "", text=str(hit.message)) for hit in context.hits]
+    # The prompt has them in the order in which they were said; only the first few are printed.
+    best_first = sorted(context.hits, key=lambda hit: -hit.score)
+    retrieved = [GivenMessage(id=hit.message.id or "", text=str(hit.message)) for hit in best_first]
     from_facts = {message_id for fact in facts for message_id in fact.message_ids}
     known = from_facts | shown | {message.id for message in retrieved}
     return AnswerReport(
