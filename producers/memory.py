@@ -147,10 +147,13 @@ class SessionMemory(MemorySearch):
         messages = listed_messages(messages)
         if not messages:
             return []
-        in_callers_transaction = connection is not None
-        accept = put_whole if in_callers_transaction else (await self._resources.group_commit()).accept
-        put = self._put_all(messages, accept, in_callers_transaction=in_callers_transaction)
-        result = await self._runner.arun(put, connection)
+        if connection is not None:
+            put = self._put_all(messages, put_whole, in_callers_transaction=True)
+            result = await self._runner.arun(put, connection)
+        else:
+            commit = await self._resources.group_commit()
+            put = self._put_all(messages, commit.accept, in_callers_transaction=False)
+            result = await commit.run(put)
         return self._announce(result, connection)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:

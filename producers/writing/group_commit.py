@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -28,12 +28,15 @@ STATEMENTS_AT_ONCE = 2
 MAX_PUTS_PER_GROUP = 64
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Sender(Protocol):
-    """Runs a statement in a separate transaction: an ``AsyncDatabase``."""
+    """Runs statements, each in a separate transaction: an ``AsyncDatabase``."""
 
     async def fetch(self, query: Query[R]) -> list[R]: ...
+
+    def run(self, operation: Operation[T]) -> Awaitable[T]: ...
 
 
 @dataclass(slots=True)
@@ -58,6 +61,10 @@ class GroupCommit:
         self._is_called_soon = False
         self._last_size = 1
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, operation: Operation[T]) -> Awaitable[T]:
+        """Run an operation on the same database, without looking again for the event loop's."""
+        return self._database.run(operation)
 
     def accept(self, put: SinglePut) -> Operation[PutRow]:
         """Accept a put together with others that wait at the same time."""

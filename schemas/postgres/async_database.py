@@ -258,12 +258,12 @@ async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
 def _carry_out(step: Step, runner: AsyncRunner) -> Awaitable[Any]:
     if isinstance(step, Query):
         return runner.fetch(step)
+    if isinstance(step, Await):
+        return step.make()
     if isinstance(step, Atomic):
         return runner.run_atomically(step.make)
     if isinstance(step, Run):
         return asyncio.to_thread(step.call)
-    if isinstance(step, Await):
-        return step.make()
     if isinstance(step, Pause):
         return asyncio.sleep(step.seconds)
     assert_never(step)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from strandline.schemas.errors import (
     DatabaseUnavailableError,
     ServerLimitError,
 )
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.translation import translate_errors
 from strandline.schemas.queries.conversation.messages import Put, PutManyRow, PutOneRow, PutRow
@@ -36,6 +37,7 @@ from tests.conftest import rows_of
 MakeMemory = Callable[..., Memory]
 
 R = TypeVar("R")
+T = TypeVar("T")
 KEYS = [UUID(int=number) for number in range(1, 6)]
 
 
@@ -55,6 +57,9 @@ class Log:
         self.stored: dict[UUID, list[str]] = {}
         self.groups: list[int] = []
         self.at_once = self.most_at_once = 0
+
+    def run(self, operation: Operation[T]) -> Awaitable[T]:
+        raise AssertionError("these tests put single statements")
 
     async def fetch(self, query: Query[R]) -> list[R]:
         self.at_once += 1
