@@ -34,7 +34,12 @@ _FILES = (
     "explain.sql",
     "status.sql",
 )
-_FRAGMENT_FILES = ("fragments/bm25.sql", "fragments/derivations.sql", "fragments/lanes.sql")
+_FRAGMENT_FILES = (
+    "fragments/bm25.sql",
+    "fragments/derivations.sql",
+    "fragments/lanes.sql",
+    "fragments/search.sql",
+)
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # What ``tools.queries`` reads above each statement: nothing that Postgres has to know.
 _TYPES = re.compile(r"^-- (?:(?:params|row): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE)
@@ -68,6 +73,8 @@ FUNCTIONS = (
     "forget_facts_v1",
     "reset_v1",
     "pop_v1",
+    "search_small_v1",
+    "search_big_v1",
     "search_v1",
     "search_hits_v1",
     "begin_batch_v1",
@@ -147,7 +154,7 @@ def _arguments(sql: str, start: int) -> tuple[list[str], int]:
             arguments.append(sql[begin:place].strip())
             begin = place + 1
             if letter == ")":
-                return arguments, begin
+                return [argument for argument in arguments if argument], begin
         depth += (letter in "([") - (letter in ")]")
     raise ValueError(f"a fragment's parenthesis is not closed: {sql[start : start + 40]!r}")
 
@@ -159,7 +166,7 @@ def _fragments() -> Mapping[str, tuple[tuple[str, ...], str]]:
     for file in _FRAGMENT_FILES:
         pieces = _FRAGMENT.split(_read(file))[1:]
         for name, parameters, text in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
-            fragments[name] = (tuple(parameters.split(", ")), _COMMENT.sub("", text).strip())
+            fragments[name] = (tuple(re.findall(r"\w+", parameters)), _COMMENT.sub("", text).strip())
     return MappingProxyType(fragments)
 
 

@@ -1009,6 +1009,8 @@ def upgrade() -> None:
         "forget_facts_v1",
         "reset_v1",
         "pop_v1",
+        "search_small_v1",
+        "search_big_v1",
         "search_v1",
         "search_hits_v1",
         "begin_batch_v1",

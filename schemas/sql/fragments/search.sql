@@ -1,0 +1,142 @@
+-- Searching: text that the search of small scopes and that of big ones share (derivations.sql says how it is used).
+--
+-- Most are lists of queries for a WITH, which name what the others there have: docs/architecture/vectors-and-search.md
+-- says which weighs what, and why.  All in float8: by default this would be numeric arithmetic.
+
+-- fragment: query_vectors()
+-- The query without what the whole scope has in common: the mean of its first pieces, less of it where they are few.
+mean_vector AS MATERIALIZED (
+    SELECT avg(f.embedding) AS centre, count(f.embedding) / (count(f.embedding) + 10::float8) AS share
+    FROM first_pieces f WHERE p_embedding IS NOT NULL
+), centred_query AS MATERIALIZED (
+    -- offset: of a vector's product with the query less that with the centre. length: that of query - share * centre,
+    -- times the usual length of piece - share * centre; vectors are of length 1, their mean is shorter.
+    SELECT centre, share, strandline.search_code_v1(l2_normalize(p_embedding - centre)) AS code,
+        share * (centre <#> p_embedding) - share * share * (centre <#> centre) AS offset,
+        sqrt(greatest(1e-6::float8, 1 + 2 * share * (centre <#> p_embedding) - share * share * (centre <#> centre)))
+            * sqrt(greatest(0.05::float8, 1 + (2 * share - share * share) * (centre <#> centre))) AS length
+    FROM mean_vector
+)
+
+-- fragment: similarity()
+-- The cosine of a piece to the query; vectors are of length 1.
+coalesce(-(c.embedding <#> p_embedding), 0)
+
+-- fragment: contrast()
+-- The same without what the scope has in common, at the scale of the scope's pieces.
+coalesce((a.share * (c.embedding <#> a.centre) - (c.embedding <#> p_embedding) + a.offset) / a.length, 0)
+    -- Of a few words a vector says little.
+    * CASE WHEN c.tone = 1 THEN 1 ELSE least(1, c.length / 18.0::float8) END
+
+-- fragment: facts_to_search()
+searched_facts AS MATERIALIZED (
+    SELECT f.fact_id, f.lexemes, @by_length(cardinality(f.lexemes)) AS length
+    FROM strandline.fact f
+    WHERE f.shard_key = p_shard_key AND f.generation_id = p_facts_generation_id AND f.live
+        AND f.fact_id <> ALL (p_facts_shown)
+        AND (p_topics IS NULL OR f.topics && p_topics)
+        AND (p_agent_id IS NULL OR f.agent_id = p_agent_id) AND (p_team_id IS NULL OR f.team_id = p_team_id)
+        AND EXISTS (
+            SELECT FROM strandline.fact_revision r
+            WHERE r.shard_key = p_shard_key AND r.generation_id = p_facts_generation_id
+                AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
+                AND (p_scope_key IS NULL OR r.session_key = p_scope_key)
+                AND (r.session_key IS DISTINCT FROM p_visible_in OR p_visible_from > ANY (r.seqs)))
+), fact_sources AS MATERIALIZED (
+    SELECT k.fact_id, r.session_key, s.seq
+    FROM searched_facts k JOIN strandline.fact_revision r ON r.shard_key = p_shard_key
+        AND r.generation_id = p_facts_generation_id AND r.fact_id = k.fact_id AND r.operation <> 'invalidate'
+        AND (p_scope_key IS NULL OR r.session_key = p_scope_key)
+    CROSS JOIN LATERAL unnest(r.seqs) AS s (seq)
+    WHERE r.session_key IS NOT NULL
+)
+
+-- fragment: counted_words()
+word_counts AS MATERIALIZED (
+    SELECT o.number + p.from_seq AS number, u.lexeme,
+        sum(cardinality(u.positions)) / @by_length(min(p.length)) AS times
+    FROM pieces_with_words p JOIN session_offsets o ON o.session_key = p.session_key
+    CROSS JOIN LATERAL unnest(p.found) AS u
+    GROUP BY o.number + p.from_seq, u.lexeme
+)
+
+-- fragment: messages_with_neighbours(best)
+-- What a word counts for the messages beside its own; and the messages that say most with what is beside them.
+neighbour_shares (distance, share) AS (
+    VALUES (-3, 0.1::float8), (-2, 0.2), (-1, 0.4), (0, 1), (1, 0.4), (2, 0.2), (3, 0.1)
+), best_with_neighbours AS (
+    SELECT n.number FROM (
+        SELECT w.number + d.distance AS number, w.lexeme, sum(w.times * d.share) AS times
+        FROM best_messages t JOIN word_counts w ON w.number = t.number CROSS JOIN neighbour_shares d
+        GROUP BY w.number + d.distance, w.lexeme) AS n
+    JOIN word_weights r ON r.lexeme = n.lexeme
+    GROUP BY n.number ORDER BY sum(r.weight * @saturated(n.times)) DESC, n.number
+    LIMIT {best}
+)
+
+-- fragment: scored_facts()
+fact_text_scores AS MATERIALIZED (
+    SELECT k.fact_id, sum(r.weight_in_fact * @saturated(1 / k.length)) AS text
+    FROM searched_facts k CROSS JOIN LATERAL unnest(k.lexemes) AS u (lexeme) JOIN word_weights r ON r.lexeme = u.lexeme
+    GROUP BY k.fact_id
+)
+
+-- fragment: candidates()
+candidate_messages AS MATERIALIZED (
+    SELECT n.number FROM (
+        SELECT h.number FROM best_with_neighbours h
+        UNION ALL
+        SELECT o.number + n.from_seq FROM near_pieces n JOIN session_offsets o ON o.session_key = n.session_key
+        UNION ALL
+        SELECT o.number + c.seq FROM (SELECT w.fact_id FROM fact_text_scores w ORDER BY w.text DESC, w.fact_id
+            LIMIT (SELECT candidates FROM bounds)) AS w
+        JOIN fact_sources c ON c.fact_id = w.fact_id JOIN session_offsets o ON o.session_key = c.session_key) AS n
+    GROUP BY n.number
+)
+
+-- fragment: scored_texts(counts)
+message_text_scores AS (
+    SELECT n.number, sum(r.weight * @saturated(n.times)) AS score FROM (
+        SELECT c.number, w.lexeme, sum(w.times * d.share) AS times
+        FROM candidate_messages c CROSS JOIN neighbour_shares d
+        JOIN {counts} w ON w.number = c.number + d.distance
+        GROUP BY c.number, w.lexeme) AS n
+    JOIN word_weights r ON r.lexeme = n.lexeme GROUP BY n.number
+)
+
+-- fragment: ranked()
+-- Texts and vectors as one score, times what else speaks for a message: who speaks, how, and when; and the best.
+fact_similarities AS (
+    SELECT c.fact_id, max(p.similarity) AS similarity, max(p.contrast) AS contrast
+    FROM fact_sources c JOIN session_offsets o ON o.session_key = c.session_key
+    JOIN message_similarities p ON p.number = o.number + c.seq
+    GROUP BY c.fact_id
+), message_factors AS (
+    SELECT m.number,
+        CASE WHEN k.names_speaker
+            THEN CASE WHEN m.is_named THEN 1 ELSE 0.7::float8 END * CASE WHEN m.tone = 2 THEN 0.85::float8 ELSE 1 END
+            ELSE CASE WHEN p_is_own AND m.role = 'assistant' THEN 0.8::float8 ELSE 1 END
+                * CASE WHEN m.tone = 1 THEN 1.3::float8 ELSE 1 END END
+        * CASE WHEN p_dates_from = '{}' THEN 1 ELSE 0.5::float8 + 0.5::float8 * coalesce((
+            SELECT max(d.fit) FROM unnest(p_dates_from, p_dates_through, p_dates_fit) AS d (first, last, fit)
+            WHERE m.said_on BETWEEN d.first AND d.last), 0) END AS factor
+    FROM message_similarities m CROSS JOIN (SELECT bool_or(n.is_named) AS names_speaker FROM message_similarities n) AS k
+), both_scores AS MATERIALIZED (
+    SELECT p.number, p.through_seq, NULL::uuid AS fact_id, p.similarity, p.contrast, coalesce(b.score, 0) AS text,
+        f.factor
+    FROM message_similarities p JOIN message_factors f ON f.number = p.number
+    LEFT JOIN message_text_scores b ON b.number = p.number WHERE p_messages
+    UNION ALL
+    SELECT NULL, NULL, k.fact_id, coalesce(s.similarity, 0), coalesce(s.contrast, 0), coalesce(w.text, 0), 1
+    FROM searched_facts k LEFT JOIN fact_similarities s ON s.fact_id = k.fact_id
+    LEFT JOIN fact_text_scores w ON w.fact_id = k.fact_id
+), fused_scores AS (
+    SELECT t.number, t.through_seq, t.fact_id, t.similarity, t.factor
+            * (coalesce(t.text / nullif((SELECT max(o.text) FROM both_scores o), 0), 0)
+            * CASE WHEN p_embedding IS NULL THEN 1 ELSE 0.53::float8 END + 0.47::float8 * t.contrast) AS score
+    FROM both_scores t
+)
+SELECT o.session_key, s.number - o.number, s.through_seq, s.fact_id, least(s.score, 1), s.similarity
+FROM fused_scores s LEFT JOIN session_offsets o ON o.number = (s.number >> 40) << 40
+WHERE s.score > 0 AND s.similarity >= p_similarity_cutoff
+ORDER BY s.score DESC, s.number, s.fact_id LIMIT p_top_k

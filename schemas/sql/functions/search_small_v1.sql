@@ -1,0 +1,85 @@
+-- search_small_v1: search_v1 of a scope with at most 1,000 pieces, each of which is read and compared exactly.
+--
+-- No index over words is used: the owner may have said the same words in thousands of other pieces.
+-- For search_v1 alone, which makes the settings.
+CREATE FUNCTION strandline.search_small_v1(
+    p_shard_key uuid,
+    p_generation_id integer,
+    p_scope_key uuid,
+    p_visible_in uuid,
+    p_visible_from bigint,
+    p_embedding halfvec,
+    p_lexemes text[],
+    p_similarity_cutoff float8,
+    p_top_k integer,
+    p_messages boolean,
+    p_facts_generation_id integer,
+    p_facts_shown uuid[],
+    p_topics text[],
+    p_agent_id text,
+    p_team_id text,
+    p_is_own boolean,
+    p_dates_from date[],
+    p_dates_through date[],
+    p_dates_fit float8[]
+) RETURNS TABLE (session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8,
+    similarity float8)
+LANGUAGE sql STABLE
+AS $function$
+WITH bounds AS MATERIALIZED (
+    -- As a range of sessions, which one plan can look up.
+    SELECT coalesce(p_scope_key, '00000000-0000-0000-0000-000000000000') AS first,
+        coalesce(p_scope_key, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AS last,
+        greatest(200, 3 * p_top_k) AS candidates
+), first_pieces AS (
+    SELECT c.embedding FROM strandline.chunk c
+    WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
+        AND c.session_key BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
+        AND p_embedding IS NOT NULL
+    ORDER BY c.session_key, c.from_seq, c.piece LIMIT 300
+), @query_vectors(), pieces AS MATERIALIZED (
+    SELECT p.* FROM (
+        SELECT c.session_key, c.from_seq, c.piece, c.through_seq, c.length, c.role, c.tone, c.said_on,
+            c.speaker && p_lexemes AS is_named, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found,
+            @similarity() AS similarity,
+            @contrast() AS contrast
+        FROM strandline.chunk c CROSS JOIN centred_query a
+        WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
+            AND c.session_key BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
+            AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
+        -- There are no more; the planner is told, and makes no tables for a million.
+        LIMIT 1000) AS p
+), near_pieces AS (
+    SELECT p.session_key, p.from_seq FROM pieces p WHERE p.contrast > 0
+    ORDER BY p.contrast DESC LIMIT (SELECT candidates FROM bounds)
+), pieces_with_words AS (
+    SELECT p.session_key, p.from_seq, p.length, p.found FROM pieces p WHERE p.found <> ''
+), @facts_to_search(), session_offsets AS MATERIALIZED (
+    -- Where the numbers of a session's messages begin: so far apart that no word reaches from one to the next.
+    SELECT o.session_key, row_number() OVER (ORDER BY o.session_key) << 40 AS number FROM (
+        SELECT p.session_key FROM pieces p UNION SELECT c.session_key FROM fact_sources c) AS o
+), @counted_words(), word_weights AS MATERIALIZED (
+    SELECT DISTINCT a.lexeme, @rarity(n.places, coalesce(h.places, 0)) AS weight,
+        @rarity(n.places + k.facts, coalesce(h.places, 0) + coalesce(o.facts, 0)) AS weight_in_fact
+    FROM unnest(p_lexemes) AS a (lexeme)
+    CROSS JOIN (SELECT count(*)::float8 AS places FROM pieces p WHERE p.piece = 0) AS n
+    CROSS JOIN (SELECT count(*) AS facts FROM searched_facts) AS k
+    LEFT JOIN (SELECT w.lexeme, count(*) AS places FROM word_counts w GROUP BY w.lexeme) AS h ON h.lexeme = a.lexeme
+    LEFT JOIN (
+        SELECT u.lexeme, count(*) AS facts FROM searched_facts f CROSS JOIN LATERAL unnest(f.lexemes) AS u (lexeme)
+        WHERE u.lexeme = ANY (p_lexemes) GROUP BY u.lexeme) AS o ON o.lexeme = a.lexeme
+), best_messages AS (
+    -- The messages that say most by themselves, and then, with what is beside them, the best of those around.
+    SELECT w.number FROM word_counts w JOIN word_weights r ON r.lexeme = w.lexeme
+    GROUP BY w.number ORDER BY sum(r.weight * @saturated(w.times)) DESC, w.number
+    LIMIT (SELECT candidates FROM bounds)
+), @messages_with_neighbours((SELECT candidates FROM bounds)), @scored_facts(), @candidates(),
+message_similarities AS MATERIALIZED (
+    SELECT n.number, max(p.through_seq) AS through_seq, greatest(max(p.similarity), 0) AS similarity,
+        greatest(least(max(p.contrast), 1), 0) AS contrast, min(p.role) AS role, max(p.tone) AS tone,
+        min(p.said_on) AS said_on, bool_or(p.is_named) AS is_named
+    FROM pieces p JOIN session_offsets o ON o.session_key = p.session_key
+    JOIN candidate_messages n ON n.number = o.number + p.from_seq
+    GROUP BY n.number
+), @scored_texts(word_counts), @ranked()
+$function$
