@@ -17,8 +17,8 @@ from strandline.schemas.display.shown_text import quantity
 SUMMARY_SHARE = 0.15
 # Before a colon: a longer text is no name.
 MAX_SPEAKER_CHARACTERS = 64
-# Attempts to come within the room: lines are counted one by one, and the memory as a whole. Each attempt gives
-# up twice as much of the room as the one before, since other pieces take the place of those that were too many.
+# Attempts to come within the room: lines are counted one by one, and the memory as a whole. Each attempt
+# gives up twice as much of the room as the one before, since other pieces replace those that were too large.
 MAX_ATTEMPTS = 16
 
 
