@@ -102,8 +102,8 @@ class MemoryContext(Sequence[Message]):
         return self.memory.summary
 
     @property
-    def pinned(self) -> tuple[Message, ...]:
-        """The system messages that begin the session; the memory may be inserted into one."""
+    def head(self) -> tuple[Message, ...]:
+        """The pinned head: system messages that begin the session; the memory may be inserted into one."""
         return tuple(one for one in self.messages if one.seq is not None and one.seq <= self.pinned_through)
 
     @property
@@ -124,12 +124,12 @@ class MemoryContext(Sequence[Message]):
         Args:
             count_text: the tokenizer of the memory that was read.
         """
-        pinned, tail, window = map(sum_tokens, (self.pinned, self.tail, self.window))
-        memory_tokens = max(0, self.tokens - pinned - tail - window)
+        head, tail, window = map(sum_tokens, (self.head, self.tail, self.window))
+        memory_tokens = max(0, self.tokens - head - tail - window)
         sections = count_sections(self.memory.sections, memory_tokens, count_text)
         return TokenUse(
             limit=self.token_limit,
-            pinned=pinned,
+            head=head,
             window=window,
             tail=tail,
             facts=sections["facts"],

@@ -15,7 +15,7 @@ class TokenUse:
 
     Attributes:
         limit: the tokens that the read could use.
-        pinned: the messages at the front that are always shown.
+        head: the pinned head, which is always shown.
         window: the messages of the window.
         tail: flushed messages that memory does not cover yet.
         facts: the facts' sections.
@@ -25,7 +25,7 @@ class TokenUse:
     """
 
     limit: int
-    pinned: int = 0
+    head: int = 0
     window: int = 0
     tail: int = 0
     facts: int = 0
@@ -36,7 +36,7 @@ class TokenUse:
     @property
     def total(self) -> int:
         """The tokens of the read, as ``MemoryContext.tokens`` has them."""
-        return self.pinned + self.window + self.tail + self.facts + self.summary + self.messages + self.other
+        return self.head + self.window + self.tail + self.facts + self.summary + self.messages + self.other
 
     @property
     def free(self) -> int:
@@ -52,7 +52,7 @@ def sum_tokens(messages: Sequence[Message]) -> int:
 def count_sections(
     sections: Sequence[GivenSection], memory_tokens: int, count_text: Callable[[str], int]
 ) -> dict[SectionKind, int]:
-    """The tokens of the memory by kind of section, tags and parts as ``other``; together ``memory_tokens``."""
+    """The tokens of the memory by kind of section, tags and parts as ``other``: ``memory_tokens`` in all."""
     counts: dict[SectionKind, int] = dict.fromkeys(("facts", "summary", "messages"), 0)
     left = memory_tokens
     for section in sections:

@@ -34,9 +34,9 @@ def check_sums(context: MemoryContext) -> None:
     use = context.token_use()
     assert use.total == context.tokens
     assert use.free == max(0, use.limit - context.tokens)
-    stored = sum(message.tokens or 0 for message in (*context.pinned, *context.tail, *context.window))
-    assert use.pinned + use.tail + use.window == stored
-    assert min(use.pinned, use.tail, use.window, use.facts, use.summary, use.messages, use.other) >= 0
+    stored = sum(message.tokens or 0 for message in (*context.head, *context.tail, *context.window))
+    assert use.head + use.tail + use.window == stored
+    assert min(use.head, use.tail, use.window, use.facts, use.summary, use.messages, use.other) >= 0
 
 
 def test_the_tokens_of_a_read_are_told_apart(make_memory: MakeMemory) -> None:
@@ -46,12 +46,12 @@ def test_the_tokens_of_a_read_are_told_apart(make_memory: MakeMemory) -> None:
     check_sums(context)
     use = context.token_use()
     assert (use.limit, use.tail) == (LIMIT, 0)
-    assert min(use.pinned, use.window, use.facts, use.summary, use.messages, use.other) > 0
+    assert min(use.head, use.window, use.facts, use.summary, use.messages, use.other) > 0
     kinds = {section.kind: section.text for section in context.memory.sections}
     assert set(kinds) == {"facts", "summary", "messages"}
     assert all(text in context[0].text for text in kinds.values())
     assert use.facts == count_default(kinds["facts"])
-    assert [message.seq for message in context.pinned] == [1]
+    assert [message.seq for message in context.head] == [1]
     assert [message.text for message in context.window][-1] == "Good morning."
     assert not {message.seq for message in context.window} & {hit.message.seq for hit in context.hits}
 
