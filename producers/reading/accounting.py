@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from strandline.producers.blocks.base import FactExtractionMemoryBlock, Material, SummaryMemoryBlock
+from strandline.producers.blocks.base import (
+    BaseMemoryBlock,
+    FactExtractionMemoryBlock,
+    Material,
+    SummaryMemoryBlock,
+)
 from strandline.producers.blocks.render import fact_line, message_line
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.budget.contributions import Contribution
 from strandline.producers.reading.budget.fitting import Fitted
-from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece
+from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place
 from strandline.producers.reading.given import (
     Given,
     GivenFact,
     GivenMessage,
+    GivenSection,
     GivenSummary,
+    SectionKind,
     sources_of_places,
 )
 from strandline.producers.reading.request import ReadRequest
@@ -38,11 +45,25 @@ def account_for(
     messages = [piece for name in material.hits for piece in _messages(name, material, fitted)]
     facts = [*fitted.filled.chosen.facts, *(yield from _counted_facts(request, snapshot, material, fitted))]
     names = yield from _session_names(request, messages, facts)
+    matching = _matching_places(material)
     return Given(
         facts=tuple(_given_fact(fact, names) for fact in facts),
-        hits=tuple(_given_message(piece, names) for piece in messages if piece.session_key in names),
+        hits=tuple(
+            _given_message(piece, names, is_beside=piece.place not in matching)
+            for piece in messages
+            if piece.session_key in names
+        ),
         summary=_summary(request, snapshot, fitted),
+        sections=tuple(GivenSection(one.block.name, _kind(one.block), one.text) for one in fitted.kept),
     )
+
+
+def _kind(block: BaseMemoryBlock) -> SectionKind:
+    if isinstance(block, FactExtractionMemoryBlock):
+        return "facts"
+    if isinstance(block, SummaryMemoryBlock):
+        return "summary"
+    return "messages" if isinstance(block, VectorMemoryBlock) else "other"
 
 
 def _messages(name: str, material: Material, fitted: Fitted) -> Sequence[MessagePiece]:
@@ -100,13 +121,25 @@ def _given_fact(fact: FactPiece, names: Names) -> GivenFact:
     return GivenFact(fact.fact_id, fact.text, fact.said_at, sources_of_places(known), fact.score, fact.tokens)
 
 
-def _given_message(piece: MessagePiece, names: Names) -> GivenMessage:
+def _matching_places(material: Material) -> frozenset[Place]:
+    """The messages that match themselves, not only one beside them."""
+    return frozenset(
+        (hit.session_key, message.seq or 0)
+        for hits in material.hits.values()
+        for hit in hits
+        for message in hit.messages
+        if hit.session_key is not None and message.seq not in hit.beside_seqs
+    )
+
+
+def _given_message(piece: MessagePiece, names: Names, *, is_beside: bool) -> GivenMessage:
     return GivenMessage(
         piece.message,
         names[piece.session_key],
         piece.score,
         piece.similarity,
         piece.tokens,
+        is_beside,
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
 from strandline.producers.reading.given import Citation, Given, GivenFact, GivenMessage, GivenSummary, cite
+from strandline.producers.reading.token_use import TokenUse, count_sections, sum_tokens
+from strandline.producers.tokens import count_default
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
 
@@ -64,6 +66,9 @@ class MemoryContext(Sequence[Message]):
         tokens: the stored tokens of the messages, and those of the inserted memory.
         over_budget: True if ``tokens`` is above the limit, because the pinned head, the window and blocks of
             priority 0 are never cut.
+        token_limit: the tokens that the read could use: the limit without ``initial_token_count``.
+        window_from: ``seq`` at which the window begins.
+        pinned_through: ``seq`` of the last of the system messages that begin the session; 0 without one.
         session_id: of the session that was read.
         memory: what the memory in the messages consists of; ``.facts``, ``.hits`` and ``.summary`` have its
             parts, and ``.citations()`` numbers them.
@@ -77,6 +82,9 @@ class MemoryContext(Sequence[Message]):
     over_budget: bool
     session_id: str = ""
     memory: Given = field(default_factory=Given)
+    token_limit: int = 0
+    window_from: int = 1
+    pinned_through: int = 0
 
     @property
     def facts(self) -> tuple[GivenFact, ...]:
@@ -92,6 +100,43 @@ class MemoryContext(Sequence[Message]):
     def summary(self) -> GivenSummary | None:
         """The summary in the prompt; None if there is none."""
         return self.memory.summary
+
+    @property
+    def head(self) -> tuple[Message, ...]:
+        """The pinned head: system messages that begin the session; the memory may be inserted into one."""
+        return tuple(one for one in self.messages if one.seq is not None and one.seq <= self.pinned_through)
+
+    @property
+    def tail(self) -> tuple[Message, ...]:
+        """The flushed messages that are shown because memory does not cover them yet."""
+        seqs = range(self.pinned_through + 1, self.window_from)
+        return tuple(one for one in self.messages if one.seq is not None and one.seq in seqs)
+
+    @property
+    def window(self) -> tuple[Message, ...]:
+        """The latest messages; the memory may be inserted into one."""
+        first = max(self.window_from, self.pinned_through + 1)
+        return tuple(one for one in self.messages if one.seq is not None and one.seq >= first)
+
+    def token_use(self, count_text: Callable[[str], int] = count_default) -> TokenUse:
+        """What ``tokens`` are used for.
+
+        Args:
+            count_text: the tokenizer of the memory that was read.
+        """
+        head, tail, window = map(sum_tokens, (self.head, self.tail, self.window))
+        memory_tokens = max(0, self.tokens - head - tail - window)
+        sections = count_sections(self.memory.sections, memory_tokens, count_text)
+        return TokenUse(
+            limit=self.token_limit,
+            head=head,
+            window=window,
+            tail=tail,
+            facts=sections["facts"],
+            summary=sections["summary"],
+            messages=sections["messages"],
+            other=sections["other"],
+        )
 
     def citations(self) -> list[Citation]:
         """The pieces of memory in the prompt with their sources, numbered from 1."""

@@ -11,6 +11,7 @@ from uuid import UUID
 from strandline.schemas.values.message import Message
 
 CitationKind = Literal["fact", "message", "summary"]
+SectionKind = Literal["facts", "summary", "messages", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class GivenMessage:
         score: how well it matches the query, 0 to 1; comparable only within one read.
         similarity: the cosine similarity to the query; 0 if only words were compared.
         tokens: of its line.
+        is_beside: whether it was given only because it stands beside a message that matches, whose score and
+            similarity it then has.
     """
 
     message: Message
@@ -58,6 +61,7 @@ class GivenMessage:
     score: float
     similarity: float
     tokens: int
+    is_beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +105,28 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenSection:
+    """The text of one block in the prompt.
+
+    Attributes:
+        name: of the block.
+        kind: what the block shows; ``messages``: what a search found, even if it was asked for facts.
+        text: escaped, as it stands between the block's tags.
+    """
+
+    name: str
+    kind: SectionKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Given:
     """All that a read gave from memory; window and tail are messages of the context."""
 
     facts: tuple[GivenFact, ...] = ()
     hits: tuple[GivenMessage, ...] = ()
     summary: GivenSummary | None = None
+    sections: tuple[GivenSection, ...] = ()
 
 
 def cite(memory: Given, session_id: str) -> list[Citation]:

@@ -88,6 +88,9 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
         over_budget=fitted.over_budget,
         session_id=request.identity.session_id,
         memory=memory,
+        token_limit=request.token_limit,
+        window_from=snapshot.window_from,
+        pinned_through=snapshot.pinned_through,
     )
 
 

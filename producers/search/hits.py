@@ -41,6 +41,8 @@ class Hit:
             only words were compared.
         fact: the fact, or None for messages.
         has_vector: false for a message that no vectors cover yet, so that only its words counted.
+        beside_seqs: the ``seq`` of those among ``messages`` that do not match themselves, but stand beside
+            one that does: a question with its answer.
     """
 
     score: float
@@ -49,6 +51,7 @@ class Hit:
     similarity: float = 0.0
     fact: HitFact | None = None
     has_vector: bool = True
+    beside_seqs: frozenset[int] = frozenset()
 
     @property
     def kind(self) -> HitKind:

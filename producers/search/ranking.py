@@ -208,7 +208,9 @@ def _hit(rows: Sequence[RankedRow]) -> Hit:
     if first.fact_id is not None:
         return Hit(first.score, None, (), first.similarity, HitFact(first.fact_id, first.fact))
     exchange = _exchange(read_rows(rows), first.from_seq, first.through_seq)
-    return Hit(first.score, first.session_key, exchange, first.similarity)
+    seqs = {message.seq or 0 for message in exchange}
+    beside = frozenset(seq for seq in seqs if not first.from_seq <= seq <= first.through_seq)
+    return Hit(first.score, first.session_key, exchange, first.similarity, beside_seqs=beside)
 
 
 def _exchange(messages: Sequence[Message], from_seq: int, through_seq: int) -> tuple[Message, ...]:

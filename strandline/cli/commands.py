@@ -73,6 +73,13 @@ def _get() -> click.Command:
     return command
 
 
+@_list_command("ask", "Show what memory gives for a question, and where it is from.")
+def _ask() -> click.Command:
+    from strandline.cli.ask import command
+
+    return command
+
+
 @_list_command("search", "Search messages and facts.")
 def _search() -> click.Command:
     from strandline.cli.search import command

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import click
 
-from strandline.cli.reports.memory import LeftOut, ReadMessage, ReadReport
-from strandline.cli.servers.memories import opened_session
-from strandline.cli.servers.options import (
-    as_json,
-    json_schema_option,
-    namespace_option,
-    settings_from,
-    target_options,
-)
+from strandline.cli.reports.memory import ReadMessage, ReadReport, ReadState
+from strandline.cli.servers.options import settings_from
+from strandline.cli.servers.reads import coverage_lines, omission_lines, read_options, read_session
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.transcript import full_text, speaker
 from strandline.producers.reading.context import MemoryContext
@@ -26,20 +19,13 @@ from strandline.schemas.values.message import Message
 
 @click.command("get")
 @click.argument("session")
-@namespace_option
-@click.option("--user", metavar="ID", help="The user that must own it; default: any.")
 @click.option("--query", metavar="TEXT", help="The text to search memory for; default: the latest messages.")
-@click.option(
-    "--token-limit", type=click.IntRange(1), metavar="N", help="The token limit; default: the session's."
-)
-@as_json
-@json_schema_option
-@target_options
+@read_options
 def command(
     session: str,
+    query: str | None,
     namespace: str,
     user: str | None,
-    query: str | None,
     token_limit: int | None,
     as_json: bool,
     json_schema: bool,
@@ -53,53 +39,33 @@ def command(
     if json_schema:
         print_schema(ReadReport)
         return 0
-    settings = settings_from(**target)
-    with opened_session(settings, session, namespace=namespace, user_id=user, token_limit=token_limit) as (
-        memory,
-        state,
-    ):
-        context = memory.get(query)
-        report = _report(context, namespace, session, state.user_id, memory.token_limit)
+    context, state = read_session(
+        settings_from(**target), session, query, namespace=namespace, user=user, token_limit=token_limit
+    )
     if as_json:
-        print_json(report)
+        print_json(_report(context, state))
     else:
-        say(*_lines(context, report))
+        say(*_lines(context, state))
     return 0
 
 
-def _report(
-    context: MemoryContext, namespace: str, session: str, user: str | None, token_limit: int
-) -> ReadReport:
-    return ReadReport(
-        namespace=namespace,
-        session_id=session,
-        user_id=user,
-        token_limit=token_limit,
-        tokens=context.tokens,
-        over_budget=context.over_budget,
-        caught_up=context.caught_up,
-        covered_through=dict(context.covered_through),
-        omitted=[LeftOut(**asdict(item)) for item in context.omitted],
-        messages=[
-            ReadMessage(
-                seq=message.seq, id=message.id, created_at=message.created_at, message=message.to_openai()
-            )
-            for message in context
-        ],
-    )
+def _report(context: MemoryContext, state: ReadState) -> ReadReport:
+    messages = [
+        ReadMessage(
+            seq=message.seq, id=message.id, created_at=message.created_at, message=message.to_openai()
+        )
+        for message in context
+    ]
+    return ReadReport(**dict(state), messages=messages)
 
 
-def _lines(context: MemoryContext, report: ReadReport) -> Iterator[str]:
-    over = ", over budget" if report.over_budget else ""
-    yield f"{quantity(len(context), 'message')}, {report.tokens:,} of {report.token_limit:,} tokens{over}"
+def _lines(context: MemoryContext, state: ReadState) -> Iterator[str]:
+    over = ", over budget" if state.over_budget else ""
+    yield f"{quantity(len(context), 'message')}, {state.tokens:,} of {state.token_limit:,} tokens{over}"
     for message in context:
         yield from _message(message)
-    for pipeline, seq in report.covered_through.items():
-        yield f"{pipeline}: covered through {seq}"
-    if not report.caught_up:
-        yield "not caught up: flushed messages are still on their way to a block"
-    for item in report.omitted:
-        yield f"left out: {item.name} ({item.kind}): {item.reason}"
+    yield from coverage_lines(state)
+    yield from omission_lines(state)
 
 
 def _message(message: Message) -> Iterator[str]:

@@ -20,8 +20,8 @@ ROOMS = {
     "producers": "blocks doorbell facts reading reading/budget reading/searching search writing",
     "workers": "celery_app",
     "deploy": "embedded",
-    "strandline": "adapters adapters/agents adapters/langchain adapters/llamaindex chat_import cli cli/demo"
-    " cli/doctor cli/facts cli/generations cli/reports cli/servers cli/sessions cli/terminal wiring",
+    "strandline": "adapters adapters/agents adapters/langchain adapters/llamaindex chat_import cli cli/ask"
+    " cli/demo cli/doctor cli/facts cli/generations cli/reports cli/servers cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13
 # One module a command, or a folder if the command has parts; these are what the commands share.

@@ -101,23 +101,30 @@ def topic_words(sentence: str) -> Iterator[str]:
 
 
 def _picks(line: TranscriptLine) -> Iterator[Pick]:
-    # An assistant without a name is a program: its statements about itself are not facts about a person.
-    if line.role != "user" and (line.role != "assistant" or not line.name):
+    if not _is_said_by_a_person(line):
         return
     for sentence in sentences(line.text):
         plain = _without_leading_talk(sentence)
         reached = score(plain)
         if reached >= THRESHOLD:
-            text = attribute_sentence(line, plain)[:MAX_FACT_CHARACTERS]
+            day = spoken_date(plain, line.created_at.date())
             longest = sorted(dict.fromkeys(topic_words(plain)), key=lambda word: -len(word))
-            yield Pick(
-                reached,
-                text,
-                line,
-                speaker(line),
-                tuple(longest[:3]),
-                spoken_date(plain, line.created_at.date()),
-            )
+            text = _dated(attribute_sentence(line, plain), day)
+            yield Pick(reached, text, line, speaker(line), tuple(longest[:3]), day)
+
+
+def _is_said_by_a_person(line: TranscriptLine) -> bool:
+    """Whether a person spoke: an assistant without a name of its own is a program, whose statements about
+    itself and whose advice are not facts about a person.
+    """
+    is_named = line.name is not None and line.name.casefold() not in cues.PROGRAMS
+    return line.role == "user" or (line.role == "assistant" and is_named)
+
+
+def _dated(text: str, day: date | None) -> str:
+    """``text`` with the day that it refers to behind it, since "yesterday" says nothing later on."""
+    behind = "" if day is None or str(day) in text else f" ({day})"
+    return text[: MAX_FACT_CHARACTERS - len(behind)] + behind
 
 
 def _without_leading_talk(sentence: str) -> str:

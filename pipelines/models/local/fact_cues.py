@@ -6,6 +6,9 @@ import re
 
 from strandline.pipelines.text.lexemes import word_set
 
+# Names of an assistant that say what it is, and not who.
+PROGRAMS = frozenset({"", "assistant", "ai", "ai assistant", "bot", "chatbot", "助手"})
+
 FIRST_PERSON = word_set("i i'm i've i'd i'll my me mine we we're we've we'd we'll our us myself")
 
 # What people do with their lives, in the forms in which they say so.

@@ -28,7 +28,7 @@ from strandline.pipelines.models.local.sentences import words
 MODEL = "local-extractive"
 EMBEDDER = "wordllama-l2-supercat-256"
 EMBEDDER_DIMENSIONS = 256
-RULES_VERSION = 2
+RULES_VERSION = 3
 """Part of the prompt hash: raise it when the rules change what is selected."""
 
 DUPLICATE_FROM = 0.8

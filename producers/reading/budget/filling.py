@@ -17,8 +17,9 @@ from strandline.schemas.display.shown_text import quantity
 SUMMARY_SHARE = 0.15
 # Before a colon: a longer text is no name.
 MAX_SPEAKER_CHARACTERS = 64
-# Attempts to come within the room: lines are counted one by one, and the memory as a whole.
-MAX_ATTEMPTS = 4
+# Attempts to come within the room: lines are counted one by one, and the memory as a whole. Each attempt
+# gives up twice as much of the room as the one before, since other pieces replace those that were too large.
+MAX_ATTEMPTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,12 @@ class Filling:
         if not self.blocks:
             return Filled()
         free = room - measure.cost(kept)
-        for _ in range(MAX_ATTEMPTS):
+        for attempt in range(MAX_ATTEMPTS):
             filled = self._fill(free, measure)
             excess = measure.cost([*kept, *filled.contributions.values()]) - room
             if excess <= 0 or not filled.contributions:
                 return filled
-            free -= excess
+            free -= excess << attempt
         return Filled()
 
     def without(self, places: Collection[Place]) -> Filling:

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from strandline.cli.demo.checks import Outcome, checks, figures
 from strandline.cli.demo.environment import DemoEnvironment, demo_environment
-from strandline.cli.demo.file import Conversation, read_conversation, spread
+from strandline.cli.demo.file import Conversation, read_conversation
 from strandline.cli.demo.observer import Look, Observer, look_at
 from strandline.cli.demo.play import Played, await_consumed, play
-from strandline.cli.demo.questions import ask
-from strandline.cli.demo.reports import AnswerReport, DemoReport
+from strandline.cli.demo.questions import add_up, ask
+from strandline.cli.demo.reports import AnswerReport, DemoReport, EvidenceReport
 from strandline.cli.demo.story import Story
 from strandline.cli.demo.view import LiveView, PlainView, View
 from strandline.cli.servers.models_used import ModelsUsed, models_used
@@ -39,7 +39,6 @@ from strandline.workers.signal_pipe import SignalPipe, ending_signals
 USER_ID = "demo"
 TOKEN_LIMIT, FLUSH_SIZE = 4_000, 700
 HISTORY_RATIO = 0.5
-QUESTIONS_ASKED = 5
 FACTS_PER_PAGE = 1_000
 
 # Reads on the way; with a model server each of them calls it.
@@ -79,7 +78,7 @@ class DemoOptions:
     metavar="FILE",
     help="Questions with answers and evidence; default: CHAT.qa.json beside the file.",
 )
-@click.option("--all-questions", is_flag=True, help=f"Ask all questions instead of {QUESTIONS_ASKED}.")
+@click.option("--all-questions", is_flag=True, help="Show each question in full, not one of them.")
 @click.option(
     "--token-limit",
     type=click.IntRange(1, MAX_INTEGER),
@@ -210,7 +209,7 @@ class _Demo:
         story.worker(environment.worker_pid, environment.attach)
         outcome = self._play(environment, memory, models)
         self._tell(memory, outcome)
-        answers = self._ask(memory, outcome)
+        answers, evidence = self._ask(memory, outcome)
         results = checks(outcome)
         measured = figures(outcome)
         story.checks(results)
@@ -229,6 +228,7 @@ class _Demo:
             checks=results,
             figures=measured,
             questions=answers,
+            evidence=evidence,
         )
 
     def _play(self, environment: DemoEnvironment, memory: Memory, models: ModelsUsed) -> Outcome:
@@ -290,15 +290,21 @@ class _Demo:
         self._story.summary(outcome.look)
         self._story.coverage(memory.get())
 
-    def _ask(self, memory: Memory, outcome: Outcome) -> list[AnswerReport]:
-        known = self._conversation.questions
-        asked = known if self._options.all_questions else spread(known, QUESTIONS_ASKED)
+    def _ask(self, memory: Memory, outcome: Outcome) -> tuple[list[AnswerReport], EvidenceReport | None]:
         history: list[Message] = list(outcome.stored)
         answers = [
-            ask(memory, question, history=history, samples=outcome.played.samples) for question in asked
+            ask(memory, question, history=history, samples=outcome.played.samples)
+            for question in self._conversation.questions
         ]
-        self._story.answers(answers, of=len(known), stand_ins=outcome.models.text_is_local)
-        return answers
+        evidence = add_up(
+            answers,
+            token_limit=memory.token_limit,
+            conversation_tokens=sum(message.tokens or 0 for message in history),
+        )
+        self._story.answers(answers, in_full=self._options.all_questions)
+        if evidence is not None:
+            self._story.evidence(evidence, stand_ins=outcome.models.text_is_local)
+        return answers, evidence
 
     def _memory(self, environment: DemoEnvironment) -> Memory:
         return Memory.from_defaults(

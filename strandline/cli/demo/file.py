@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -51,13 +51,6 @@ def read_conversation(path: Path | None, questions: Path | None, settings: Setti
     if not messages:
         raise ConfigurationError(f"{path} holds no messages; it needs one JSON object per line.")
     return Conversation(path, messages, tuple(_questions(questions)) if questions else ())
-
-
-def spread(questions: Sequence[Question], count: int) -> Sequence[Question]:
-    """At most ``count`` of them, from all over the list."""
-    if len(questions) <= count:
-        return questions
-    return [questions[index * len(questions) // count] for index in range(count)]
 
 
 def _messages(path: Path, limits: PutLimits) -> Iterator[Message]:

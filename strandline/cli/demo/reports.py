@@ -54,11 +54,24 @@ class GivenMessage(Report):
     text: str
 
 
+class EvidencePlaces(Report):
+    """How many messages of a question's evidence each part of the prompt gives; a message may be in several.
+
+    ``messages`` are those that the search found, ``facts`` those that a fact comes from, ``summary`` those of
+    which it has a sentence in the same words, ``window`` those that are shown as they were put.
+    """
+
+    messages: int
+    facts: int
+    summary: int
+    window: int
+
+
 class AnswerReport(Report):
     """The memory returned for a question.
 
     ``facts`` are those closest to the question, ``facts_given`` counts all; ``evidence_given`` are the ids of
-    the question's evidence that the prompt contains: in a fact, found by the search, or in the window.
+    the question's evidence that the prompt contains, ``evidence_from`` says where.
     """
 
     question: str
@@ -69,6 +82,19 @@ class AnswerReport(Report):
     window_message_ids: list[str]
     evidence: list[str]
     evidence_given: list[str]
+    evidence_from: EvidencePlaces
+
+
+class EvidenceReport(Report):
+    """All questions that name their evidence: how many got all of it, and how much of it was given in all."""
+
+    token_limit: int
+    conversation_tokens: int
+    questions: int
+    questions_with_all: int
+    evidence: int
+    evidence_given: int
+    share_given: float
 
 
 class DemoReport(Report):
@@ -83,3 +109,4 @@ class DemoReport(Report):
     checks: list[DemoCheck]
     figures: DemoFigures
     questions: list[AnswerReport]
+    evidence: EvidenceReport | None

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
+from rich.text import Text
 
 from strandline.cli.demo.file import Conversation
 from strandline.cli.demo.observer import Look
-from strandline.cli.demo.reports import AnswerReport, DemoCheck, DemoFigures
+from strandline.cli.demo.reports import AnswerReport, DemoCheck, DemoFigures, EvidenceReport
 from strandline.cli.servers.models_used import ModelsUsed
 from strandline.cli.terminal.output import styled_text
 from strandline.producers.facts.listing import Fact
@@ -25,6 +27,7 @@ IDS_TOLD = 6
 MESSAGES_TOLD = 3
 TEXT_CHARACTERS = 140
 LABEL_WIDTH = 9
+MIN_QUESTION_CELLS = 8
 
 
 class Story:
@@ -77,21 +80,34 @@ class Story:
         }
         self._pairs(pairs | ({"left out": left_out} if left_out else {}))
 
-    def answers(self, answers: Sequence[AnswerReport], *, of: int, stand_ins: bool) -> None:
+    def answers(self, answers: Sequence[AnswerReport], *, in_full: bool) -> None:
+        """A line for each question; then each in full, or the first that got all its evidence."""
         if not answers:
             return
-        self._heading(f"Questions: {len(answers)} of {of}")
-        for answer in answers:
+        self._heading(f"Questions: {len(answers)}, and where each got its evidence from")
+        self._table(answers)
+        whole = [answer for answer in answers if answer.evidence and not _list_missing(answer)]
+        self._heading("The questions in full" if in_full else "One of them in full")
+        for answer in answers if in_full else [*whole, *answers][:1]:
             self._answer(answer)
-        with_evidence = [answer for answer in answers if answer.evidence]
-        whole = sum(set(answer.evidence) <= set(answer.evidence_given) for answer in with_evidence)
-        if with_evidence:
-            self.line(f"memory gave all the evidence for {whole} of {len(with_evidence)} questions", "bold")
-            if stand_ins and whole < len(with_evidence):
-                self.line(
-                    "the stand-ins only pick whole sentences by simple rules; a real model (OPENAI_API_KEY or"
-                    " OPENAI_BASE_URL) words facts itself, and merges what belongs together"
-                )
+
+    def evidence(self, evidence: EvidenceReport, *, stand_ins: bool) -> None:
+        """How much of the evidence the questions got, in sentences."""
+        self.line(
+            f"Memory gave all the evidence for {evidence.questions_with_all} of"
+            f" {quantity(evidence.questions, 'question')}, and {evidence.share_given:.0%} of all evidence"
+            f" ({evidence.evidence_given} of {quantity(evidence.evidence, 'message')}).",
+            "bold",
+        )
+        self.line(
+            f"Each read had a limit of {quantity(evidence.token_limit, 'token')};"
+            f" the conversation has {evidence.conversation_tokens:,}."
+        )
+        if stand_ins and evidence.questions_with_all < evidence.questions:
+            self.line(
+                "The stand-ins only pick whole sentences by simple rules; a real model (OPENAI_API_KEY or"
+                " OPENAI_BASE_URL) words facts itself, and merges what belongs together."
+            )
 
     def checks(self, checks: Sequence[DemoCheck]) -> None:
         self._heading("Checks")
@@ -126,6 +142,18 @@ class Story:
         if stays:
             self._attach("another one, from a second terminal, until Ctrl-C here:", attach)
 
+    def _table(self, answers: Sequence[AnswerReport]) -> None:
+        """One line a question, which is cut to the width."""
+        rows = [(_share(answer), _origins(answer)) for answer in answers]
+        shares = max(cell_len(share) for share, _ in rows)
+        room = self._console.width - 6 - shares - max(cell_len(origins) for _, origins in rows)
+        for answer, (share, origins) in zip(answers, rows, strict=True):
+            question = styled_text(" ".join(answer.question.split()))
+            question.truncate(max(room, MIN_QUESTION_CELLS), overflow="ellipsis", pad=True)
+            style = "yellow" if _list_missing(answer) else "green"
+            line = Text.assemble("  ", question, "  ", (f"{share:>{shares}}", style), "  ", origins)
+            self._console.print(line, no_wrap=True, overflow="ellipsis")
+
     def _answer(self, answer: AnswerReport) -> None:
         self._row("?", answer.question, style="bold", label_width=1)
         if answer.answer is not None:
@@ -137,7 +165,7 @@ class Story:
         if len(answer.retrieved) > MESSAGES_TOLD:
             self._detail("", f"and {_ids([message.id for message in answer.retrieved[MESSAGES_TOLD:]])}")
         if answer.evidence:
-            missing = [item for item in answer.evidence if item not in answer.evidence_given]
+            missing = _list_missing(answer)
             evidence = (
                 f"{len(answer.evidence_given)} of {len(answer.evidence)} given ({_ids(answer.evidence)})"
             )
@@ -185,6 +213,26 @@ class Story:
 
     def _line(self) -> None:
         self._console.print()
+
+
+def _list_missing(answer: AnswerReport) -> list[str]:
+    return [item for item in answer.evidence if item not in answer.evidence_given]
+
+
+def _share(answer: AnswerReport) -> str:
+    return f"{len(answer.evidence_given)} of {len(answer.evidence)}" if answer.evidence else "-"
+
+
+def _origins(answer: AnswerReport) -> str:
+    """The parts of the prompt that give evidence, each with the number of its messages."""
+    places = answer.evidence_from
+    counts = {
+        "found": places.messages,
+        "facts": places.facts,
+        "summary": places.summary,
+        "window": places.window,
+    }
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "-"
 
 
 def _provenance(fact: Fact, numbers: Mapping[UUID, int]) -> str:

@@ -29,8 +29,8 @@ class LeftOut(Report):
     through_seq: int | None
 
 
-class ReadReport(Report):
-    """``strandline get``: as ``Memory.get`` gives it, within ``token_limit``."""
+class ReadState(Report):
+    """A read within ``token_limit``: its size, how far memory is, and what was left out."""
 
     namespace: str
     session_id: str
@@ -41,6 +41,11 @@ class ReadReport(Report):
     caught_up: bool
     covered_through: dict[str, int]
     omitted: list[LeftOut]
+
+
+class ReadReport(ReadState):
+    """``strandline get``: as ``Memory.get`` gives it, within ``token_limit``."""
+
     messages: list[ReadMessage]
 
 

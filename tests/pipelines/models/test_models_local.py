@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.models.answers import (
+    MAX_FACT_CHARACTERS,
     ExtractedFact,
     check_answer,
     parse_extract,
@@ -63,7 +64,7 @@ def merged(known: list[str], candidates: list[str]) -> list[tuple[str, int | Non
 def test_facts_are_attributed_sentences_of_their_line() -> None:
     sister, dogs = facts_of(TALK)
     assert (sister.text, sister.messages, sister.said_by) == (
-        "Ann: My sister Eva moved to Graz last Saturday.",
+        "Ann: My sister Eva moved to Graz last Saturday. (2024-03-09)",
         (3,),
         "Ann",
     )
@@ -78,13 +79,30 @@ def test_what_a_nameless_assistant_or_a_tool_says_is_no_fact_about_anyone() -> N
     assert facts_of([("user", None, boast)])[0].text == f"User: {boast}"
 
 
+def test_advice_of_an_assistant_that_is_named_for_what_it_is_is_no_fact() -> None:
+    advice = "I would start with your brother on Saturday, and buy two tins of paint in Celle."
+    for name in ("Assistant", "assistant", "AI"):
+        assert facts_of([("assistant", name, advice)]) == ()
+    assert facts_of([("assistant", "Ann", advice)])[0].text.startswith("Ann: I would start")
+
+
+def test_a_fact_says_which_day_it_is_about_if_its_words_do_not() -> None:
+    (fact,) = facts_of([("user", "Ann", "I moved to Graz on 2024-03-01 with my sister.")])
+    assert fact.text == "Ann: I moved to Graz on 2024-03-01 with my sister."
+    (fact,) = facts_of([("user", "Ann", "I live in Graz with my sister.")])
+    assert fact.text == "Ann: I live in Graz with my sister."
+    long = f"I moved to Graz yesterday with my sister {'Evangelina' * 300}."
+    (fact,) = facts_of([("user", "Ann", long)])
+    assert fact.text.endswith(" (2024-03-10)") and len(fact.text) == MAX_FACT_CHARACTERS
+
+
 def test_questions_and_small_talk_are_left_out() -> None:
     assert facts_of(TALK[:2]) == ()
 
 
 def test_chinese_works() -> None:
     (fact,) = facts_of([("user", "小明", "你好！我昨天搬到北京工作。你喜欢什么？")])
-    assert fact.text == "小明: 我昨天搬到北京工作。"
+    assert fact.text == "小明: 我昨天搬到北京工作。 (2024-03-10)"
     assert fact.about_date == date(2024, 3, 10)
 
 

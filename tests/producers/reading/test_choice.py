@@ -9,7 +9,11 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.producers.blocks.render import render_memory
+from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.budget.choice import choose_pieces, in_order
+from strandline.producers.reading.budget.contributions import Measure
+from strandline.producers.reading.budget.filling import Filling
 from strandline.producers.reading.budget.pieces import Candidates, Chosen, FactPiece, MessagePiece, Place
 from strandline.schemas.values.message import Message
 
@@ -141,3 +145,17 @@ def test_pieces_fit_and_stand_once_and_nothing_is_left_out_that_has_room(
         if piece.fact_id not in ids and not (piece.sources and piece.sources <= visible)
     ]
     assert all(used + tokens > room for tokens in left)
+
+
+def test_pieces_that_are_larger_than_they_were_counted_leave_room_for_others() -> None:
+    """Of each that is too large the next takes the place, which says that it is a token smaller."""
+    measure = Measure(lambda text: len(text.split()), render_memory)
+    large = " ".join(["w"] * 200)
+    too_large = [replace(message(seq, 1 - seq / 100, tokens=201 - seq), line=large) for seq in range(1, 50)]
+    offered = candidates(*too_large, message(50, 0.01, tokens=1))
+    filling = Filling(blocks=(VectorMemoryBlock(),), candidates=offered)
+    filled = filling.fill((), 202, measure)
+    assert seqs(filled.chosen) == [50]
+    assert measure.cost(list(filled.contributions.values())) <= 202
+    (omission,) = filled.omitted
+    assert omission.reason == "49 of 50 messages that match had no room."

@@ -93,8 +93,10 @@ def test_without_a_model_chinese_is_understood_as_far_as_english(
     for text in ("我叫小明,住在里斯本。", "我的猫叫咪咪,它昨天三岁了。", "今天天气怎么样?"):
         say(memory, text)
         drain_everything(database, database_url, settings)
-    facts = [fact.text for fact in memory.facts.list(sort="oldest")]
-    assert facts == ["User: 我叫小明,住在里斯本。", "User: 我的猫叫咪咪,它昨天三岁了。"]
+    name, cat = memory.facts.list(sort="oldest")
+    assert name.text == "User: 我叫小明,住在里斯本。"
+    assert cat.about_date is not None
+    assert cat.text == f"User: 我的猫叫咪咪,它昨天三岁了。 ({cat.about_date})"
     memory.put({"role": "user", "content": "我住在哪里?"})
     shown = memory.get()[0].text
     assert "user: 我叫小明,住在里斯本。\n" in shown

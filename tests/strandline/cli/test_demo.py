@@ -29,6 +29,7 @@ from strandline.cli.demo.file import Question, read_conversation
 from strandline.cli.demo.observer import Look, SeenEvent
 from strandline.cli.demo.play import Samples, await_consumed, percentile
 from strandline.cli.demo.questions import ask
+from strandline.cli.demo.reports import EvidencePlaces
 from strandline.cli.demo.story import Story
 from strandline.cli.demo.worker import RestartingWorker, SingleWorker
 from strandline.cli.entry import run
@@ -162,6 +163,10 @@ def test_a_worker_killed_in_the_middle_costs_nothing(chat: Path, start_demo: Cal
     questions = result["questions"]
     assert isinstance(questions, list)
     assert [question["evidence_given"] for question in questions] == [["m39"]]
+    evidence = result["evidence"]
+    assert isinstance(evidence, dict)
+    assert (evidence["questions_with_all"], evidence["share_given"]) == (1, 1.0)
+    assert demo.has("all the evidence for 1 of 1 question, and 100% of all evidence")
 
 
 def look(consumed: int) -> Look:
@@ -350,11 +355,16 @@ def test_answers_name_the_messages_that_they_come_from(make_memory: MakeMemory) 
     assert by_fact.retrieved == []
     assert answer.window_message_ids == by_fact.window_message_ids == []
     assert answer.evidence_given == by_fact.evidence_given == ["a"]
-    for stand_ins in (True, False):
-        told = io.StringIO()
-        Story(Console(file=told, width=300)).answers([answer], of=1, stand_ins=stand_ins)
-        assert "all the evidence for 0 of 1 questions" in told.getvalue()
-        assert ("a real model (OPENAI_API_KEY" in told.getvalue()) is stand_ins
+    assert answer.evidence_from == EvidencePlaces(messages=1, facts=0, summary=0, window=0)
+    assert by_fact.evidence_from == EvidencePlaces(messages=0, facts=1, summary=0, window=0)
+    summing_up = make_memory("talk", user_id="u", memory_blocks=["summary"])
+    of_both = Question("What is known?", None, ("a", "b"))
+    by_summary = ask(summing_up, of_both, history=memory.get_all(), samples=Samples())
+    assert by_summary.evidence_from == EvidencePlaces(messages=0, facts=0, summary=1, window=0)
+    waiting = make_memory("waiting", user_id="u", memory_blocks=[])
+    waiting.put({"role": "user", "content": said[0], "id": "a"})
+    by_window = ask(waiting, question, history=waiting.get_all(), samples=Samples())
+    assert by_window.evidence_from == EvidencePlaces(messages=0, facts=0, summary=0, window=1)
 
 
 @pytest.mark.parametrize("stays", [True, False])

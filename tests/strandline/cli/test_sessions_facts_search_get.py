@@ -16,6 +16,7 @@ import pytest
 from pydantic import BaseModel
 
 from strandline import Memory
+from strandline.cli.ask.reports import AskReport
 from strandline.cli.entry import run
 from strandline.cli.reports.memory import FactHistoryReport, FactsReport, ReadReport, SearchReport
 from strandline.pipelines.inspect.sessions import SessionPage, SessionPicture, list_sessions
@@ -290,6 +291,7 @@ LOOKS = (
     ("search", "harbour", "--user", "anna"),
     ("search", "harbour", "--session", "s1"),
     ("get", "s1", "--query", "harbour"),
+    ("ask", "s1", "harbour"),
 )
 
 
@@ -327,6 +329,7 @@ def test_looking_changes_nothing_and_asks_no_text_model(
         (("facts", "history", NO_FACT), FactHistoryReport),
         (("search", "x"), SearchReport),
         (("get", "s1"), ReadReport),
+        (("ask", "s1", "x"), AskReport),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
 )
@@ -351,6 +354,7 @@ def test_each_look_publishes_its_schema(
         ("search", "harbour", "--session", "typo"),
         ("get", "typo"),
         ("get", "s1", "--namespace", "typo"),
+        ("ask", "typo", "harbour"),
     ],
     ids=" ".join,
 )
@@ -376,6 +380,7 @@ def test_hostile_names_and_texts_are_shown_harmlessly(make_memory: MakeMemory, c
         ("facts", "history", str(fact.fact_id), *user, *within),
         ("search", "harbour", *user, *within),
         ("get", session, *within),
+        ("ask", session, f"harbour {HOSTILE}", *within),
     ):
         for as_json in ((), ("--json",)):
             ended = command(*look, *as_json)
