@@ -1,7 +1,8 @@
 """A baseline: plain BM25 over single messages, which fill what the window leaves of the same limit.
 
-It shares nothing with the search that it is held against: its words are letters and digits, in lower case,
-stemmed; its constants are the usual ones, and a length is set against the conversation's average.
+It shares nothing with the search that it is held against, except for the stop words: its words are letters
+and digits, in lower case, stemmed; its constants are the usual ones, and a length is set against the average
+of the conversation.  On LoCoMo at 4,000 tokens the stop words are worth a point, and the stems five.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from contextlib import contextmanager
 
 import snowballstemmer  # type: ignore[import-untyped]
 
-from bench.recall.contexts import Prompt, Read, flatten
+from bench.recall.contexts import Prompt, Read, flatten, put_singly
 from bench.recall.data import Conversation
-from bench.recall.searches import put
 from strandline import Memory
+from strandline.pipelines.text.lexemes import STOP_WORDS
 from strandline.producers.tokens import count_default
 
 BM25 = "plain BM25"
 K1, B = 1.2, 0.75
 
 _WORD = re.compile(r"\w+")
+_STOP_WORDS = STOP_WORDS["english"]
 _stemmer = snowballstemmer.stemmer("english")
 
 
@@ -56,7 +58,9 @@ class PlainBm25:
 
 
 def words_of(text: str) -> list[str]:
-    stems: list[str] = _stemmer.stemWords(_WORD.findall(text.lower()))
+    """The stems of the words, in order, without those that are in most texts."""
+    words = (word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS)
+    stems: list[str] = _stemmer.stemWords(words)
     return stems
 
 
@@ -71,7 +75,7 @@ def open_bm25(url: str, conversation: Conversation, token_limit: int) -> Iterato
     )
     try:
         messages = flatten(conversation)
-        put(memory, messages)
+        put_singly(memory, messages)
         window = memory.get()
     finally:
         memory.close()

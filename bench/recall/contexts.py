@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.recall.data import Conversation
-from bench.recall.searches import put, wait_until_derived
+from bench.recall.searches import wait_until_derived
 from bench.recall.tables import EMBEDDER, WORDS, Score
 from strandline import Memory, MemoryContext
 from strandline.producers.blocks.render import escaped
@@ -96,6 +96,17 @@ def flatten(conversation: Conversation) -> list[dict[str, Any]]:
     return [message for session in conversation.sessions for message in session]
 
 
+def put_singly(memory: Memory, messages: Sequence[dict[str, Any]]) -> int:
+    """Put one message after the other, as a chat does; the last one's ``seq``.
+
+    At small limits, what the window holds in the end depends on how many are put at once.
+    """
+    seq = 0
+    for message in messages:
+        seq = memory.put(message)
+    return seq
+
+
 @contextmanager
 def open_memory(url: str, conversation: Conversation, token_limit: int) -> Iterator[Mapping[str, Read]]:
     """A session of ours; without the embedder its read is the operation below ``get``."""
@@ -111,7 +122,7 @@ def open_memory(url: str, conversation: Conversation, token_limit: int) -> Itera
         count_text=text_counter(),
     )
     try:
-        wait_until_derived(memory, put(memory, flatten(conversation)))
+        wait_until_derived(memory, put_singly(memory, flatten(conversation)))
         yield {
             WORDS: lambda question: _prompt(database.run(read(replace(request, query=question)))),
             EMBEDDER: lambda question: _prompt(memory.get(question)),

@@ -21,6 +21,7 @@ from bench.recall.contexts import (
     TOKENS,
     Open,
     Prompt,
+    flatten,
     forms_of,
     judge_prompt,
     measure_contexts,
@@ -76,7 +77,8 @@ def test_plain_bm25_fills_what_the_window_leaves(database_url: str) -> None:
 def test_the_window_of_the_baseline_is_that_of_the_memory(database_url: str) -> None:
     conversation = spoken_sample()
     memory = Memory.from_defaults("s", token_limit=2_000, memory_blocks=[], database_url=database_url)
-    memory.put_messages([one for session in conversation.sessions for one in session])
+    for message in flatten(conversation):
+        memory.put(message)
     window = [message.text for message in memory.get()]
     memory.close()
     with open_bm25(database_url, conversation, 2_000) as reads:
