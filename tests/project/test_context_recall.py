@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -188,28 +190,34 @@ def publish(folder: Path) -> Path:
     return folder
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
+@contextmanager
+def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """The command; one that is still there in the end is told to end, so that it ends its own processes."""
     command = [sys.executable, "-m", "bench.recall", *map(str, arguments)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
-    )
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate()
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What it printed; one that takes too long is told to end, so that it ends its own processes."""
-    try:
-        return process.communicate(timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        process.communicate()
-        raise
+def run(*arguments: object) -> tuple[int, str, str]:
+    """Its exit code, and what it printed as figures and as progress."""
+    with started(*arguments) as process:
+        printed, progress = process.communicate(timeout=SECONDS)
+    return process.returncode, printed, progress
 
 
 def test_the_command_prints_each_part_of_each_data_set(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
-    process = start("--data", publish(tmp_path), "--quick", "--limits", 800, 900, "--json", file)
-    printed, progress = finish(process)
-    assert process.returncode == 0, progress
+    code, printed, progress = run(
+        "--data", publish(tmp_path), "--quick", "--limits", 800, 900, "--json", file
+    )
+    assert code == 0, progress
     for title in (f"{LOCOMO}: R@10", f"{BEAM}: R@10", f"{LOCOMO}: sessions", f"{BEAM} at 800 tokens"):
         assert title in printed
     assert "900 tokens" not in printed
@@ -222,9 +230,8 @@ def test_the_command_prints_each_part_of_each_data_set(tmp_path: Path) -> None:
 
 def test_the_command_measures_what_its_options_name(tmp_path: Path) -> None:
     options = ("--only", "bm25", "--data-set", "locomo", "--conversations", "conv-1", "--limits", 800)
-    process = start("--data", publish(tmp_path), *options)
-    printed, progress = finish(process)
-    assert process.returncode == 0, progress
+    code, printed, progress = run("--data", publish(tmp_path), *options)
+    assert code == 0, progress
     assert [line for line in printed.splitlines() if line and not line.startswith(" ")] == [
         f"{LOCOMO} at 800 tokens: {GIVEN} / questions with {ALL_GIVEN}, per cent"
     ]
@@ -236,9 +243,8 @@ def test_the_command_measures_what_its_options_name(tmp_path: Path) -> None:
     [(("--conversations", "conv-2"), "there are conv-1, beam-7"), (("--limits", "3"), "no message fits")],
 )
 def test_options_that_name_nothing_are_refused(tmp_path: Path, options: tuple[str, ...], reason: str) -> None:
-    process = start("--data", publish(tmp_path), *options)
-    _, progress = finish(process)
-    assert process.returncode == 2
+    code, _, progress = run("--data", publish(tmp_path), *options)
+    assert code == 2, progress
     assert reason in progress
 
 
@@ -246,10 +252,10 @@ def test_an_interrupted_run_has_printed_the_tables_before(tmp_path: Path) -> Non
     # It stands still where it opens the pipe, for nobody reads it, with its first table printed.
     pipe = tmp_path / "figures.json"
     os.mkfifo(pipe)
-    process = start("--data", publish(tmp_path), "--json", pipe)
-    assert process.stdout is not None
-    assert any("all questions" in line for line in process.stdout)
-    process.send_signal(signal.SIGINT)
-    _, progress = finish(process)
+    with started("--data", publish(tmp_path), "--json", pipe) as process:
+        assert process.stdout is not None
+        assert any("all questions" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        _, progress = process.communicate(timeout=SECONDS)
     assert process.returncode == 130, progress
     assert "interrupted" in progress and "Traceback" not in progress
