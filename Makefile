@@ -59,7 +59,7 @@ bench: $(VENV)/.bench-ready ## set up, then measure, at most about 10 minutes (A
 bench-charts: $(VENV)/.bench-ready ## set up, then draw what 'make bench ARGS="--json FILE"' wrote (ARGS='FILE docs')
 	@$(BIN)/python -m bench.charts $(ARGS)
 
-bench-recall: $(VENV)/.demo-ready ## set up, then measure what searches find
+bench-recall: $(VENV)/.bench-ready ## set up, then measure what searches find and reads give, about 10 minutes (ARGS='--only search', '--quick')
 	@$(BIN)/python -m bench.recall $(ARGS)
 
 bench-weighting: $(VENV)/.demo-ready ## set up, then try other weightings of a search

@@ -14,6 +14,7 @@ from typing import Any
 LOCOMO = "LoCoMo"
 BEAM = "BEAM-100K"
 FOLDERS = {LOCOMO: "locomo", BEAM: "beam100k"}
+DEFAULT_FOLDER = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "data"
 
 # LoCoMo names its kinds of questions by number.
 _LOCOMO_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}

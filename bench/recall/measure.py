@@ -1,194 +1,206 @@
-"""``python -m bench.recall``: how much of what answers a question is among the first messages found.
+"""``python -m bench.recall``: what searches find of real conversations, and what reads give of them.
 
-Every conversation is put, flushed whole and derived by the local embedder, on an embedded Postgres of its
-own; then each question is a search over all the sessions of its user, once with the embedder and once by
-words alone.  The figure is R@10: the share of the question's evidence among the first ten messages, averaged
-over the questions.
+Four parts, each a name for --only, on an embedded Postgres of its own.  search: R@10, the share of a
+question's evidence among the first ten messages found, and the sessions found.  context: the share of it that
+stands in what a plain get gives, at some token limits.  bm25, llamaindex: the same of two baselines.
+All are averaged over questions.  Tables are printed as they are measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import importlib
+import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean
-from typing import TypedDict
 
-from bench.environment import prepared_ground
-from bench.recall.data import WHERE, Conversation, Question, conversations
-from strandline import FoundMessage, Memory, VectorMemoryBlock
-from strandline.producers.search.search import SearchRequest, search_messages
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.options import ConnectionOptions
-from strandline.schemas.settings import load_settings
-from strandline.schemas.values.identity import identify_session
+from bench.environment import Ground, NotMeasuredError, prepared_ground
+from bench.recall.bm25 import open_bm25
+from bench.recall.contexts import ALL_GIVEN, GIVEN, OVER, TOKENS, Open, measure_contexts, open_memory
+from bench.recall.data import BEAM, DEFAULT_FOLDER, FOLDERS, LOCOMO, WHERE, Conversation, conversations
+from bench.recall.searches import OF_SESSIONS, RECALL, measure_searches
+from bench.recall.tables import Score, Table, as_json
+from bench.suite import say
+from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS
 
-FIRST = 10
-DEFAULT_FOLDER = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "data"
-ALL = "all questions"
-PUT_AT_ONCE = 200
-DERIVING_SECONDS = 120.0
+SEARCH, CONTEXT, BM25, LLAMAINDEX = "search", "context", "bm25", "llamaindex"
+PARTS = (SEARCH, CONTEXT, BM25, LLAMAINDEX)
+LIMITS: Mapping[str, Sequence[int]] = {LOCOMO: (2_000, 4_000, 8_000), BEAM: (30_000,)}
+QUICK_QUESTIONS = 10
+INTERRUPTED = 130
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One question: the share of its evidence that was found, by words alone and with the embedder."""
+@dataclass(slots=True)
+class Run:
+    """What is measured, and what came of it until now.
 
-    collection: str
-    conversation: str
-    category: str
-    words: float
-    embedder: float
+    Attributes:
+        parts: as ``--only`` names them.
+        limits: of the prompts, in tokens; None: those of the collection.
+        file: where the scores are written after each table.
+    """
 
+    parts: Sequence[str]
+    limits: Sequence[int] | None
+    file: Path | None
+    scores: list[Score] = field(default_factory=list)
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the table: R@10 in per cent of some questions of a collection."""
-
-    collection: str
-    category: str
-    questions: int
-    words: float
-    embedder: float
-
-
-class Averages(TypedDict):
-    questions: int
-    words: float
-    embedder: float
+    def keep(self, table: Table) -> None:
+        """Print the table, and write all that there is."""
+        print(f"\n{table.as_text()}", flush=True)
+        self.scores += table.scores
+        if self.file is not None:
+            self.file.write_text(as_json(self.scores), encoding="utf-8")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.recall", description=__doc__)
-    parser.add_argument("--data", type=Path, default=DEFAULT_FOLDER, help="the folder of the conversations")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")
-    arguments = parser.parse_args()
-    measured = conversations(arguments.data)
-    if not measured:
-        print(f"There are no conversations in {arguments.data}.\n{WHERE}", file=sys.stderr)
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    present = conversations(given.data)
+    if not present:
+        print(f"There are no conversations in {given.data}.\n{WHERE}", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory(prefix="strandline-bench-") as home:
-        say("starting PostgreSQL")
-        with prepared_ground(Path(home)) as server, server.fresh(registered=False) as ground:
-            found = [one for conversation in measured for one in measure(ground.url, conversation)]
-    lines = table(found)
-    print(as_text(lines))
-    if arguments.json is not None:
-        arguments.json.write_text(as_json(lines, found), encoding="utf-8")
+    chosen = choose(present, given)
+    if not chosen:
+        print(f"No such conversation; there are {', '.join(one.name for one in present)}.", file=sys.stderr)
+        return 2
+    run = Run(given.only or PARTS, given.limits, given.json)
+    began = time.monotonic()
+    try:
+        measure(run, chosen, quick=given.quick)
+    except KeyboardInterrupt:
+        say("interrupted; the tables above are complete")
+        return INTERRUPTED
+    say(f"{time.monotonic() - began:.0f} s")
     return 0
 
 
-def measure(url: str, conversation: Conversation) -> Iterator[Found]:
-    """Put the conversation, let its messages be derived, and ask its questions."""
-    say(f"{conversation.collection} {conversation.name}: {len(conversation.questions)} questions")
-    with opened(url, conversation.name, remember(url, conversation)) as search:
-        for question in conversation.questions:
-            words, embedder = (
-                share_found(question, search(question.text, embedding)) for embedding in (False, True)
-            )
-            yield Found(conversation.collection, conversation.name, question.category, words, embedder)
-
-
-def remember(url: str, conversation: Conversation) -> str:
-    """Put and flush all sessions of a conversation, and wait until they can be searched; names the last."""
-    last = {}
-    for number, messages in enumerate(conversation.sessions, start=1):
-        memory = Memory.from_defaults(
-            f"{conversation.name}-{number}",
-            user_id=conversation.name,
-            memory_blocks=[VectorMemoryBlock()],
-            database_url=url,
-            consume="background",
-        )
-        for start in range(0, len(messages), PUT_AT_ONCE):
-            last[memory] = memory.put_messages(messages[start : start + PUT_AT_ONCE])[-1]
-        memory.flush(all=True)
-    for memory, seq in last.items():
-        if not memory.get(wait_for=seq, timeout=DERIVING_SECONDS).caught_up:
-            raise TimeoutError(f"{memory.session_id} was not derived within {DERIVING_SECONDS} s.")
-    memory.close()
-    return memory.session_id
-
-
-@contextmanager
-def opened(url: str, user_id: str, session_id: str) -> Iterator[Callable[[str, bool], list[FoundMessage]]]:
-    """The search over all sessions of a user; without the embedder it is the operation below ``search``."""
-    identity = identify_session("default", session_id, user_id)
-    database = Database.connect(ConnectionOptions.from_settings(url, load_settings()))
-    memory = Memory.from_defaults(session_id, user_id=user_id, database_url=url)
-
-    def search(text: str, embedding: bool) -> list[FoundMessage]:
-        if embedding:
-            return memory.search(text, limit=FIRST, scope="owner")
-        return database.run(search_messages(SearchRequest(identity, text, FIRST, "owner", None)))
-
-    try:
-        yield search
-    finally:
-        memory.close()
-        database.close()
-
-
-def share_found(question: Question, hits: Sequence[FoundMessage]) -> float:
-    """Of the messages that hold the answer, the share that is among the hits."""
-    return len(question.evidence & {hit.message.id for hit in hits}) / len(question.evidence)
-
-
-def table(found: Sequence[Found]) -> list[Line]:
-    """The averages by collection and category, and over all questions of each collection."""
-    lines = []
-    for collection in dict.fromkeys(one.collection for one in found):
-        of_it = [one for one in found if one.collection == collection]
-        for category in sorted({one.category for one in of_it}):
-            lines.append(_line(collection, category, [one for one in of_it if one.category == category]))
-        lines.append(_line(collection, ALL, of_it))
-    return lines
-
-
-def as_text(lines: Sequence[Line]) -> str:
-    """The lines for a terminal."""
-    rows = [("R@10, per cent", "", "questions", "words alone", "local embedder")]
-    rows += [
-        (one.collection, one.category, str(one.questions), f"{one.words:.1f}", f"{one.embedder:.1f}")
-        for one in lines
+def choose(present: Sequence[Conversation], given: argparse.Namespace) -> list[Conversation]:
+    """The conversations that the options name; with ``--quick`` the first of each collection, cut short."""
+    chosen = [
+        one
+        for one in present
+        if (given.data_set is None or FOLDERS[one.collection] in given.data_set)
+        and (given.conversations is None or one.name in given.conversations)
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    if not given.quick:
+        return chosen
+    first = {one.collection: one for one in reversed(chosen)}
+    return [
+        replace(one, questions=one.questions[:QUICK_QUESTIONS]) for one in chosen if one in first.values()
+    ]
+
+
+def measure(run: Run, chosen: Sequence[Conversation], *, quick: bool = False) -> None:
+    """Measure the parts of the run on each collection, and keep each table."""
+    with tempfile.TemporaryDirectory(prefix="strandline-bench-") as home:
+        say("starting PostgreSQL")
+        with prepared_ground(Path(home)) as server:
+            for collection in dict.fromkeys(one.collection for one in chosen):
+                of_it = [one for one in chosen if one.collection == collection]
+                limits = run.limits or LIMITS[collection]
+                for table in _tables(server, run.parts, of_it, limits[:1] if quick else limits):
+                    run.keep(table)
+
+
+def _tables(
+    server: Ground, parts: Sequence[str], chosen: Sequence[Conversation], limits: Sequence[int]
+) -> Iterator[Table]:
+    if SEARCH in parts:
+        yield from _search_tables(server, chosen)
+    opened = dict(_openers(parts))
+    for limit in limits if opened else ():
+        yield _context_table(server, chosen, limit, opened)
+
+
+def _search_tables(server: Ground, chosen: Sequence[Conversation]) -> Iterator[Table]:
+    collection = chosen[0].collection
+    scores: list[Score] = []
+    with server.fresh(registered=False) as ground:
+        for conversation in chosen:
+            say(f"{collection} {conversation.name}: {len(conversation.questions)} questions, searched")
+            scores += measure_searches(ground.url, conversation)
+    recalls = [one for one in scores if one.figure == RECALL]
+    of_sessions = [one for one in scores if one.figure in OF_SESSIONS]
+    yield Table(f"{collection}: {RECALL}, per cent", recalls, [RECALL])
+    if of_sessions:
+        yield Table(
+            f"{collection}: sessions with evidence, per cent of questions: {' / '.join(OF_SESSIONS)}",
+            of_sessions,
+            OF_SESSIONS,
+        )
+
+
+def _openers(parts: Sequence[str]) -> Iterator[tuple[str, Open]]:
+    """What reads a conversation, by part."""
+    if CONTEXT in parts:
+        yield CONTEXT, open_memory
+    if BM25 in parts:
+        yield BM25, open_bm25
+    if LLAMAINDEX in parts:
+        try:
+            yield LLAMAINDEX, load_llamaindex()
+        except NotMeasuredError as error:
+            say(f"{LLAMAINDEX}: not measured: {error}")
+
+
+def load_llamaindex() -> Open:
+    """Import the library, which takes seconds and may be absent.
+
+    Raises:
+        NotMeasuredError: it is not installed.
+    """
+    try:
+        opener: Open = importlib.import_module("bench.recall.llamaindex").open_llamaindex
+    except ImportError as error:
+        raise NotMeasuredError("the extra 'bench' brings it: pip install 'strandline[bench]'") from error
+    return opener
+
+
+def _context_table(
+    server: Ground, chosen: Sequence[Conversation], limit: int, openers: Mapping[str, Open]
+) -> Table:
+    collection = chosen[0].collection
+    scores: list[Score] = []
+    with server.fresh(registered=False) as ground:
+        for conversation in chosen:
+            for part, opener in openers.items():
+                say(f"{collection} {conversation.name}: {part} at {limit:,} tokens")
+                scores += measure_contexts(ground.url, conversation, limit, opener)
+    return Table(
+        f"{collection} at {limit:,} tokens: {GIVEN} / questions with {ALL_GIVEN}, per cent",
+        scores,
+        [GIVEN, ALL_GIVEN],
+        [(TOKENS, "mean"), (OVER, "in all")],
     )
 
 
-def as_json(lines: Sequence[Line], found: Sequence[Found]) -> str:
-    """The lines of the table, and the averages of each conversation."""
-    names = {(one.collection, one.conversation): None for one in found}
-    by_conversation = [
-        {"collection": collection, "conversation": name, **_averages(of_it)}
-        for collection, name in names
-        if (of_it := [one for one in found if one.conversation == name])
-    ]
-    content = {"lines": [asdict(line) for line in lines], "conversations": by_conversation}
-    return json.dumps(content, indent=2) + "\n"
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.recall", description=__doc__)
+    parser.add_argument("--data", type=Path, default=DEFAULT_FOLDER, help="the folder of the conversations")
+    parser.add_argument("--only", metavar="PART", action="append", choices=PARTS, help=", ".join(PARTS))
+    names = list(FOLDERS.values())
+    parser.add_argument("--data-set", metavar="NAME", action="append", choices=names, help=", ".join(names))
+    parser.add_argument("--conversations", metavar="NAME", nargs="+", help="these only, as conv-30 or beam-7")
+    parser.add_argument("--limits", metavar="TOKENS", nargs="+", type=_token_limit, help=_describe_limits())
+    parser.add_argument("--quick", action="store_true", help="a few questions of each, to see that it works")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")
+    return parser
 
 
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _token_limit(text: str) -> int:
+    if (limit := int(text)) < MIN_MESSAGE_TOKENS:
+        raise argparse.ArgumentTypeError(f"no message fits {limit} tokens")
+    return limit
 
 
-def _line(collection: str, category: str, found: Sequence[Found]) -> Line:
-    return Line(collection, category, **_averages(found))
-
-
-def _averages(found: Sequence[Found]) -> Averages:
-    return {
-        "questions": len(found),
-        "words": round(100 * mean(one.words for one in found), 1),
-        "embedder": round(100 * mean(one.embedder for one in found), 1),
-    }
+def _describe_limits() -> str:
+    defaults = (f"{name} {', '.join(map(str, limits))}" for name, limits in LIMITS.items())
+    return f"of the prompts (default: {'; '.join(defaults)})"
 
 
 if __name__ == "__main__":

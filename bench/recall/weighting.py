@@ -19,8 +19,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.recall.data import WHERE, conversations
-from bench.recall.measure import DEFAULT_FOLDER, say
+from bench.recall.data import DEFAULT_FOLDER, WHERE, conversations
 from bench.recall.scoring import (
     Floats,
     Prepared,
@@ -31,6 +30,7 @@ from bench.recall.scoring import (
     recalled,
     text_scores,
 )
+from bench.suite import say
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 from strandline.pipelines.text.bm25 import K1, NEARBY, USUAL_LENGTH, WORDS_BESIDE_VECTOR, B
 

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from bench.recall.data import BEAM, LOCOMO, Conversation, Question, conversations
-from bench.recall.measure import ALL, Found, as_json, as_text, measure, table
 from bench.recall.scoring import VectorWeighting, prepare
+from bench.recall.searches import RECALL, judge_search, measure_searches
+from bench.recall.tables import EMBEDDER, WORDS
 from bench.recall.weighting import STANDING, Tried, left_out, try_all
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 
@@ -24,9 +25,12 @@ SHARED = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "data
 
 def recalled(database_url: str, conversation: Conversation) -> tuple[float, float]:
     """R@10 in per cent, by words alone and with the local embedder."""
-    found = list(measure(database_url, conversation))
-    assert len(found) == len(conversation.questions)
-    return 100 * mean(one.words for one in found), 100 * mean(one.embedder for one in found)
+    scores = [one for one in measure_searches(database_url, conversation) if one.figure == RECALL]
+    assert len(scores) == 2 * len(conversation.questions)
+    words, embedder = (
+        100 * mean(one.value for one in scores if one.method == method) for method in (WORDS, EMBEDDER)
+    )
+    return words, embedder
 
 
 def sample() -> Conversation:
@@ -64,6 +68,27 @@ def test_a_conversation_of_friends_is_recalled(database_url: str) -> None:
     assert embedder >= 74
 
 
+def test_sessions_are_counted_by_the_first_messages_and_in_the_order_of_their_best() -> None:
+    places = {f"{session}.{at}": session for session in range(20) for at in range(10)}
+    question = Question("Where?", "single-hop", frozenset({"3.0", "4.0"}))
+
+    def search(_: str, limit: int) -> list[str]:
+        """Ten messages of session 3, and then of each other session one."""
+        return [*(f"3.{at}" for at in range(10)), *(f"{session}.1" for session in range(20))][:limit]
+
+    assert dict(judge_search(question, search, places)) == {
+        RECALL: 0.5,
+        "any@10": 1.0,
+        "all@10": 0.0,
+        "any, ten sessions": 1.0,
+        "all, ten sessions": 1.0,
+    }
+    # Of messages that are in no session, as evidence that a data set names by mistake, nothing can be found.
+    lost = Question("Where?", "single-hop", frozenset({"3.0", "absent"}))
+    assert dict(judge_search(lost, search, places))["all, ten sessions"] == 0.0
+    assert list(judge_search(question, search, dict.fromkeys(places, 0))) == [(RECALL, 0.5)]
+
+
 def test_a_conversation_has_no_say_in_the_weighting_that_it_is_judged_by() -> None:
     def finding(share: float, *found: float) -> Tried:
         weighting = (STANDING[0], VectorWeighting(share, 10))
@@ -86,26 +111,6 @@ def test_without_conversations_the_commands_say_where_to_put_them(module: str, t
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 2
     assert "locomo/conv-NN.jsonl" in done.stderr
-
-
-def test_the_table_averages_over_questions() -> None:
-    found = [
-        Found(LOCOMO, "a", "temporal", 1.0, 0.5),
-        Found(LOCOMO, "a", "multi-hop", 0.0, 1.0),
-        Found(LOCOMO, "b", "temporal", 0.5, 0.5),
-        Found(BEAM, "c", "summarization", 0.25, 1.0),
-    ]
-    lines = table(found)
-    assert [(one.collection, one.category, one.questions, one.words, one.embedder) for one in lines] == [
-        (LOCOMO, "multi-hop", 1, 0.0, 100.0),
-        (LOCOMO, "temporal", 2, 75.0, 50.0),
-        (LOCOMO, ALL, 3, 50.0, 66.7),
-        (BEAM, "summarization", 1, 25.0, 100.0),
-        (BEAM, ALL, 1, 25.0, 100.0),
-    ]
-    assert as_text(lines).splitlines()[3].split() == [LOCOMO, "all", "questions", "3", "50.0", "66.7"]
-    written = json.loads(as_json(lines, found))
-    assert [one["conversation"] for one in written["conversations"]] == ["a", "b", "c"]
 
 
 def test_conversations_are_read_as_they_are_published(tmp_path: Path) -> None:

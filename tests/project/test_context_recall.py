@@ -1,0 +1,261 @@
+"""What a plain read gives of a question's evidence: a floor, how it is judged, and the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from bench.recall.bm25 import BM25, PlainBm25, open_bm25
+from bench.recall.contexts import (
+    ALL_GIVEN,
+    GIVEN,
+    OVER,
+    TOKENS,
+    Open,
+    Prompt,
+    flatten,
+    forms_of,
+    judge_prompt,
+    measure_contexts,
+    open_memory,
+)
+from bench.recall.data import BEAM, LOCOMO, Conversation
+from bench.recall.measure import load_llamaindex
+from bench.recall.tables import ALL, EMBEDDER, WORDS, Score, Table, as_json
+from strandline import Memory
+from tests.project.test_recall import sample
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SECONDS = 550.0
+
+
+def spoken_sample() -> Conversation:
+    """The sample without messages that have no text, which LoCoMo and BEAM do not have either."""
+    whole = sample()
+    sessions = [[one for one in session if isinstance(one["content"], str)] for session in whole.sessions]
+    return replace(whole, sessions=sessions)
+
+
+def means_of(database_url: str, token_limit: int, open_reads: Open) -> dict[tuple[str, str], float]:
+    """The mean of each figure, by method."""
+    conversation = spoken_sample()
+    scores = measure_contexts(database_url, conversation, token_limit, open_reads)
+    keys = dict.fromkeys((one.method, one.figure) for one in scores)
+    means = {}
+    for method, figure in keys:
+        values = [one.value for one in scores if (one.method, one.figure) == (method, figure)]
+        assert len(values) == len(conversation.questions)
+        means[method, figure] = mean(values)
+    return means
+
+
+def test_reads_of_the_sample_give_its_evidence_within_the_limit(database_url: str) -> None:
+    means = means_of(database_url, 2_000, open_memory)
+    for method in (WORDS, EMBEDDER):
+        assert means[method, GIVEN] >= 0.6
+        assert means[method, ALL_GIVEN] <= means[method, GIVEN]
+        assert 1_000 <= means[method, TOKENS] <= 2_000
+        assert means[method, OVER] == 0
+    assert means[EMBEDDER, TOKENS] != means[WORDS, TOKENS]
+
+
+def test_plain_bm25_fills_what_the_window_leaves(database_url: str) -> None:
+    means = means_of(database_url, 2_000, open_bm25)
+    assert means[BM25, GIVEN] >= 0.5
+    assert means[BM25, OVER] == 0
+    assert means[BM25, TOKENS] >= 1_900
+
+
+def test_the_window_of_the_baseline_is_that_of_the_memory(database_url: str) -> None:
+    conversation = spoken_sample()
+    memory = Memory.from_defaults("s", token_limit=2_000, memory_blocks=[], database_url=database_url)
+    for message in flatten(conversation):
+        memory.put(message)
+    window = [message.text for message in memory.get()]
+    memory.close()
+    with open_bm25(database_url, conversation, 2_000) as reads:
+        assert list(reads[BM25]("zzz").texts) == window
+        given = reads[BM25]("Which names did the boat have?").texts
+    assert list(given[len(given) - len(window) :]) == window
+    assert len(set(given)) == len(given) > len(window)
+
+
+def test_bm25_ranks_rare_words_and_short_texts_first() -> None:
+    texts = ["the boat", "the boat has a mast", "the boat has one mast and a rudder", "the the", "a rudder"]
+    index = PlainBm25(texts)
+    assert index.rank("masts")[0] == 1
+    assert index.rank("the rudder")[0] == 4
+    assert index.rank("aeroplane") == []
+
+
+def test_llamaindex_gives_its_window_and_what_its_block_holds(database_url: str) -> None:
+    pytest.importorskip("llama_index.core", reason="the extra 'bench' brings it")
+    opener = load_llamaindex()
+    means = means_of(database_url, 8_000, opener)
+    ((method, _), *_) = means
+    assert 0 < means[method, GIVEN] < 1
+    with opener(database_url, spoken_sample(), 8_000) as reads:
+        (read,) = reads.values()
+        memory, *window = read("Which names did the boat have?").texts
+    # Two of the nodes that it made of flushed messages.
+    assert memory.count("<message role='user'>") > 2
+    assert window
+
+
+def test_evidence_counts_as_it_is_rendered_whatever_the_white_space() -> None:
+    shown = forms_of("A <mast>,\n  and a sail")
+    whole = Prompt(["Maren: A &lt;mast&gt;,\n  and   a sail"], 10)
+    raw = Prompt(["A <mast>, and a sail"], 11)
+    part = Prompt(["A &lt;mast&gt;, and"], 9)
+    assert judge_prompt([shown], whole, 10) == {GIVEN: 1, ALL_GIVEN: 1, TOKENS: 10, OVER: 0}
+    assert judge_prompt([shown], raw, 10) == {GIVEN: 1, ALL_GIVEN: 1, TOKENS: 11, OVER: 1}
+    assert judge_prompt([shown], part, 10)[GIVEN] == 0
+    # A message that the conversation does not have is never given.
+    assert judge_prompt([shown, frozenset()], whole, 10) == {GIVEN: 0.5, ALL_GIVEN: 0, TOKENS: 10, OVER: 0}
+
+
+def scored(collection: str, category: str, method: str, *values: float) -> list[Score]:
+    figures = (GIVEN, ALL_GIVEN, TOKENS)
+    return [
+        Score(collection, "a", category, figure, method, value, 2_000)
+        for figure, value in zip(figures, values, strict=True)
+    ]
+
+
+def test_a_table_averages_over_questions() -> None:
+    scores = [
+        *scored(LOCOMO, "temporal", WORDS, 1.0, 1.0, 1_000),
+        *scored(LOCOMO, "multi-hop", WORDS, 0.0, 0.0, 1_500),
+        *scored(LOCOMO, "temporal", WORDS, 0.5, 0.0, 500),
+        *scored(LOCOMO, "temporal", EMBEDDER, 1.0, 1.0, 2_000),
+        *scored(LOCOMO, "temporal", EMBEDDER, 1.0, 1.0, 3_000),
+        *scored(LOCOMO, "multi-hop", EMBEDDER, 0.7, 0.0, 1_000),
+    ]
+    text = Table("LoCoMo", scores, [GIVEN, ALL_GIVEN], [(TOKENS, "mean"), (TOKENS, "in all")]).as_text()
+    assert [line.split() for line in text.splitlines() if "multi-hop" not in line] == [
+        ["LoCoMo"],
+        ["questions", "words", "alone", "local", "embedder"],
+        ["temporal", "2", "75.0", "/", "50.0", "100.0", "/", "100.0"],
+        ["all", "questions", "3", "50.0", "/", "33.3", "90.0", "/", "66.7"],
+        ["tokens,", "mean", "1,000", "2,000"],
+        ["tokens,", "in", "all", "3,000", "6,000"],
+    ]
+    written = json.loads(as_json([*scores, *scored(BEAM, "ordering", WORDS, 0.5, 0.0, 1)]))
+    assert {
+        "collection": LOCOMO,
+        "category": ALL,
+        "figure": GIVEN,
+        "token_limit": 2_000,
+        "method": WORDS,
+        "questions": 3,
+        "mean": 0.5,
+    } in written["lines"]
+    assert {one["conversation"] for one in written["conversations"]} == {"a"}
+
+
+def publish(folder: Path) -> Path:
+    """A conversation in the form of LoCoMo, and one in that of BEAM."""
+    (folder / "locomo").mkdir()
+    (folder / "beam100k" / "7").mkdir(parents=True)
+    lines = [
+        {
+            "id": f"D{session}:{at}",
+            "role": "assistant" if at % 2 else "user",
+            "name": "Ann" if at % 2 else "Ben",
+            "content": f"On trip {session} we saw island number {at}, which has a lighthouse of {at} floors.",
+            "created_at": f"2026-03-{session + 1:02}T10:{at:02}:00+00:00",
+            "metadata": {"session": session},
+        }
+        for session in range(2)
+        for at in range(30)
+    ]
+    asked = [{"question": "Which island did they see?", "category": 4, "evidence": ["D0:3", "D1:4"]}]
+    (folder / "locomo" / "conv-1.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    (folder / "locomo" / "conv-1.qa.json").write_text(json.dumps(asked), encoding="utf-8")
+    turns = [[{"role": one["role"], "id": at, "content": one["content"]} for at, one in enumerate(lines)]]
+    probes = {"event_ordering": [{"question": "Which trip was first?", "source_chat_ids": [1, 2]}]}
+    beam = folder / "beam100k" / "7"
+    (beam / "chat.json").write_text(json.dumps([{"turns": turns}]), encoding="utf-8")
+    (beam / "probing_questions.json").write_text(json.dumps(probes), encoding="utf-8")
+    return folder
+
+
+@contextmanager
+def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """The command; one that is still there in the end is told to end, so that it ends its own processes."""
+    command = [sys.executable, "-m", "bench.recall", *map(str, arguments)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate()
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    """Its exit code, and what it printed as figures and as progress."""
+    with started(*arguments) as process:
+        printed, progress = process.communicate(timeout=SECONDS)
+    return process.returncode, printed, progress
+
+
+def test_the_command_prints_each_part_of_each_data_set(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    code, printed, progress = run(
+        "--data", publish(tmp_path), "--quick", "--limits", 800, 900, "--json", file
+    )
+    assert code == 0, progress
+    for title in (f"{LOCOMO}: R@10", f"{BEAM}: R@10", f"{LOCOMO}: sessions", f"{BEAM} at 800 tokens"):
+        assert title in printed
+    assert "900 tokens" not in printed
+    assert f"{BEAM}: sessions" not in printed
+    lines = json.loads(file.read_text(encoding="utf-8"))["lines"]
+    methods = {one["method"] for one in lines if one["figure"] == GIVEN}
+    assert {WORDS, EMBEDDER, BM25} <= methods
+    assert len(methods) == 4 or "llamaindex: not measured" in progress
+
+
+def test_the_command_measures_what_its_options_name(tmp_path: Path) -> None:
+    options = ("--only", "bm25", "--data-set", "locomo", "--conversations", "conv-1", "--limits", 800)
+    code, printed, progress = run("--data", publish(tmp_path), *options)
+    assert code == 0, progress
+    assert [line for line in printed.splitlines() if line and not line.startswith(" ")] == [
+        f"{LOCOMO} at 800 tokens: {GIVEN} / questions with {ALL_GIVEN}, per cent"
+    ]
+    assert BM25 in printed and WORDS not in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [(("--conversations", "conv-2"), "there are conv-1, beam-7"), (("--limits", "3"), "no message fits")],
+)
+def test_options_that_name_nothing_are_refused(tmp_path: Path, options: tuple[str, ...], reason: str) -> None:
+    code, _, progress = run("--data", publish(tmp_path), *options)
+    assert code == 2, progress
+    assert reason in progress
+
+
+def test_an_interrupted_run_has_printed_the_tables_before(tmp_path: Path) -> None:
+    # It stands still where it opens the pipe, for nobody reads it, with its first table printed.
+    pipe = tmp_path / "figures.json"
+    os.mkfifo(pipe)
+    with started("--data", publish(tmp_path), "--json", pipe) as process:
+        assert process.stdout is not None
+        assert any("all questions" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        _, progress = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130, progress
+    assert "interrupted" in progress and "Traceback" not in progress
