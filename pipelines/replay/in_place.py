@@ -282,6 +282,10 @@ def _derived_chunks(rows: ChunkRows) -> DigestDerivedChunks:
         lengths=rows["lengths"],
         lexemes=rows["lexemes"],
         embeddings=rows["embeddings"],
+        roles=rows["roles"],
+        speakers=rows["speakers"],
+        tones=rows["tones"],
+        said_on=rows["said_on"],
     )
 
 

@@ -7,6 +7,7 @@ writes receipts.  Their keys follow from the messages, so writing them twice cha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from typing import TypedDict
 from uuid import UUID
 
@@ -35,6 +36,10 @@ class ChunkRows(TypedDict):
     lengths: list[int]
     lexemes: list[str]
     embeddings: list[str]
+    roles: list[str]
+    speakers: list[str]
+    tones: list[int]
+    said_on: list[date | None]
 
 
 def share(database: Database, batch: Batch, chunk_rows: ChunkRows) -> None:

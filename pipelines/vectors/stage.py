@@ -15,6 +15,7 @@ from strandline.pipelines.text.lexemes import length_of, lexemes, to_tsvector_te
 from strandline.pipelines.transcript import load_messages
 from strandline.pipelines.vectors.chunks import Chunk, chunks
 from strandline.pipelines.vectors.sharing import ChunkRows, share
+from strandline.pipelines.vectors.voice import Voice, voice_of
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.conversation.search import InsertChunks
@@ -30,6 +31,7 @@ class PlacedChunk:
     event_id: UUID
     session_key: UUID
     chunk: Chunk
+    voice: Voice
 
     @property
     def message(self) -> tuple[UUID, int]:
@@ -49,9 +51,12 @@ class VectorsStage:
 
     def load(self, fetcher: Fetcher, batch: Batch) -> tuple[PlacedChunk, ...]:
         return tuple(
-            PlacedChunk(event.event_id, event.session_key, chunk)
+            PlacedChunk(event.event_id, event.session_key, chunk, voice)
             for event, messages in load_messages(fetcher, batch)
-            for chunk in chunks(messages)
+            for message in messages
+            if (pieces := chunks([message]))
+            for voice in [voice_of(message)]
+            for chunk in pieces
         )
 
     def calls(self, batch: Batch, work: tuple[PlacedChunk, ...]) -> Sequence[Call]:
@@ -135,4 +140,8 @@ def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAn
         "lengths": [lengths[placed.message] for placed in work],
         "lexemes": [to_tsvector_text(piece) for piece in words],
         "embeddings": embeddings,
+        "roles": [placed.voice.role for placed in work],
+        "speakers": [placed.voice.speaker for placed in work],
+        "tones": [placed.voice.tone for placed in work],
+        "said_on": [placed.voice.said_on for placed in work],
     }

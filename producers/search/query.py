@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from strandline.pipelines.text.aim import aim_of
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.search.ranking import SearchQuery, Vectors
 from strandline.schemas.errors import ConfigurationError, ProviderSetupError, StrandlineError
@@ -22,31 +24,30 @@ def prepare_query(
 ) -> Operation[SearchQuery]:
     """Words and vector of a query; the embedding may call a model, and does not block the event loop."""
     if vectors is None:
-        return SearchQuery(
-            text, query_lexemes(text), None, "There are no vectors: the search compared only words."
-        )
+        return _query(text, None, "There are no vectors: the search compared only words.")
     prepared: SearchQuery = yield Run(partial(_prepare, text, vectors.config, embed_query))
     return prepared
 
 
 def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | None) -> SearchQuery:
-    lexemes = query_lexemes(text)
     if embed_query is None:
-        return SearchQuery(
-            text, lexemes, None, "No embedding model is set for queries: the search compared only words."
-        )
+        return _query(text, None, "No embedding model is set for queries: the search compared only words.")
     try:
         vector = embed_query(text, config)
     except StrandlineError as error:
         problem = f"The query could not be embedded, so the search compared only words: {_reason(error)}"
-        return SearchQuery(text, lexemes, None, problem)
+        return _query(text, None, problem)
     if vector is None:
         problem = (
             f"The stored vectors are of another embedding model ({config.get('embedder')}): the search"
             " compared only words."
         )
-        return SearchQuery(text, lexemes, None, problem)
-    return SearchQuery(text, lexemes, vector, None)
+        return _query(text, None, problem)
+    return _query(text, vector, None)
+
+
+def _query(text: str, vector: str | None, problem: str | None) -> SearchQuery:
+    return SearchQuery(text, query_lexemes(text), vector, problem, aim_of(text, datetime.now(UTC).date()))
 
 
 def _reason(error: StrandlineError) -> str:

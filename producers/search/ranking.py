@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypedDict
 from uuid import UUID
 
+from strandline.pipelines.text.aim import Aim
 from strandline.producers.facts.listing import FactFilter
 from strandline.producers.search.hits import Hit, HitFact, HitKind, SearchScope
 from strandline.schemas.errors import ConfigurationError
@@ -40,6 +42,10 @@ class _Compared(TypedDict):
     generation_id: int | None
     embedding: str | None
     lexemes: list[str]
+    is_own: bool
+    dates_from: list[date]
+    dates_through: list[date]
+    dates_fit: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class SearchQuery:
     lexemes: list[str]
     vector: str | None
     problem: str | None
+    aim: Aim = Aim()
 
     @property
     def is_empty(self) -> bool:
@@ -181,6 +188,10 @@ def _comparison_params(query: SearchQuery, vectors: Vectors | None) -> _Compared
         "generation_id": None if vectors is None else vectors.generation_id,
         "embedding": query.vector,
         "lexemes": query.lexemes,
+        "is_own": query.aim.is_own,
+        "dates_from": [days.first for days in query.aim.days],
+        "dates_through": [days.last for days in query.aim.days],
+        "dates_fit": [days.fit for days in query.aim.days],
     }
 
 

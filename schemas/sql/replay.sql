@@ -173,7 +173,7 @@ RETURNING ordinal
 -- params: shard_key uuid, generation_id integer, batch_id uuid
 -- row: pieces integer, digest text
 SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
-    c.event_id, c.length, c.lexemes, c.embedding, c.code)::text, '|'
+    c.event_id, c.length, c.lexemes, c.embedding, c.code, c.role, c.speaker, c.tone, c.said_on)::text, '|'
     ORDER BY c.session_key, c.from_seq, c.piece), '')) AS digest
 FROM strandline.chunk c
 WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
@@ -181,16 +181,17 @@ WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.
 -- name: digest_derived_chunks
 -- The same digest of the chunks that `insert_chunks` would write.
 -- params: session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], event_ids uuid[],
---     lengths integer[], lexemes text[], embeddings text[]
+--     lengths integer[], lexemes text[], embeddings text[], roles text[], speakers text[], tones smallint[], said_on
+--     date[]
 -- row: pieces integer, digest text
 SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
     c.event_id, c.length, c.lexemes::tsvector, c.embedding::halfvec,
-    strandline.search_code_v1(c.embedding::halfvec))::text, '|'
+    strandline.search_code_v1(c.embedding::halfvec), c.role, c.speaker::text[], c.tone, c.said_on)::text, '|'
     ORDER BY c.session_key, c.from_seq, c.piece), '')) AS digest
 FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integer[],
     %(through_seqs)s::bigint[], %(event_ids)s::uuid[], %(lengths)s::integer[], %(lexemes)s::text[],
-    %(embeddings)s::text[])
-    AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding)
+    %(embeddings)s::text[], %(roles)s::text[], %(speakers)s::text[], %(tones)s::smallint[], %(said_on)s::date[])
+    AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding, role, speaker, tone, said_on)
 
 -- name: delete_chunks
 -- Delete the pieces of a batch, which are written again.

@@ -3,21 +3,23 @@
 -- name: insert_chunks
 -- Searchable pieces with their lexemes and vectors.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
---     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[]
+--     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[], roles
+--     text[], speakers text[], tones smallint[], said_on date[]
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
-    event_id, batch_id, length, lexemes, embedding)
+    event_id, batch_id, length, lexemes, embedding, role, speaker, tone, said_on)
 SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
-    %(batch_id)s, c.length, c.lexemes::tsvector, c.embedding::halfvec
+    %(batch_id)s, c.length, c.lexemes::tsvector, c.embedding::halfvec, c.role, c.speaker::text[], c.tone, c.said_on
 FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integer[],
     %(through_seqs)s::bigint[], %(event_ids)s::uuid[], %(lengths)s::integer[], %(lexemes)s::text[],
-    %(embeddings)s::text[])
-    AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding)
+    %(embeddings)s::text[], %(roles)s::text[], %(speakers)s::text[], %(tones)s::smallint[], %(said_on)s::date[])
+    AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding, role, speaker, tone, said_on)
 
 -- name: search_chunks
 -- The best messages and facts of a scope for a query, best first; a message with those beside it (search_hits_v1).
 -- params: shard_key uuid, generation_id integer?, scope_key uuid?, session_key uuid, visible_from bigint, embedding
 --     halfvec?, lexemes text[], similarity_cutoff float8, top_k integer, messages boolean, facts_generation_id
---     integer?, facts_shown uuid[], topics text[]?, agent_id text?, team_id text?, beside integer
+--     integer?, facts_shown uuid[], topics text[]?, agent_id text?, team_id text?, is_own boolean, dates_from date[],
+--     dates_through date[], dates_fit float8[], beside integer
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint!, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
 --     text!
@@ -25,7 +27,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s,
     %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
     %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(topics)s::text[], %(agent_id)s, %(team_id)s,
-    %(beside)s::integer, false)
+    %(is_own)s, %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[], %(beside)s::integer, false)
 
 -- name: unsearched_messages
 -- Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are not

@@ -32,28 +32,32 @@ ON CONFLICT DO NOTHING
 -- name: share_chunks
 -- Insert or update searchable pieces of these messages.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
---     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[]
+--     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[], roles
+--     text[], speakers text[], tones smallint[], said_on date[]
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
-    event_id, batch_id, length, lexemes, embedding)
+    event_id, batch_id, length, lexemes, embedding, role, speaker, tone, said_on)
 SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
-    %(batch_id)s, c.length, c.lexemes::tsvector, c.embedding::halfvec
+    %(batch_id)s, c.length, c.lexemes::tsvector, c.embedding::halfvec, c.role, c.speaker::text[], c.tone, c.said_on
 FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integer[],
     %(through_seqs)s::bigint[], %(event_ids)s::uuid[], %(lengths)s::integer[], %(lexemes)s::text[],
-    %(embeddings)s::text[])
-    AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding)
+    %(embeddings)s::text[], %(roles)s::text[], %(speakers)s::text[], %(tones)s::smallint[], %(said_on)s::date[])
+    AS c (session_key, from_seq, piece, through_seq, event_id, length, lexemes, embedding, role, speaker, tone, said_on)
 ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE SET batch_id = excluded.batch_id,
-    length = excluded.length, lexemes = excluded.lexemes, embedding = excluded.embedding
+    length = excluded.length, lexemes = excluded.lexemes, embedding = excluded.embedding, role = excluded.role,
+    speaker = excluded.speaker, tone = excluded.tone, said_on = excluded.said_on
 
 -- name: search_shared_chunks
 -- The best messages of a shared scope for a query, best first, each with those beside it (search_hits_v1).
 -- params: shard_key uuid, generation_id integer?, session_key uuid, visible_from bigint, embedding halfvec?, lexemes
---     text[], similarity_cutoff float8, top_k integer, beside integer
+--     text[], similarity_cutoff float8, top_k integer, is_own boolean, dates_from date[], dates_through date[],
+--     dates_fit float8[], beside integer
 -- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
 --     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!
 -- repeatable
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(session_key)s, %(visible_from)s,
     %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, true, NULL, '{}',
-    NULL, NULL, NULL, %(beside)s::integer, true)
+    NULL, NULL, NULL, %(is_own)s, %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
+    %(beside)s::integer, true)
 
 -- name: shared_session_names
 -- The names of sessions that share with a scope.

@@ -190,6 +190,11 @@ chunk = Table(
     personal("lexemes", TSVECTOR, nullable=False),
     personal("embedding", HALFVEC),
     personal("code", BIT(varying=True), Computed(f"{SCHEMA}.search_code_v1(embedding)", persisted=True)),
+    # Who speaks, how and when: a search weighs by it. speaker: the lexemes of the name; tone: pipelines/text/tone.py.
+    Column("role", Text, nullable=False, server_default=""),
+    personal("speaker", ARRAY(Text), nullable=False, server_default="{}"),
+    Column("tone", SmallInteger, nullable=False, server_default=text("0")),
+    Column("said_on", Date),
     PrimaryKeyConstraint(
         "shard_key",
         "generation_id",

@@ -19,7 +19,7 @@ depends_on = None
 WITHOUT_STATISTICS = {
     "answer": ("body",),
     "block_state": ("state",),
-    "chunk": ("lexemes", "embedding", "code"),
+    "chunk": ("lexemes", "embedding", "code", "speaker"),
     "fact": (
         "text",
         "fingerprint",
@@ -160,6 +160,10 @@ def upgrade() -> None:
             sa.Computed(in_schema("strandline.search_code_v1(embedding)", schema), persisted=True),
             nullable=True,
         ),
+        sa.Column("role", sa.Text(), server_default="", nullable=False),
+        sa.Column("speaker", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
+        sa.Column("tone", sa.SmallInteger(), server_default="0", nullable=False),
+        sa.Column("said_on", sa.Date(), nullable=True),
         sa.PrimaryKeyConstraint(
             "shard_key",
             "generation_id",

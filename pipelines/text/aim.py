@@ -1,0 +1,156 @@
+"""Aim: what a question says of the messages that it is after, beside its words: whose they are, and of which days."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import MAXYEAR, MINYEAR, date, timedelta
+
+# Of a month without a year, so many years back are meant; conversations are seldom older.
+YEARS_BACK = 15
+# Days of the named month, where the question names a day: it may have been spoken of before or after.
+PART_FIT = 0.5
+MAX_RANGES = 64
+
+_MONTHS = (
+    ("january", "januar", "jänner", "janvier", "enero"),
+    ("february", "februar", "février", "febrero"),
+    ("march", "märz", "mars", "marzo"),
+    ("april", "avril", "abril"),
+    ("may", "mai", "mayo"),
+    ("june", "juni", "juin", "junio"),
+    ("july", "juli", "juillet", "julio"),
+    ("august", "août", "agosto"),
+    ("september", "septembre", "septiembre"),
+    ("october", "oktober", "octobre", "octubre"),
+    ("november", "novembre", "noviembre"),
+    ("december", "dezember", "décembre", "diciembre"),
+)
+_NUMBERS = {name: number for number, names in enumerate(_MONTHS, start=1) for name in names}
+_SHORT = {names[0][:3]: number for number, names in enumerate(_MONTHS, start=1) if names[0] != "may"}
+_NAMED = "|".join([*sorted(_NUMBERS, key=len, reverse=True), *(rf"{short}\.?" for short in _SHORT)])
+_DATE = re.compile(
+    rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th|\.)?(?:\s+of|\s+de)?\s+)?({_NAMED})(?!\w)\.?"
+    r"(?:\s+(\d{1,2})(?:st|nd|rd|th)?\b(?![\d:]))?(?:\s*,?\s*(?:de\s+)?((?:19|20)\d\d))?",
+    re.IGNORECASE,
+)
+_ISO_DATE = re.compile(r"\b((?:19|20)\d\d)-(\d\d)-(\d\d)\b")
+_YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
+# A verb as well as a month, which is written with a capital letter and stands after such words.
+_MAY = re.compile(r"\b(?:in|during|of|since|until|by|early|late|mid|last|this)[\s-]+May\b")
+# Verbs or other words of English as well.
+_DOUBTFUL = frozenset({"march", "mars", "mar", "mai", "juni", "juli"})
+_FIRST_PERSON = re.compile(
+    r"\b(?:i|i'm|i've|i'd|i'll|my|me|mine|myself|we|our|us|ours|ich|mir|mich|meine?[nmrs]?|wir|uns|je|moi|mon|mes|nous"
+    r"|mi|mis|yo|nosotros)\b",
+    re.IGNORECASE,
+)
+_AGO = {"today": (0, 0), "yesterday": (1, 1), "last week": (13, 1), "this week": (6, 0)}
+_RELATIVE = re.compile(rf"\b({'|'.join(_AGO)}|last month|this month|last year|this year)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class DayRange:
+    """Days that a question names.
+
+    Attributes:
+        fit: 1 if it names these; less if they only contain the day that it names.
+    """
+
+    first: date
+    last: date
+    fit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a question is after, beside its words.
+
+    Attributes:
+        is_own: whether it speaks of the asker, in the first person.
+        days: empty if it names no date.
+    """
+
+    is_own: bool = False
+    days: tuple[DayRange, ...] = ()
+
+    def fit(self, said_on: date) -> float:
+        """How well a day fits, 0 to 1; 1 if no date is named."""
+        if not self.days:
+            return 1.0
+        return max((days.fit for days in self.days if days.first <= said_on <= days.last), default=0.0)
+
+
+def aim_of(question: str, today: date) -> Aim:
+    """The aim of a question that is asked on ``today``."""
+    plain = question.replace("\u2019", "'")
+    days = tuple(_days(plain, today))[:MAX_RANGES]
+    return Aim(_FIRST_PERSON.search(plain) is not None, days)
+
+
+def _days(question: str, today: date) -> Iterator[DayRange]:
+    written = [_day(int(year), int(month), int(day)) for year, month, day in _ISO_DATE.findall(question)]
+    named = [*_named_dates(question)]
+    for day in filter(None, written):
+        yield DayRange(day, day + timedelta(days=1), 1.0)
+    for year, month, number in named:
+        yield from _of_date(year, month, number, today)
+    if not (named or any(written)):
+        years = {int(year) for year in _YEAR.findall(question)}
+        for year in sorted(years):
+            yield DayRange(date(year, 1, 1), date(year, 12, 31), 1.0)
+        if not years:
+            yield from _relative_days(question, today)
+
+
+def _named_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:
+    """Year, month and day, as far as they are named."""
+    for before, name, after, year in _DATE.findall(question):
+        plain = name.lower().rstrip(".")
+        is_alone = not (before or after or year)
+        if is_alone and (name[0].islower() or plain in _DOUBTFUL or (plain == "may" and not _MAY.search(question))):
+            continue
+        month = _NUMBERS.get(plain) or _SHORT[plain]
+        day = before or after
+        yield int(year) if year else None, month, int(day) if day else None
+
+
+def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iterator[DayRange]:
+    """The day and the one after it, on which it is spoken of as well; and its month, in part."""
+    years = [year] if year else range(today.year + 1, today.year - YEARS_BACK, -1)
+    for number in years:
+        whole = _month(number, month)
+        named = None if day is None else _day(number, month, day)
+        if named is not None:
+            yield DayRange(named, named + timedelta(days=1), 1.0)
+        yield DayRange(*whole, 1.0 if named is None else PART_FIT)
+
+
+def _relative_days(question: str, today: date) -> Iterator[DayRange]:
+    for phrase in _RELATIVE.findall(question):
+        match phrase.lower().split():
+            case ["last", "month"]:
+                last = today.replace(day=1) - timedelta(days=1)
+                yield DayRange(last.replace(day=1), last, 1.0)
+            case ["this", "month"]:
+                yield DayRange(today.replace(day=1), today, 1.0)
+            case [which, "year"]:
+                year = today.year - (which == "last")
+                yield DayRange(date(year, 1, 1), date(year, 12, 31), 1.0)
+            case words:
+                farthest, nearest = _AGO[" ".join(words)]
+                yield DayRange(today - timedelta(days=farthest), today - timedelta(days=nearest), 1.0)
+
+
+def _month(year: int, month: int) -> tuple[date, date]:
+    first = date(year, month, 1)
+    following = date(year + month // 12, month % 12 + 1, 1)
+    return first, following - timedelta(days=1)
+
+
+def _day(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(min(max(year, MINYEAR), MAXYEAR - 1), month, day)
+    except ValueError:
+        return None

@@ -1,0 +1,50 @@
+"""Voice: who says a message, how and when, as a search weighs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date
+
+from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.tone import tone_of
+from strandline.pipelines.transcript import full_text
+from strandline.schemas.values.message import Message
+
+# Of a name; a search looks for its words.
+MAX_NAME_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """What is stored of a message beside its words and its vector.
+
+    Attributes:
+        name: the lexemes of the speaker's name; empty if it has none.
+        tone: as ``pipelines.text.tone`` numbers it.
+        said_on: the day, in UTC; None if it is not known.
+    """
+
+    role: str
+    name: tuple[str, ...]
+    tone: int
+    said_on: date | None
+
+    @property
+    def speaker(self) -> str:
+        """The name as Postgres reads an array."""
+        return "{" + ",".join(f'"{_escaped(lexeme)}"' for lexeme in self.name) + "}"
+
+
+def voice_of(message: Message) -> Voice:
+    name = query_lexemes((message.name or "")[:MAX_NAME_CHARACTERS])
+    said_at = message.created_at
+    return Voice(
+        role=message.role,
+        name=tuple(name),
+        tone=tone_of(full_text(message), message.role),
+        said_on=None if said_at is None else said_at.astimezone(UTC).date(),
+    )
+
+
+def _escaped(lexeme: str) -> str:
+    return lexeme.replace("\\", "\\\\").replace('"', '\\"')
