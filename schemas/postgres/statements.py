@@ -34,7 +34,12 @@ _FILES = (
     "explain.sql",
     "status.sql",
 )
-_FRAGMENT_FILES = ("fragments/bm25.sql", "fragments/derivations.sql", "fragments/lanes.sql")
+_FRAGMENT_FILES = (
+    "fragments/bm25.sql",
+    "fragments/derivations.sql",
+    "fragments/facts.sql",
+    "fragments/lanes.sql",
+)
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # What ``tools.queries`` reads above each statement: nothing that Postgres has to know.
 _TYPES = re.compile(r"^-- (?:(?:params|row): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE)
