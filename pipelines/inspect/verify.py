@@ -83,8 +83,8 @@ SENTENCES: Mapping[str, str] = {
         _WORK + " is in the applied batch {batch_id}, but its receipt is missing or names another batch."
     ),
     "context_wrong": (
-        "Batch {batch_id} of {session}, stage {stage} (generation {generation}), shows {found} lines before its"
-        " events as context; its recipe makes that {expected}, or other ones."
+        "Batch {batch_id} of {session}, stage {stage} (generation {generation}), shows {found} lines before"
+        " its events as context; its recipe makes that {expected}, or other ones."
     ),
     "candidate_unreceipted": _WORK + " has a candidate of batch {batch_id}, which its receipt does not name.",
     "candidate_not_folded": _WORK + " has a candidate of batch {batch_id} that was merged and left no trace.",

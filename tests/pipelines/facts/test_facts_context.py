@@ -8,11 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from strandline import Facts, Memory
+from strandline.cli.explain import command as explain_command
 from strandline.pipelines.engine.dead_letters import list_dead_letters
 from strandline.pipelines.facts.context import load_context
 from strandline.pipelines.generations.registry import serving_generations
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import FactExplanation, MessageExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.models.answers import parse_extract
 from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
@@ -95,7 +99,8 @@ def recorded(url: str, *, states: tuple[str, ...] = ("open", "applied")) -> list
         url,
         "SELECT b.context_seqs FROM strandline.batch b JOIN strandline.flush_event e ON"
         " e.shard_key = b.shard_key AND e.event_id = b.event_ids[1]"
-        " WHERE b.stage = 'extract' AND b.state = ANY (%s) ORDER BY b.generation_id, e.from_seq, b.created_at",
+        " WHERE b.stage = 'extract' AND b.state = ANY (%s)"
+        " ORDER BY b.generation_id, e.from_seq, b.created_at",
         list(states),
     )
     return [seqs for (seqs,) in rows]
@@ -257,6 +262,39 @@ def test_a_replay_sees_the_same_lines_and_asks_nothing(
     assert verify(database, deep=True).violations == ()
 
 
+def test_explain_tells_which_lines_were_context(
+    memory: Memory, derive: Derive, database: Database, database_url: str, model_server: ModelServer
+) -> None:
+    model_server.behave(responder=understand)
+    memory.put({"role": "user", "content": ASKED, "id": "asked"})
+    memory.flush(all=True)
+    derive()
+    memory.put({"role": "user", "content": ANSWERED, "id": "answered"})
+    memory.flush(all=True)
+    derive()
+    (fact,) = memory.facts.list()
+    of_fact = explain(database, str(fact.fact_id), user_id="maren")
+    assert isinstance(of_fact, FactExplanation)
+    (revision,) = of_fact.revisions
+    assert [source.id for source in revision.messages] == ["answered"]
+    assert [(source.id, source.excerpt) for source in revision.context] == [("asked", ASKED)]
+    asked, answered = (explain(database, name, session_id="s") for name in ("asked", "answered"))
+    assert isinstance(asked, MessageExplanation) and isinstance(answered, MessageExplanation)
+    assert [(one.from_seq, one.through_seq, one.batch_id) for one in asked.contexts] == [
+        (2, 2, revision.extract_batch_id)
+    ]
+    assert answered.contexts == ()
+    assert {trace.stage: trace.context_seqs for trace in answered.stages} == {"extract": (1,), "merge": ()}
+    for subject, line in (
+        (str(fact.fact_id), "   context: message 1, said before its batch"),
+        ("answered", "  context: message 1, said before its batch"),
+        ("asked", f"context: shown before messages 2 to 2, in batch {revision.extract_batch_id}"),
+    ):
+        arguments = [subject, "--database-url", database_url, "--user", "maren"]
+        shown = CliRunner().invoke(explain_command, arguments)
+        assert line in shown.output.splitlines(), shown.output
+
+
 def test_verify_finds_a_context_that_the_log_does_not_give(
     memory: Memory, derive: Derive, database: Database, database_url: str
 ) -> None:
@@ -267,7 +305,8 @@ def test_verify_finds_a_context_that_the_log_does_not_give(
     for seqs in ([], [1, 2]):
         rows_of(
             database_url,
-            "UPDATE strandline.batch SET context_seqs = %s::bigint[] WHERE stage = 'extract' AND event_ids[1] ="
+            "UPDATE strandline.batch SET context_seqs = %s::bigint[]"
+            " WHERE stage = 'extract' AND event_ids[1] ="
             " (SELECT event_id FROM strandline.flush_event WHERE from_seq = 2) RETURNING 1",
             seqs,
         )
@@ -299,7 +338,7 @@ def test_lines_whose_facts_a_person_took_back_are_no_context(
 ) -> None:
     flush_each(memory, "I am ill", "I live in Oslo", "I have a boat")
     derive()
-    facts = {fact.text: fact.id for fact in memory.facts.list()}
+    facts = {fact.text: fact.fact_id for fact in memory.facts.list()}
     memory.facts.delete(facts["I am ill"])
     memory.facts.replace(facts["I live in Oslo"], "Maren lives in Graz")
     flush_each(memory, "Hello again")
@@ -324,7 +363,7 @@ def test_an_answer_that_repeats_a_deleted_fact_from_its_context_is_held_back(
         prompt = str(request.body["messages"][-1]["content"])
         if "<context>\n" not in prompt:
             return None
-        memory.facts.delete(fact.id)
+        memory.facts.delete(fact.fact_id)
         return json.dumps({"facts": [{"text": "Maren is ill with the flu.", "messages": [1]}]})
 
     model_server.behave(responder=repeat)
