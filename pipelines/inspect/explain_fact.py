@@ -114,7 +114,7 @@ def _revisions(
 
 
 def _by_revision(
-    rows: Sequence[ExplainSourcesRow] | Sequence[ExplainContextSourcesRow],
+    rows: Sequence[ExplainSourcesRow | ExplainContextSourcesRow],
 ) -> dict[int, list[Source]]:
     by_revision: dict[int, list[Source]] = {}
     for row, message in zip(rows, read_rows(rows), strict=True):
