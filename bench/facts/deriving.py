@@ -9,6 +9,7 @@ from datetime import date, datetime
 
 from bench.environment import Ground
 from bench.facts.data import ObservedConversation
+from strandline import FactExtractionMemoryBlock
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings
@@ -103,7 +104,9 @@ def derive(
 def _put(ground: Ground, conversation: ObservedConversation, flush_every: int) -> None:
     for number, messages in enumerate(conversation.sessions, 1):
         name = f"{conversation.name}-{number}"
-        memory = ground.memory(session_id=name, user_id=conversation.name, blocks=["facts"])
+        memory = ground.memory(
+            session_id=name, user_id=conversation.name, blocks=[FactExtractionMemoryBlock()]
+        )
         for start in range(0, len(messages), flush_every):
             memory.put_messages(messages[start : start + flush_every])
             memory.flush(all=True)

@@ -186,7 +186,7 @@ def spread(texts: Sequence[str], most: int) -> list[str]:
 def as_text(counts: Iterable[Counts]) -> str:
     """The figures for a terminal, shares in per cent."""
     header = ("", "context", "cited", "in words", "in meaning", "facts", "alone", "judged", "dates", "double")
-    rows = [(*header, "dead", "calls", "tokens in", "out", "USD")]
+    rows: list[tuple[str, ...]] = [(*header, "dead", "calls", "tokens in", "out", "USD")]
     rows += [_row(one) for one in counts]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
