@@ -17,6 +17,7 @@
             AND spoken.seq BETWEEN event.from_seq - 200 AND event.from_seq - 1
             AND spoken.role IN ('user', 'assistant')
         WHERE derived.generation_id = {generation_id} AND derived.entry_stage = {stage}
+            AND (derived.config ->> 'context_tokens')::bigint > 0
     ) AS newest
     WHERE newest.newer_tokens < newest.budget)
 
