@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from strandline import Facts, Memory
 from strandline.cli.explain import command as explain_command
 from strandline.pipelines.engine.dead_letters import list_dead_letters
-from strandline.pipelines.facts.context import load_context
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.explanation import FactExplanation, MessageExplanation
@@ -22,12 +21,12 @@ from strandline.pipelines.models.answers import parse_extract
 from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
 from strandline.pipelines.models.prompts.render import render
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
-from strandline.pipelines.replay.new_generation import begin_generation
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
 from tests.conftest import nothing_due, rows_of
+from tests.pipelines.replay.test_replay import replay_new
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
 
@@ -376,18 +375,25 @@ def test_an_answer_that_repeats_a_deleted_fact_from_its_context_is_held_back(
     assert verify(database).violations == ()
 
 
-def test_a_new_generation_with_other_context_is_another_recipe(
-    memory: Memory, derive: Derive, database: Database, settings: Settings
+def test_a_new_generation_chooses_its_own_lines_and_verifies(
+    memory: Memory, derive: Derive, database: Database, database_url: str, settings: Settings
 ) -> None:
-    flush_each(memory, "one")
+    flush_each(memory, "one two three four five six seven eight", "nine")
     derive()
-    changed = settings.model_copy(update={"facts_context_tokens": 100})
-    begin_generation(database, FACTS, changed)
-    ((config,),) = rows_of(
-        str(settings.database_url.get_secret_value() if settings.database_url else ""),
-        "SELECT config FROM strandline.generation WHERE pipeline = 'facts' AND state <> 'serving'",
+    flush_each(memory, "ten")
+    derive()
+    _replay, progress = replay_new(database, settings.model_copy(update={"facts_context_tokens": 1}), FACTS)
+    assert progress.phase == "done"
+    flush_each(memory, "eleven")
+    derive()
+    rows = rows_of(
+        database_url,
+        "SELECT (g.config->>'context_tokens')::integer, b.context_seqs FROM strandline.batch b"
+        " JOIN strandline.generation g USING (generation_id) WHERE b.stage = 'extract'"
+        " AND cardinality(b.context_seqs) > 0 ORDER BY b.created_at",
     )
-    assert config["context_tokens"] == 100
+    assert (500, [1, 2]) in rows and rows[-1] == (1, [3])
+    assert verify(database).violations == ()
 
 
 def test_context_reads_before_the_transcript() -> None:
@@ -396,4 +402,3 @@ def test_context_reads_before_the_transcript() -> None:
     data = render(ExtractTask((TranscriptLine(1, "user", "Ann", ANSWERED, moment),), context=context)).data
     assert data.index(ASKED) < data.index("<transcript>") < data.index(ANSWERED)
     assert "<context>" not in render(ExtractTask((TranscriptLine(1, "user", "Ann", "x", moment),))).data
-    assert load_context.__doc__
