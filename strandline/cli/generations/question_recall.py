@@ -152,7 +152,7 @@ def _coverage(
     hits: Sequence[Hit],
 ) -> float:
     """The share of the evidence among the messages that the hits are, or that their facts come from."""
-    found = {(hit.session_key, message.seq) for hit in hits for message in hit.messages}
+    places = {(hit.session_key, message.seq) for hit in hits for message in hit.messages}
     fact_ids: list[UUID] = [hit.fact.fact_id for hit in hits if hit.fact is not None]
     if fact_ids:
         rows = database.fetch(
@@ -160,9 +160,9 @@ def _coverage(
                 shard_key=identity.shard_key, generation_id=generation.generation_id, fact_ids=fact_ids
             )
         )
-        found |= {(row.session_key, row.seq) for row in rows}
+        places |= {(row.session_key, row.seq) for row in rows}
     seqs = set(asked.evidence)
-    return len({seq for key, seq in found if key == identity.session_key} & seqs) / len(seqs)
+    return len({seq for key, seq in places if key == identity.session_key} & seqs) / len(seqs)
 
 
 def _texts(hit: Hit) -> list[str]:
