@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast check style contracts queries bench bench-charts bench-recall bench-weighting chaos soak lock clean
+.PHONY: help demo test test-fast check style contracts queries bench bench-charts bench-facts bench-recall bench-weighting chaos soak lock clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -58,6 +58,9 @@ bench: $(VENV)/.bench-ready ## set up, then measure, at most about 10 minutes (A
 
 bench-charts: $(VENV)/.bench-ready ## set up, then draw what 'make bench ARGS="--json FILE"' wrote (ARGS='FILE docs')
 	@$(BIN)/python -m bench.charts $(ARGS)
+
+bench-facts: $(VENV)/.demo-ready ## set up, then measure facts, by your model if one is configured
+	@$(BIN)/python -m bench.facts $(ARGS)
 
 bench-recall: $(VENV)/.bench-ready ## set up, then measure what searches find and reads give, about 10 minutes (ARGS='--only search', '--quick')
 	@$(BIN)/python -m bench.recall $(ARGS)

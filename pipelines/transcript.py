@@ -47,7 +47,7 @@ def load_transcript(fetcher: Fetcher, batch: Batch) -> Transcript:
         if (text := plain_text(message))
     ]
     lines = tuple(
-        TranscriptLine(number, message.role, _shown_name(message), text, message.created_at)
+        TranscriptLine(number, message.role, shown_name(message), text, message.created_at)
         for number, (_event, message, text) in enumerate(shown, 1)
         if message.created_at is not None
     )
@@ -87,7 +87,7 @@ def speaker(message: Message) -> str:
     return message.name or message.role
 
 
-def _shown_name(message: Message) -> str | None:
+def shown_name(message: Message) -> str | None:
     """The name as far as an answer may repeat it, so that what a model gives back is found again."""
     name = message.name
     if name is None or len(name) <= MAX_NAME_CHARACTERS:

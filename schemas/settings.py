@@ -89,6 +89,9 @@ class Settings(BaseSettings):
     query_embedding_timeout_seconds: Positive = 0.5
     summary_max_tokens: int = Field(400, ge=16)
     max_facts: int = Field(1_000, ge=0, description="live facts of an owner at most; 0: never condense")
+    facts_context_tokens: int = Field(
+        500, ge=0, le=4_000, description="lines that extract sees before a batch, as context; 0: none"
+    )
 
     prompts_dir: Folder | None = Field(None, description="your own prompts, one file each: extract.md, …")
 

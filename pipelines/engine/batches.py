@@ -25,6 +25,7 @@ from strandline.schemas.queries.work.lanes import (
     ClaimLaneRow,
     CloseBatch,
     FinishBatch,
+    HasContext,
     LockBatch,
     RenewLane,
     RenewLaneRow,
@@ -250,6 +251,14 @@ def close(fetcher: Fetcher, batch: Batch, state: Literal["void", "split"]) -> No
     closed = CloseBatch(shard_key=batch.lane.shard_key, batch_id=batch.batch_id, state=state)
     if not fetcher.fetch(closed):
         raise _lost_lease(batch)
+
+
+def may_split(fetcher: Fetcher, batch: Batch) -> bool:
+    """Whether a batch that failed can be tried with less: event by event, or without the lines before it."""
+    if len(batch.events) > 1:
+        return True
+    rows = fetcher.fetch(HasContext(shard_key=batch.lane.shard_key, batch_id=batch.batch_id))
+    return bool(rows) and rows[0].has_context
 
 
 def _lost_lease(batch: Batch) -> LeaseLostError:

@@ -21,6 +21,7 @@ from strandline.pipelines.engine.batches import (
     close,
     finish,
     lock_batch,
+    may_split,
     renew,
     take_turn,
 )
@@ -333,10 +334,13 @@ def _apply(
 
 
 def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchEnd:
-    """Split a batch, so that each event is tried alone; an event that is alone becomes a dead letter."""
+    """Split a batch, so that each event is tried alone; an event that is alone becomes a dead letter.
+
+    Alone means without context as well: a line before an event may be what a provider refuses.
+    """
     with engine.database.transaction() as tx:
         lock_lease(tx, lease)
-        if len(batch.events) > 1:
+        if may_split(tx, batch):
             close(tx, batch, "split")
             return _BatchEnd(has_more=True)
         (event_id,) = batch.event_ids

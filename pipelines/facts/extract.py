@@ -1,5 +1,7 @@
 """Extract: the first stage of facts.  Finds candidates in the messages alone, on the session's lane.
 
+The lines just before a batch are shown as context (``context``), and give no candidates themselves.
+
 It does not look at known facts, so extractions of one owner never wait for each other; the merge stage folds
 their candidates into the owner's facts.
 """
@@ -13,10 +15,11 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.facts.context import load_context
 from strandline.pipelines.facts.grounding import ground_fact
 from strandline.pipelines.models.answers import ExtractedFact, parse_extract
 from strandline.pipelines.models.asking import ask
-from strandline.pipelines.models.contract import ExtractTask, TextModel
+from strandline.pipelines.models.contract import ExtractTask, TextModel, TranscriptLine
 from strandline.pipelines.transcript import Transcript, load_transcript
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
@@ -47,33 +50,50 @@ class ExtractedCandidates:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtractWork:
+    """A batch's transcript, and what was said just before it."""
+
+    transcript: Transcript
+    context: tuple[TranscriptLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ExtractStage:
-    """Candidates from a batch of one session's events."""
+    """Candidates from a batch of one session's events.
+
+    ``context_tokens``: how much of what was said before the model sees as context; 0: nothing.
+    """
 
     model: TextModel
+    context_tokens: int = 0
     name: ClassVar[str] = EXTRACT_STAGE
 
     def wait_seconds(self) -> float:
         return self.model.wait_seconds()
 
-    def load(self, fetcher: Fetcher, batch: Batch) -> Transcript:
-        return load_transcript(fetcher, batch)
+    def load(self, fetcher: Fetcher, batch: Batch) -> ExtractWork:
+        context = load_context(fetcher, batch, self.context_tokens)
+        return ExtractWork(load_transcript(fetcher, batch), context)
 
-    def calls(self, batch: Batch, work: Transcript) -> Sequence[Call]:
-        if not work.lines:
+    def calls(self, batch: Batch, work: ExtractWork) -> Sequence[Call]:
+        lines = work.transcript.lines
+        if not lines:
             return ()
-        task = ExtractTask(work.lines, max_facts=_max_facts(batch))
+        task = ExtractTask(lines, max_facts=_max_facts(batch), context=work.context)
         return (Call(_STEP, lambda: ask(self.model, task)),)
 
-    def effect(self, batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]) -> ExtractedCandidates:
+    def effect(
+        self, batch: Batch, work: ExtractWork, answers: Mapping[str, RawAnswer]
+    ) -> ExtractedCandidates:
         answer = answers.get(_STEP)
-        candidates = _candidates(batch, work, answer)
+        candidates = _candidates(batch, work.transcript, answer)
         if not candidates or answer is None:
             return ExtractedCandidates()
-        return ExtractedCandidates(_rows(batch, work, candidates, answer), _sizes(batch, candidates))
+        rows = _rows(batch, work.transcript, candidates, answer)
+        return ExtractedCandidates(rows, _sizes(batch, candidates))
 
     def write(
-        self, fetcher: Fetcher, batch: Batch, work: Transcript, effect: ExtractedCandidates
+        self, fetcher: Fetcher, batch: Batch, work: ExtractWork, effect: ExtractedCandidates
     ) -> list[Lane]:
         if effect.rows is not None:
             fetcher.fetch(InsertCandidates(**effect.rows))

@@ -23,7 +23,10 @@ MAX_KNOWN_FACTS = 60
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One row of ``fact_candidate``; ``flushed_at`` is when the last of its messages was delivered."""
+    """One row of ``fact_candidate``; ``flushed_at`` is when the last of its messages was delivered.
+
+    ``context_seqs`` are the lines that extract saw before its batch: its words may be theirs.
+    """
 
     event_id: UUID
     ordinal: int
@@ -37,12 +40,14 @@ class Candidate:
     said_at: datetime
     model: str
     prompt_hash: str
+    context_seqs: list[int]
     flushed_at: datetime | None
 
     @property
     def utterance(self) -> Utterance:
-        """The candidate as tombstones see it."""
-        trace = trace_of(self.text, self.said_by, self.session_key, self.seqs)
+        """The candidate as tombstones see it, with the lines of its context among its messages."""
+        seqs = (*self.context_seqs, *self.seqs)
+        trace = trace_of(self.text, self.said_by, self.session_key, seqs)
         return Utterance(trace, self.said_at, self.flushed_at)
 
 

@@ -97,17 +97,29 @@ def _record_facts(settings: Settings) -> Config:
         "backend": settings.text_model_kind,
         "model": LOCAL_MODEL if settings.text_model_kind == "local" else settings.facts_model,
         "max_facts": settings.max_facts,
+        # The local stand-in picks sentences, and looks at nothing else.
+        "context_tokens": 0 if settings.text_model_kind == "local" else settings.facts_context_tokens,
     }
 
 
 def _restore_facts(settings: Settings, config: Config) -> Settings:
-    return _with(settings, config, text_backend="backend", facts_model="model", max_facts="max_facts")
+    return _with(
+        settings,
+        config,
+        text_backend="backend",
+        facts_model="model",
+        max_facts="max_facts",
+        facts_context_tokens="context_tokens",
+    )
 
 
 def _build_facts(recipe: Recipe, settings: Settings, _name: str) -> BuiltStages:
     prompts: Any = recipe.prompts
     model = build_text_model(settings, purpose="facts", prompts=prompts)
-    return {EXTRACT_STAGE: ExtractStage(model), MERGE_STAGE: MergeStage(model, settings.max_facts)}
+    return {
+        EXTRACT_STAGE: ExtractStage(model, settings.facts_context_tokens),
+        MERGE_STAGE: MergeStage(model, settings.max_facts),
+    }
 
 
 def _record_summary(settings: Settings) -> Config:

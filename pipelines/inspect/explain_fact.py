@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict
 from uuid import UUID
 
@@ -10,10 +11,13 @@ from strandline.pipelines.inspect.explanation import (
     FactExplanation,
     RemovedFactExplanation,
     RevisionTrace,
+    Source,
 )
 from strandline.pipelines.inspect.rows import model_calls, source_of
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.inspection.explain import (
+    ExplainContextSources,
+    ExplainContextSourcesRow,
     ExplainFact,
     ExplainFactEvents,
     ExplainFindFactEvents,
@@ -21,6 +25,7 @@ from strandline.schemas.queries.inspection.explain import (
     ExplainRevisions,
     ExplainRevisionsRow,
     ExplainSources,
+    ExplainSourcesRow,
 )
 from strandline.schemas.values.lanes import DerivationKeys
 from strandline.schemas.values.message import read_rows
@@ -79,10 +84,8 @@ def _revisions(
 ) -> tuple[RevisionTrace, ...]:
     key = DerivationKeys(shard_key=shard_key, generation_id=generation_id)
     rows = fetcher.fetch(ExplainRevisions(**key, fact_id=fact_id))
-    cited = fetcher.fetch(ExplainSources(**key, fact_id=fact_id))
-    sources = [
-        (row.revision, source_of(message)) for row, message in zip(cited, read_rows(cited), strict=True)
-    ]
+    sources = _by_revision(fetcher.fetch(ExplainSources(**key, fact_id=fact_id)))
+    contexts = _by_revision(fetcher.fetch(ExplainContextSources(**key, fact_id=fact_id)))
     calls = model_calls(fetcher, shard_key, [batch_id for row in rows for batch_id in _batches(row)])
     return tuple(
         RevisionTrace(
@@ -92,7 +95,8 @@ def _revisions(
             at=row.created_at,
             namespace=row.namespace,
             session_id=row.session_id,
-            messages=tuple(source for revision, source in sources if revision == row.revision),
+            messages=tuple(sources.get(row.revision, ())),
+            context=tuple(contexts.get(row.revision, ())),
             event_id=row.event_id,
             cause=row.cause,
             flushed_at=row.flushed_at,
@@ -107,6 +111,15 @@ def _revisions(
         )
         for row in rows
     )
+
+
+def _by_revision(
+    rows: Sequence[ExplainSourcesRow | ExplainContextSourcesRow],
+) -> dict[int, list[Source]]:
+    by_revision: dict[int, list[Source]] = {}
+    for row, message in zip(rows, read_rows(rows), strict=True):
+        by_revision.setdefault(row.revision, []).append(source_of(message))
+    return by_revision
 
 
 def _batches(row: ExplainRevisionsRow) -> tuple[UUID | None, ...]:

@@ -32,6 +32,7 @@ from strandline.pipelines.inspect.rows import (
     candidate_trace,
     chunk_trace,
     citing_fact,
+    context_trace,
     event_trace,
     excerpt,
     model_calls,
@@ -47,6 +48,7 @@ from strandline.schemas.queries.inspection.explain import (
     ExplainCandidates,
     ExplainChunks,
     ExplainCited,
+    ExplainContexts,
     ExplainFindMessages,
     ExplainFindMessagesRow,
     ExplainMessage,
@@ -171,6 +173,7 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
     stages = _stages(fetcher, shard_key, event.event_id, row.pipelines) if event else ()
     candidates = [candidate_trace(one) for one in fetcher.fetch(ExplainCandidates(**key, seq=seq))]
     facts = [citing_fact(one) for one in fetcher.fetch(ExplainCited(**key, seq=seq))]
+    contexts = [context_trace(one) for one in fetcher.fetch(ExplainContexts(**key, seq=seq))]
     chunks = [chunk_trace(one) for one in fetcher.fetch(ExplainChunks(**key, seq=seq))]
     states = fetcher.fetch(ExplainStates(**key, event_id=event.event_id)) if event else []
     place = _locate(row.current, seq, row.pinned_through, row.window_from, stages)
@@ -186,6 +189,7 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
         stages=stages,
         candidates=tuple(candidates),
         facts=tuple(facts),
+        contexts=tuple(contexts),
         chunks=tuple(chunks),
         states=tuple(map(_state, states)),
         policy_changes=policy_changes(fetcher, shard_key, session_key),
@@ -239,6 +243,7 @@ def _stage(row: ExplainStagesRow, calls: Sequence[ModelCall]) -> StageTrace:
         since=row.due_since if row.outcome is None else row.applied_at,
         batch_id=row.batch_id,
         batch_events=row.batch_events,
+        context_seqs=tuple(row.context_seqs) if row.batch_stage == row.stage else (),
         held=row.held,
         failures=row.failures or 0,
         next_attempt_at=row.next_attempt_at,

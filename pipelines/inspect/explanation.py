@@ -41,6 +41,7 @@ class StageTrace(_Part):
     ``state``: ``applied``, ``due``, ``dead`` (a dead letter), ``dropped`` (one that was given up), ``void``
     (its session was reset first), ``waiting`` (for the stage before it), ``not_fed`` (the generation is
     younger than the event).  ``reason`` is the dead letter's, or the lane's last error.
+    ``context_seqs`` are the messages before its batch that the model saw as context.
     ``waits_until`` says until when its namespace waits for a budget, ``waits_for`` which, and ``is_used_up``
     whether the budget is used up; if not, workers hold the rest of it.
     """
@@ -53,6 +54,7 @@ class StageTrace(_Part):
     since: datetime | None
     batch_id: UUID | None
     batch_events: int | None
+    context_seqs: tuple[int, ...]
     held: bool
     failures: int
     next_attempt_at: datetime | None
@@ -86,6 +88,15 @@ class CitingFact(_Part):
     text: str
     live: bool
     operations: tuple[str, ...]
+
+
+class ContextTrace(_Part):
+    """A batch that the message was shown to as context, and the messages that the batch was made of."""
+
+    generation: int
+    batch_id: UUID
+    from_seq: int
+    through_seq: int
 
 
 class ChunkTrace(_Part):
@@ -144,6 +155,7 @@ class MessageExplanation(_Part):
     stages: tuple[StageTrace, ...]
     candidates: tuple[CandidateTrace, ...]
     facts: tuple[CitingFact, ...]
+    contexts: tuple[ContextTrace, ...]
     chunks: tuple[ChunkTrace, ...]
     states: tuple[StateTrace, ...]
     policy_changes: tuple[PolicyChangeTrace, ...]
@@ -160,7 +172,10 @@ class FactEventTrace(_Part):
 
 
 class RevisionTrace(_Part):
-    """One step of a fact's history, and all that it came from: messages, or a person's event."""
+    """One step of a fact's history, and all that it came from: messages, or a person's event.
+
+    ``context`` is what was said just before, as extract saw it beside ``messages``.
+    """
 
     revision: int
     operation: str
@@ -169,6 +184,7 @@ class RevisionTrace(_Part):
     namespace: str | None
     session_id: str | None
     messages: tuple[Source, ...]
+    context: tuple[Source, ...]
     event_id: UUID | None
     cause: str | None
     flushed_at: datetime | None

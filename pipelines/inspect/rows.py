@@ -9,6 +9,7 @@ from strandline.pipelines.inspect.explanation import (
     CandidateTrace,
     ChunkTrace,
     CitingFact,
+    ContextTrace,
     FlushTrace,
     ModelCall,
     Source,
@@ -20,6 +21,7 @@ from strandline.schemas.queries.inspection.explain import (
     ExplainCandidatesRow,
     ExplainChunksRow,
     ExplainCitedRow,
+    ExplainContextsRow,
     ExplainMessageRow,
 )
 from strandline.schemas.values.message import Message
@@ -104,4 +106,13 @@ def chunk_trace(row: ExplainChunksRow) -> ChunkTrace:
         from_seq=row.from_seq,
         through_seq=row.through_seq,
         pieces=row.pieces,
+    )
+
+
+def context_trace(row: ExplainContextsRow) -> ContextTrace:
+    return ContextTrace(
+        generation=row.generation_id,
+        batch_id=row.batch_id,
+        from_seq=row.from_seq,
+        through_seq=row.through_seq,
     )

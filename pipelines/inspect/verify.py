@@ -82,6 +82,10 @@ SENTENCES: Mapping[str, str] = {
     "applied_batch_without_receipt": (
         _WORK + " is in the applied batch {batch_id}, but its receipt is missing or names another batch."
     ),
+    "context_wrong": (
+        "Batch {batch_id} of {session}, stage {stage} (generation {generation}), shows {found} lines before"
+        " its events as context; its recipe makes that {expected}, or other ones."
+    ),
     "candidate_unreceipted": _WORK + " has a candidate of batch {batch_id}, which its receipt does not name.",
     "candidate_not_folded": _WORK + " has a candidate of batch {batch_id} that was merged and left no trace.",
     "candidate_dropped_by_nobody": (

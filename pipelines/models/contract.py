@@ -23,7 +23,8 @@ TextPurpose = Literal["facts", "summary"]
 class TranscriptLine:
     """One message as a model sees it.
 
-    ``number`` counts from 1 within the task; a model names messages by it, never by id.
+    ``number`` counts from 1 within the task; a model names messages by it, never by id.  Lines of context
+    have 0 and below, so that none of them can be named as a source.
     ``text`` is the message's plain text, tool calls rendered as text included.
     """
 
@@ -39,11 +40,13 @@ class ExtractTask:
     """Find facts worth keeping in a piece of conversation.
 
     Answer: ``{"facts": [{"text": str, "messages": [int], "topics": [str], "said_by": str | null,
-    "about_date": "YYYY-MM-DD" | null}]}``; ``messages`` are ``TranscriptLine.number`` values.
+    "about_date": "YYYY-MM-DD" | null}]}``; ``messages`` are ``TranscriptLine.number`` values of ``lines``.
+    ``context`` is what was said just before; it says who and what the lines mean, and gives no fact itself.
     """
 
     lines: tuple[TranscriptLine, ...]
     max_facts: int = 30
+    context: tuple[TranscriptLine, ...] = ()
     name: TaskName = "extract"
 
 

@@ -37,6 +37,7 @@ _FILES = (
 _FRAGMENT_FILES = (
     "fragments/bm25.sql",
     "fragments/derivations.sql",
+    "fragments/facts.sql",
     "fragments/lanes.sql",
     "fragments/search.sql",
 )

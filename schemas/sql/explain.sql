@@ -70,11 +70,11 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 -- A budget that a namespace waits for is used up; or it is not, and other workers hold slices of the rest.
 -- params: pipelines text[], stages text[], stages_before text[], shard_key uuid, event_id uuid
 -- row: pipeline text, generation_id integer, generation_state text, stage text, outcome text?, applied_at
---     timestamptz!, batch_id uuid?, batch_stage text?, batch_events integer!, due_since timestamptz?, reason text?,
+--     timestamptz!, batch_id uuid?, batch_stage text?, batch_events integer!, context_seqs bigint[]!, due_since timestamptz?, reason text?,
 --     dropped_at timestamptz?, error text?, failures integer?, postponements integer!, held boolean, next_attempt_at
 --     timestamptz!, waits_until timestamptz?, waits_for text?, is_used_up boolean
 SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r.outcome, r.applied_at,
-    r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, d.created_at AS due_since,
+    r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, b.context_seqs, d.created_at AS due_since,
     dl.reason, dl.dropped_at, coalesce(l.last_error, (
         SELECT w.condition -> 'reasons' ->> (g.generation_id || '/' || stages.stage)
         FROM strandline.worker w WHERE w.heartbeat_at > statement_timestamp() - interval '1 minute'
@@ -138,6 +138,17 @@ JOIN strandline.fact f ON f.shard_key = r.shard_key AND f.generation_id = r.gene
 WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.seqs @> ARRAY[%(seq)s::bigint]
 GROUP BY f.shard_key, f.generation_id, f.fact_id, f.text, f.live
 ORDER BY f.generation_id, min(r.created_at), f.fact_id
+
+-- name: explain_contexts
+-- The batches that a message was shown to as context, and the messages that they were made of.
+-- params: shard_key uuid, session_key uuid, seq bigint
+-- row: generation_id integer, batch_id uuid, from_seq bigint, through_seq bigint
+SELECT b.generation_id, b.batch_id, min(e.from_seq) AS from_seq, max(e.through_seq) AS through_seq
+FROM strandline.batch b
+JOIN strandline.flush_event e ON e.shard_key = b.shard_key AND e.event_id = ANY (b.event_ids)
+WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(session_key)s
+    AND b.context_seqs @> ARRAY[%(seq)s::bigint] AND b.state IN ('open', 'applied')
+GROUP BY b.generation_id, b.batch_id ORDER BY b.generation_id, from_seq
 
 -- name: explain_chunks
 -- The searchable pieces that hold a message.
@@ -211,5 +222,18 @@ SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text
 FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
 JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key
     AND m.seq = cited.seq
+WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
+ORDER BY r.revision, m.seq
+
+-- name: explain_context_sources
+-- The messages that extract saw as context when it found what each step of a fact's history says.
+-- params: shard_key uuid, generation_id integer, fact_id uuid
+-- row: revision integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
+--     metadata text?
+SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.fact_revision r
+JOIN strandline.batch b ON b.shard_key = r.shard_key AND b.batch_id = r.extract_batch_id
+CROSS JOIN LATERAL unnest(b.context_seqs) AS shown (seq)
+JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key AND m.seq = shown.seq
 WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
 ORDER BY r.revision, m.seq

@@ -12,12 +12,15 @@ FROM json_to_recordset(%(candidates)s::json) AS c (
     said_by text, about_date date, said_at timestamptz)
 
 -- name: pending_candidates
--- The candidates that a merge has to apply, in the order of its batch.
+-- The candidates that a merge has to apply, in the order of its batch; with the lines that extract saw as context.
 -- params: event_ids uuid[], shard_key uuid, generation_id integer
 -- row: event_id uuid, ordinal integer, session_key uuid, batch_id uuid, text text, seqs bigint[], topics text[],
---     said_by text?, about_date date?, said_at timestamptz, model text, prompt_hash text, flushed_at timestamptz?
+--     said_by text?, about_date date?, said_at timestamptz, model text, prompt_hash text, context_seqs bigint[],
+--     flushed_at timestamptz?
 SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date,
-    c.said_at, c.model, c.prompt_hash, (
+    c.said_at, c.model, c.prompt_hash, coalesce((
+        SELECT b.context_seqs FROM strandline.batch b
+        WHERE b.shard_key = %(shard_key)s AND b.batch_id = c.batch_id), '{}') AS context_seqs, (
         SELECT e.created_at FROM strandline.flush_event e
         WHERE e.shard_key = %(shard_key)s AND e.session_key = c.session_key
             AND e.from_seq <= (SELECT max(seq) FROM unnest(c.seqs) AS cited (seq))

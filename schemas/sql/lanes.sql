@@ -220,6 +220,24 @@ JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = w.s
     AND m.seq BETWEEN w.from_seq AND w.through_seq
 ORDER BY w.place, m.seq
 
+-- name: context_messages
+-- The messages before a batch's first event that it shows as context.
+-- params: shard_key uuid, batch_id uuid
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.batch b
+JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = b.scope_key
+    AND m.seq = ANY (b.context_seqs)
+WHERE b.shard_key = %(shard_key)s AND b.batch_id = %(batch_id)s
+ORDER BY m.seq
+
+-- name: has_context
+-- Whether a batch shows lines before its first event; it is tried once more without, before it counts as failed.
+-- params: shard_key uuid, batch_id uuid
+-- row: has_context boolean
+SELECT context_seqs <> '{}' AS has_context FROM strandline.batch
+WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
+
 -- name: stored_answer
 -- A raw answer that an earlier attempt stored.
 -- params: shard_key uuid, batch_id uuid, step text

@@ -398,3 +398,12 @@ ORDER BY 1
 SELECT s.shard_key, s.namespace, s.user_id, min(s.session_id) AS session_id FROM strandline.session s
 WHERE s.shard_key = ANY (%(shard_keys)s::uuid[])
 GROUP BY s.shard_key, s.namespace, s.user_id
+
+-- name: cited_messages
+-- The messages that facts of a derivation come from.
+-- params: shard_key uuid, generation_id integer, fact_ids uuid[]
+-- row: session_key uuid, seq bigint
+SELECT DISTINCT r.session_key, cited.seq
+FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
+WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s
+    AND r.fact_id = ANY (%(fact_ids)s::uuid[]) AND r.operation <> 'invalidate' AND r.session_key IS NOT NULL

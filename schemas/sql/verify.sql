@@ -366,6 +366,35 @@ WHERE x.state IN ('open', 'applied') AND k.broken
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
 
+-- name: verify_contexts
+-- The context of a batch is what its recipe makes of the log: the lines before its first event, without those that a
+-- person took back; and none if the event had failed before.  When a person did so is not asked: a line that was shown
+-- before it was taken back, or while it was, is not wrong.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
+SELECT 'context_wrong' AS kind, json_build_object('session_key', x.scope_key, 'event_id', x.event_ids[1],
+    'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id, 'found', cardinality(x.context_seqs),
+    'expected', before.lines)::text AS place
+FROM strandline.batch x
+JOIN strandline.generation g ON g.generation_id = x.generation_id AND g.state <> 'retired'
+    AND g.entry_stage = x.stage
+CROSS JOIN LATERAL (
+    SELECT EXISTS (
+        SELECT FROM strandline.batch s WHERE s.shard_key = x.shard_key AND s.scope_key = x.scope_key
+            AND s.generation_id = x.generation_id AND s.stage = x.stage AND s.state = 'split'
+            AND x.event_ids[1] = ANY (s.event_ids)) AS failed_before
+) AS split
+CROSS JOIN LATERAL (
+    SELECT count(*) AS lines, coalesce(array_agg(line.seq), '{}') AS seqs,
+        coalesce(array_agg(line.seq) FILTER (WHERE NOT @is_taken_back(x.shard_key, line)), '{}') AS kept
+    FROM @lines_before(x.shard_key, x.generation_id, x.stage, x.event_ids[1]) AS line
+    WHERE NOT split.failed_before
+) AS before
+WHERE x.state IN ('open', 'applied') AND (x.context_seqs <> '{}' OR g.config ? 'context_tokens')
+    AND NOT (x.context_seqs <@ before.seqs AND x.context_seqs @> before.kept)
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)
+
 -- name: verify_candidates
 -- Candidates come from the batch that their event's receipt names, and each was folded in once merged, or was dropped
 -- because of a person's event.

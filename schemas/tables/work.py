@@ -170,6 +170,7 @@ batch = Table(
     Column("state", Text, nullable=False, server_default="open"),
     Column("lease_epoch", BigInteger, nullable=False),
     Column("event_ids", ARRAY(Uuid), nullable=False),
+    Column("context_seqs", ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]")),
     moment("created_at", default=True),
     moment("closed_at", nullable=True),
     Index(

@@ -108,6 +108,9 @@ def _message(explanation: MessageExplanation) -> Iterator[str]:
     for fact in explanation.facts:
         ended = "" if fact.live else ", ended"
         yield f"fact {fact.fact_id} ({', '.join(fact.operations)}{ended}): {fact.text}"
+    for context in explanation.contexts:
+        shown_before = f"messages {context.from_seq} to {context.through_seq}"
+        yield f"context: shown before {shown_before}, in batch {context.batch_id}"
     for chunk in explanation.chunks:
         yield f"chunk: messages {chunk.from_seq} to {chunk.through_seq}, {quantity(chunk.pieces, 'piece')}"
     for state in explanation.states:
@@ -127,6 +130,8 @@ def _stage(trace: StageTrace) -> Iterator[str]:
     if trace.batch_id is not None:
         line += f", batch {trace.batch_id} of {quantity(trace.batch_events or 0, 'event')}"
     yield line
+    if trace.context_seqs:
+        yield f"  context: {_span(trace.context_seqs)}"
     if trace.reason:
         yield f"  reason: {trace.reason}"
     for call in trace.calls:
@@ -154,6 +159,8 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
         for source in revision.messages:
             yield f"   message {source.id} (seq {source.seq}) of session {revision.session_id}"
             yield f"     {_source(source)}"
+        if revision.context:
+            yield f"   context: {_span([source.seq for source in revision.context])}"
         flushed = f" ({revision.cause}, {_at(revision.flushed_at)})" if revision.flushed_at else ""
         yield f"   flush event {revision.event_id}{flushed}"
         yield f"   extract batch {revision.extract_batch_id}, merge batch {revision.merge_batch_id}"
@@ -219,6 +226,14 @@ def _ending_line(explanation: FactExplanation) -> str:
 def _events(events: Sequence[FactEventTrace]) -> Iterator[str]:
     for event in events:
         yield f"event {event.number}: {event.kind} {_at(event.at)} by {event.actor or 'a person'}"
+
+
+def _span(seqs: Sequence[int]) -> str:
+    """The lines that a model saw before a batch."""
+    first, last = min(seqs), max(seqs)
+    if first == last:
+        return f"message {first}, said before its batch"
+    return f"{quantity(len(seqs), 'message')}, {first} to {last}, said before its batch"
 
 
 def _source(source: Source) -> str:

@@ -146,6 +146,7 @@ def test_a_diff_tells_the_recall_on_questions_of_ones_own(
     questions = [
         {"question": "where do I moor it?", "expect": "the pier", "user": "ana"},
         {"question": "which colour has my boat?", "expect": "is green", "user": "ana"},
+        {"question": "my boat", "user": "ana", "session": "talk", "evidence": [1, 9]},
     ]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
     out = run(
@@ -158,3 +159,42 @@ def test_a_diff_tells_the_recall_on_questions_of_ones_own(
     found = json.loads(out)
     assert (found["recall_old"], found["recall_new"]) == (0.5, 0.5)
     assert found["totals"] == {"same": 2} and found["owners"] == []
+    assert (found["coverage_old"], found["coverage_new"]) == (0.5, 0.5)
+    moored, colour, evidence = found["questions"]
+    assert moored["expected_new"] and not colour["expected_new"] and evidence["expected_new"] is None
+    assert "I moor it at the pier" in moored["found_old"] and moored["coverage_old"] is None
+    assert evidence["coverage_new"] == 0.5
+
+
+def test_a_diff_shows_the_questions_that_find_something_else(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    database_url: str,
+    model_server: ModelServer,
+    tmp_path: Path,
+) -> None:
+    environment = FIRST | {"OPENAI_BASE_URL": model_server.base_url}
+    start_worker(**environment)
+    say(make_memory("talk", user_id="ana"), "my boat is blue", "I moor it at the pier")
+    wait_until(lambda: nothing_due(database_url), timeout=60, what="the first derivation")
+
+    def forget_the_boat(request: RecordedRequest) -> str | None:
+        data = str(request.body.get("messages"))
+        is_extract = "<transcript>" in data and "<summary_so_far>" not in data
+        return (
+            '{"facts": []}' if is_extract and "boat is blue" in data.rpartition("<transcript>")[2] else None
+        )
+
+    model_server.behave(responder=forget_the_boat)
+    question = {"question": "boat", "user": "ana", "session": "talk", "expect": "blue", "evidence": [1]}
+    (tmp_path / "questions.jsonl").write_text(json.dumps(question))
+    out = run(
+        "strandline replay --new --force --hold --pipeline facts --json > begun.json\n"
+        "strandline generations diff 4 --questions questions.jsonl",
+        tmp_path,
+        database_url,
+        **environment,
+    )
+    assert "question: boat, coverage 100.0% before, 0.0% after\n  - my boat is blue\n" in out
+    assert "recall on the questions: 100.0% before, 0.0% after" in out
+    assert "coverage of their evidence: 100.0% before, 0.0% after" in out

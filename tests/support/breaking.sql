@@ -74,6 +74,9 @@ UPDATE strandline.receipt SET outcome = 'void', batch_id = NULL WHERE stage = 'v
 -- name: letter_without_receipt
 DELETE FROM strandline.receipt WHERE outcome = 'dead'
 
+-- name: context_wrong
+UPDATE strandline.batch SET context_seqs = context_seqs[2:] WHERE stage = 'extract' AND context_seqs <> '{}'
+
 -- name: open_batch_not_due
 UPDATE strandline.batch SET state = 'open' WHERE stage = 'summary' AND state = 'applied' AND event_ids @>
     ARRAY[{first}]

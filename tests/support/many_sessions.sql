@@ -21,8 +21,10 @@ INSERT INTO strandline.flush_event (shard_key, session_key, from_seq, through_se
 
 -- name: batches
 INSERT INTO strandline.batch (shard_key, batch_id, scope_key, generation_id, stage, state, lease_epoch,
-    event_ids) SELECT e.shard_key, gen_random_uuid(), CASE w.stage WHEN 'merge' THEN e.shard_key ELSE
-    e.session_key END, g.generation_id, w.stage, 'applied', 1, ARRAY[e.event_id] FROM strandline.flush_event
+    event_ids, context_seqs) SELECT e.shard_key, gen_random_uuid(), CASE w.stage WHEN 'merge' THEN e.shard_key
+    ELSE e.session_key END, g.generation_id, w.stage, 'applied', 1, ARRAY[e.event_id], ARRAY(
+        SELECT generate_series(greatest(1, e.from_seq - (g.config ->> 'context_tokens')::integer / 20),
+            e.from_seq - 1) WHERE w.stage = 'extract') FROM strandline.flush_event
     e JOIN strandline.session s USING (shard_key, session_key) CROSS JOIN (VALUES ('facts', 'extract'),
     ('facts', 'merge'), ('summary', 'summary'), ('vectors', 'vectors')) AS w (pipeline, stage) JOIN
     strandline.generation g USING (pipeline) WHERE s.namespace = 'many'

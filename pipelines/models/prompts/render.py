@@ -74,7 +74,7 @@ def hash_of(name: TaskName, text: str) -> str:
 def _data(task: Task) -> str:
     match task:
         case ExtractTask():
-            return f"At most {task.max_facts} facts.\n{_transcript(task.lines)}"
+            return f"At most {task.max_facts} facts.\n{_context(task.context)}{_transcript(task.lines)}"
         case MergeTask():
             return _facts("known", task.known) + "\n" + _facts("candidates", task.candidates)
         case CondenseTask():
@@ -88,6 +88,14 @@ def _data(task: Task) -> str:
 
 def _transcript(lines: Sequence[TranscriptLine]) -> str:
     return _section("transcript", (_line(line) for line in lines))
+
+
+def _context(lines: Sequence[TranscriptLine]) -> str:
+    """What was said before the transcript, under a heading that own instructions need not mention."""
+    if not lines:
+        return ""
+    heading = "Said before the transcript, and context only: extract nothing from these lines, and cite none."
+    return f"{heading}\n{_section('context', map(_line, lines))}\n"
 
 
 def _line(line: TranscriptLine) -> str:

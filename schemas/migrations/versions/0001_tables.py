@@ -87,6 +87,12 @@ def upgrade() -> None:
         sa.Column("lease_epoch", sa.BigInteger(), nullable=False),
         sa.Column("event_ids", sa.ARRAY(sa.Uuid()), nullable=False),
         sa.Column(
+            "context_seqs",
+            sa.ARRAY(sa.BigInteger()),
+            server_default=sa.text("'{}'::bigint[]"),
+            nullable=False,
+        ),
+        sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
             server_default=sa.text("clock_timestamp()"),

@@ -41,11 +41,14 @@ class PendingCandidatesRow(NamedTuple):
     said_at: datetime
     model: str
     prompt_hash: str
+    context_seqs: list[int]
     flushed_at: datetime | None
 
 
 class PendingCandidates(Query[PendingCandidatesRow]):
-    """The candidates that a merge has to apply, in the order of its batch."""
+    """The candidates that a merge has to apply, in the order of its batch; with the lines that extract saw as
+    context.
+    """
 
     __slots__ = ()
     name = "pending_candidates"

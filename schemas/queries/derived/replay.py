@@ -608,3 +608,19 @@ class OwnerNames(Query[OwnerNamesRow]):
 
     def __init__(self, *, shard_keys: list[UUID]) -> None:
         self.values = (shard_keys,)
+
+
+class CitedMessagesRow(NamedTuple):
+    session_key: UUID
+    seq: int
+
+
+class CitedMessages(Query[CitedMessagesRow]):
+    """The messages that facts of a derivation come from."""
+
+    __slots__ = ()
+    name = "cited_messages"
+    row = CitedMessagesRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_ids: list[UUID]) -> None:
+        self.values = (shard_key, generation_id, fact_ids)

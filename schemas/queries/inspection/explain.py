@@ -123,6 +123,7 @@ class ExplainStagesRow(NamedTuple):
     batch_id: UUID | None
     batch_stage: str | None
     batch_events: int
+    context_seqs: list[int]
     due_since: datetime | None
     reason: str | None
     dropped_at: datetime | None
@@ -215,6 +216,24 @@ class ExplainCited(Query[ExplainCitedRow]):
     __slots__ = ()
     name = "explain_cited"
     row = ExplainCitedRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
+        self.values = (shard_key, session_key, seq)
+
+
+class ExplainContextsRow(NamedTuple):
+    generation_id: int
+    batch_id: UUID
+    from_seq: int
+    through_seq: int
+
+
+class ExplainContexts(Query[ExplainContextsRow]):
+    """The batches that a message was shown to as context, and the messages that they were made of."""
+
+    __slots__ = ()
+    name = "explain_contexts"
+    row = ExplainContextsRow
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
         self.values = (shard_key, session_key, seq)
@@ -356,6 +375,28 @@ class ExplainSources(Query[ExplainSourcesRow]):
     __slots__ = ()
     name = "explain_sources"
     row = ExplainSourcesRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
+        self.values = (shard_key, generation_id, fact_id)
+
+
+class ExplainContextSourcesRow(NamedTuple):
+    revision: int
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class ExplainContextSources(Query[ExplainContextSourcesRow]):
+    """The messages that extract saw as context when it found what each step of a fact's history says."""
+
+    __slots__ = ()
+    name = "explain_context_sources"
+    row = ExplainContextSourcesRow
 
     def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
         self.values = (shard_key, generation_id, fact_id)

@@ -296,6 +296,25 @@ class VerifyBatches(Query[VerifyBatchesRow]):
         self.values = (owners, session_key)
 
 
+class VerifyContextsRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyContexts(Query[VerifyContextsRow]):
+    """The context of a batch is what its recipe makes of the log: the lines before its first event, without
+    those that a person took back; and none if the event had failed before.  When a person did so is not
+    asked: a line that was shown before it was taken back, or while it was, is not wrong.
+    """
+
+    __slots__ = ()
+    name = "verify_contexts"
+    row = VerifyContextsRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
 class VerifyCandidatesRow(NamedTuple):
     kind: str
     place: str

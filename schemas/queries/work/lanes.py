@@ -520,6 +520,44 @@ class BatchMessages(Query[BatchMessagesRow]):
         self.values = (session_keys, from_seqs, through_seqs, shard_key)
 
 
+class ContextMessagesRow(NamedTuple):
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class ContextMessages(Query[ContextMessagesRow]):
+    """The messages before a batch's first event that it shows as context."""
+
+    __slots__ = ()
+    name = "context_messages"
+    row = ContextMessagesRow
+
+    def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
+        self.values = (shard_key, batch_id)
+
+
+class HasContextRow(NamedTuple):
+    has_context: bool
+
+
+class HasContext(Query[HasContextRow]):
+    """Whether a batch shows lines before its first event; it is tried once more without, before it counts as
+    failed.
+    """
+
+    __slots__ = ()
+    name = "has_context"
+    row = HasContextRow
+
+    def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
+        self.values = (shard_key, batch_id)
+
+
 class StoredAnswerRow(NamedTuple):
     model: str
     prompt_hash: str

@@ -4,6 +4,8 @@
 -- closed as void, and its answers are deleted, because they refer to deleted messages); else a new one, of as many
 -- due events as fit into p_budget tokens, at least one. An event that failed in a larger batch goes alone. Due work
 -- from before a reset is removed, and a receipt says why.
+-- The batch names the lines before its first event that extraction is to see as context (@lines_before), without those
+-- that a person took back.  An event that failed before goes without: the cause may have been a line of these.
 -- The caller has the lane's row locked, and holds its lease. Returns the batch (p_batch_id if it is new) with its
 -- events in order; no row if nothing is due.
 CREATE FUNCTION strandline.begin_batch_v1(
@@ -26,6 +28,7 @@ DECLARE
     chosen uuid[];
     spent bigint := 0;
     one record;
+    failed_before boolean;
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     WITH gone AS (
@@ -67,6 +70,7 @@ BEGIN
             EXIT WHEN chosen IS NOT NULL AND (one.was_split OR spent + one.tokens > p_budget);
             chosen := chosen || one.event_id;
             spent := spent + one.tokens;
+            failed_before := one.was_split;
             EXIT WHEN one.was_split;
         END LOOP;
         IF chosen IS NULL THEN
@@ -74,8 +78,11 @@ BEGIN
         END IF;
         begun := p_batch_id;
         INSERT INTO strandline.batch (
-                shard_key, batch_id, scope_key, generation_id, stage, lease_epoch, event_ids)
-            VALUES (p_shard_key, begun, p_scope_key, p_generation_id, p_stage, p_lease_epoch, chosen);
+                shard_key, batch_id, scope_key, generation_id, stage, lease_epoch, event_ids, context_seqs)
+            SELECT p_shard_key, begun, p_scope_key, p_generation_id, p_stage, p_lease_epoch, chosen, coalesce((
+                SELECT array_agg(line.seq ORDER BY line.seq)
+                FROM @lines_before(p_shard_key, p_generation_id, p_stage, chosen[1]) AS line
+                WHERE NOT failed_before AND NOT @is_taken_back(p_shard_key, line)), '{}');
     END IF;
 
     RETURN QUERY

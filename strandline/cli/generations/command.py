@@ -12,12 +12,20 @@ from uuid import UUID
 
 import click
 
-from strandline.cli.generations.question_recall import read_questions, recall
+from strandline.cli.generations.question_recall import (
+    Question,
+    QuestionFinds,
+    coverage,
+    find_answers,
+    read_questions,
+    recall,
+)
 from strandline.cli.replay import report_of
 from strandline.cli.reports.replay import (
     DiffReport,
     GenerationReport,
     GenerationsReport,
+    QuestionReport,
     SwitchReport,
 )
 from strandline.cli.servers.options import as_json, settings_from, target_options
@@ -84,7 +92,8 @@ def list_command(pipeline: str | None, as_json: bool, json_schema: bool, **targe
 @click.option(
     "--questions",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Measure recall on these, too: JSON lines with question, expect, and user or session.",
+    help="Show what a search finds for these, too: JSON lines with question, user or session, and perhaps"
+    " expect or evidence.",
 )
 @as_json
 @target_options
@@ -117,18 +126,21 @@ def diff_command(
             session_id=session,
             max_owners=owners,
         )
-        recalls = [
-            recall(database, find_kept(database, number), read_questions(questions), settings)
+        asked = [] if questions is None else read_questions(questions)
+        old, new = (
+            find_answers(database, find_kept(database, number), asked, settings) if asked else []
             for number in (diff.old, diff.new)
-            if questions is not None
-        ]
+        )
+    report = DiffReport.model_validate(
+        asdict(diff)
+        | {"recall_old": recall(old), "recall_new": recall(new)}
+        | {"coverage_old": coverage(old), "coverage_new": coverage(new)}
+        | {"questions": [_question(*one) for one in zip(asked, old, new, strict=True)]}
+    )
     if as_json:
-        recalled = dict(zip(("recall_old", "recall_new"), recalls, strict=False))
-        print_json(DiffReport.model_validate(asdict(diff) | recalled))
-        return 0
-    say(*_diff_lines(diff))
-    if recalls:
-        say(f"recall on the questions: {recalls[0]:.1%} before, {recalls[1]:.1%} after")
+        print_json(report)
+    else:
+        say(*_diff_lines(diff), *_question_lines(report))
     return 0
 
 
@@ -292,6 +304,39 @@ def _owner_lines(owner: OwnerDiff) -> Iterator[str]:
         yield f"  {state.session_id or 'owner'}"
         yield f"    before: {state.before}"
         yield f"    after:  {state.after}"
+
+
+def _question(question: Question, old: QuestionFinds, new: QuestionFinds) -> QuestionReport:
+    return QuestionReport(
+        question=question.question,
+        found_old=list(old.texts),
+        found_new=list(new.texts),
+        expected_old=old.is_found,
+        expected_new=new.is_found,
+        coverage_old=old.coverage,
+        coverage_new=new.coverage,
+    )
+
+
+def _question_lines(report: DiffReport) -> Iterator[str]:
+    """The questions for which the two find different things, and the averages."""
+    for one in report.questions:
+        gone = [text for text in one.found_old if text not in one.found_new]
+        added = [text for text in one.found_new if text not in one.found_old]
+        if gone or added or one.coverage_old != one.coverage_new:
+            yield f"question: {one.question}{_change(', coverage', one.coverage_old, one.coverage_new)}"
+            yield from (f"  - {text}" for text in gone)
+            yield from (f"  + {text}" for text in added)
+    for name, old, new in (
+        ("recall on the questions:", report.recall_old, report.recall_new),
+        ("coverage of their evidence:", report.coverage_old, report.coverage_new),
+    ):
+        if line := _change(name, old, new):
+            yield line
+
+
+def _change(name: str, old: float | None, new: float | None) -> str:
+    return "" if old is None or new is None else f"{name} {old:.1%} before, {new:.1%} after"
 
 
 def _print_switch(report: SwitchReport, *, as_json: bool) -> None:

@@ -1,12 +1,14 @@
-"""Recall on custom questions: how many find their expected text in one generation."""
+"""Questions of one's own: what a search in one generation finds for each of them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+from uuid import UUID
 
 from strandline.pipelines.generations.registry import Generation, serving_generations
 from strandline.pipelines.models.contract import Embedder
@@ -17,8 +19,9 @@ from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import SearchQuery, Target, Vectors, rank_hits
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.derived.replay import CitedMessages
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
 from strandline.schemas.values.lanes import FACTS, VECTORS
 
 LOOKED_AT = 10
@@ -27,13 +30,43 @@ MAX_QUESTIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, its user or session, and a text that one of the hits must contain."""
+    """A question, and whose memory is searched.
+
+    Attributes:
+        expect: a text that one of the hits must contain; None: none is expected.
+        evidence: the ``seq`` of messages in ``session`` that hold the answer.
+    """
 
     question: str
-    expect: str
+    expect: str | None = None
     user: str | None = None
     session: str | None = None
     namespace: str = DEFAULT_NAMESPACE
+    evidence: Sequence[int] = ()
+
+    @property
+    def is_usable(self) -> bool:
+        is_named = bool(self.session or (self.user and not self.evidence))
+        return is_named and isinstance(self.evidence, (list, tuple)) and all(map(_is_seq, self.evidence))
+
+
+def _is_seq(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionFinds:
+    """What one generation finds for a question.
+
+    Attributes:
+        texts: of the first ten hits, best first.
+        is_found: whether one of them contains what is expected; None if nothing is.
+        coverage: the share of the evidence that the hits are, or come from; None without evidence.
+    """
+
+    texts: tuple[str, ...]
+    is_found: bool | None
+    coverage: float | None
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -50,19 +83,20 @@ def read_questions(path: Path) -> list[Question]:
             question = Question(**json.loads(line))
         except (ValueError, TypeError):
             question = None
-        if question is None or not (question.user or question.session) or number > MAX_QUESTIONS:
+        if question is None or not question.is_usable or number > MAX_QUESTIONS:
             raise ConfigurationError(
-                f"{path}, line {number}: write a JSON object with question, expect, and user or session"
-                f" (and namespace), on at most {MAX_QUESTIONS:,} lines."
+                f"{path}, line {number}: write a JSON object with question, user or session (and namespace),"
+                " expect if a hit has to contain a text, and evidence, a list of seqs, if messages of the"
+                f" session hold the answer; on at most {MAX_QUESTIONS:,} lines."
             )
         questions.append(question)
     return questions
 
 
-def recall(
+def find_answers(
     database: Database, generation: Generation, questions: Sequence[Question], settings: Settings
-) -> float:
-    """The share of questions for which one of the first ten hits holds what is expected.
+) -> list[QuestionFinds]:
+    """What the first ten hits are for each question.
 
     Facts are looked for with the vectors that serve.
 
@@ -71,13 +105,27 @@ def recall(
     """
     of_vectors = generation if generation.pipeline == VECTORS else serving_generations(database)[VECTORS]
     embedder = build_query_embedder(with_recorded_embedder(settings, of_vectors.recipe.config))
-    outcomes = [_is_found(database, generation, of_vectors, embedder, question) for question in questions]
-    return round(sum(outcomes) / max(1, len(outcomes)), 3)
+    return [_find(database, generation, of_vectors, embedder, question) for question in questions]
 
 
-def _is_found(
+def recall(finds: Iterable[QuestionFinds]) -> float | None:
+    """The share of the questions with something expected that find it; None if nothing is expected."""
+    return _mean(float(find.is_found) for find in finds if find.is_found is not None)
+
+
+def coverage(finds: Iterable[QuestionFinds]) -> float | None:
+    """The average share of their evidence that the questions find; None if none of them has any."""
+    return _mean(find.coverage for find in finds if find.coverage is not None)
+
+
+def _mean(shares: Iterable[float]) -> float | None:
+    values = list(shares)
+    return round(fmean(values), 3) if values else None
+
+
+def _find(
     database: Database, generation: Generation, of_vectors: Generation, embedder: Embedder, asked: Question
-) -> bool:
+) -> QuestionFinds:
     identity = identify_session(asked.namespace, asked.session or asked.user or "", asked.user)
     (vector,) = embedder.embed([asked.question]).vectors
     query = SearchQuery(asked.question, query_lexemes(asked.question), vector_text(vector), None)
@@ -87,7 +135,34 @@ def _is_found(
     vectors = Vectors(of_vectors.generation_id, of_vectors.recipe.config)
     target = Target(identity, "owner", shared_key=None, **facts)
     hits = database.run(rank_hits(query, vectors, target, limit=LOOKED_AT, similarity_cutoff=0.0))
-    return any(asked.expect.casefold() in text.casefold() for hit in hits for text in _texts(hit))
+    texts = tuple(text for hit in hits for text in _texts(hit))
+    expected = asked.expect
+    return QuestionFinds(
+        texts=texts,
+        is_found=None if expected is None else any(expected.casefold() in text.casefold() for text in texts),
+        coverage=_coverage(database, generation, identity, asked, hits) if asked.evidence else None,
+    )
+
+
+def _coverage(
+    database: Database,
+    generation: Generation,
+    identity: SessionIdentity,
+    asked: Question,
+    hits: Sequence[Hit],
+) -> float:
+    """The share of the evidence among the messages that the hits are, or that their facts come from."""
+    places = {(hit.session_key, message.seq) for hit in hits for message in hit.messages}
+    fact_ids: list[UUID] = [hit.fact.fact_id for hit in hits if hit.fact is not None]
+    if fact_ids:
+        rows = database.fetch(
+            CitedMessages(
+                shard_key=identity.shard_key, generation_id=generation.generation_id, fact_ids=fact_ids
+            )
+        )
+        places |= {(row.session_key, row.seq) for row in rows}
+    seqs = set(asked.evidence)
+    return len({seq for key, seq in places if key == identity.session_key} & seqs) / len(seqs)
 
 
 def _texts(hit: Hit) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from strandline.cli.reports.report import Report
 from strandline.cli.reports.work import ReplayReport
 
@@ -91,10 +93,27 @@ class OwnerDiffReport(Report):
     states: list[StateChangeReport]
 
 
+class QuestionReport(Report):
+    """What a search in each of two generations finds for a question: the texts of its first ten hits.
+
+    ``expected_old`` and ``expected_new`` say whether one of them contains the text that is expected, and the
+    coverage is the share of the evidence that they are, or come from; null where the question names none.
+    """
+
+    question: str
+    found_old: list[str]
+    found_new: list[str]
+    expected_old: bool | None
+    expected_new: bool | None
+    coverage_old: float | None
+    coverage_new: float | None
+
+
 class DiffReport(Report):
     """``strandline generations diff``; ``totals`` counts added, changed, gone and same over all owners.
 
-    ``recall_old`` and ``recall_new`` are the share of the questions given that find what is expected.
+    ``recall_old`` and ``recall_new`` are the share of the questions given that find what is expected;
+    ``coverage_old`` and ``coverage_new`` the average share of their evidence that they find.
     """
 
     pipeline: str
@@ -104,6 +123,9 @@ class DiffReport(Report):
     owners: list[OwnerDiffReport]
     recall_old: float | None = None
     recall_new: float | None = None
+    coverage_old: float | None = None
+    coverage_new: float | None = None
+    questions: list[QuestionReport] = Field(default_factory=list)
 
 
 class SwitchReport(Report):

@@ -177,7 +177,9 @@ def test_a_statement_of_the_hot_path_looks_into_one_partition_of_a_table(
     wanted = parameters(full, name) | ({"step": "s"} if name == "stored_answer" else {})
     full.execute(f"SET plan_cache_mode = {mode}".encode())
     scanned = scanned_by(name, full, wanted)
-    assert {int(partition.rpartition("_p")[2]) for partition in scanned} <= {own}
+    numbers = {int(partition.rpartition("_p")[2]) for partition in scanned}
+    # Whose turn it is, Postgres decides.
+    assert len(numbers) <= 1 if name == "take_turn" else numbers <= {own}
     if name in ("read", "history", "search_chunks"):
         assert scanned >= {f"message_p{own}"}
 

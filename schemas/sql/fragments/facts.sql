@@ -1,0 +1,40 @@
+-- What extraction sees before a batch: text that several statements and functions share (derivations.sql says how it
+-- is used).
+
+-- fragment: lines_before(shard_key, generation_id, stage, event_id)
+-- The newest lines before an event, as many as the context_tokens of the derivation's recipe hold, if the stage is the
+-- one that reads the messages: of people and assistants, of the same life of the session.  The oldest line may reach
+-- beyond the tokens; it is cut when it is shown.  None of the pinned head: that is of neither role.
+(SELECT newest.session_key, newest.seq, newest.created_at
+    FROM (
+        SELECT spoken.session_key, spoken.seq, spoken.created_at,
+            (derived.config ->> 'context_tokens')::bigint AS budget,
+            sum(spoken.tokens) OVER (ORDER BY spoken.seq DESC) - spoken.tokens AS newer_tokens
+        FROM strandline.generation derived
+        JOIN strandline.flush_event event ON event.shard_key = {shard_key} AND event.event_id = {event_id}
+        JOIN strandline.message spoken ON spoken.shard_key = {shard_key}
+            AND spoken.session_key = event.session_key AND spoken.incarnation = event.incarnation
+            AND spoken.seq BETWEEN event.from_seq - 200 AND event.from_seq - 1
+            AND spoken.role IN ('user', 'assistant')
+        WHERE derived.generation_id = {generation_id} AND derived.entry_stage = {stage}
+            AND (derived.config ->> 'context_tokens')::bigint > 0
+    ) AS newest
+    WHERE newest.newer_tokens < newest.budget)
+
+-- fragment: is_taken_back(shard_key, line)
+-- Whether a person deleted or corrected a fact that came from a line (of lines_before), or cleared all facts after it.
+EXISTS (
+    SELECT FROM strandline.fact_event edit
+    WHERE edit.shard_key = {shard_key} AND CASE edit.kind
+        WHEN 'clear' THEN {line}.created_at <= edit.created_at OR EXISTS (
+            SELECT FROM strandline.flush_event delivered
+            WHERE delivered.shard_key = {shard_key} AND delivered.session_key = {line}.session_key
+                AND {line}.seq BETWEEN delivered.from_seq AND delivered.through_seq
+                AND delivered.created_at <= edit.created_at)
+        WHEN 'delete' THEN edit.traces @> @trace_of({line})
+        WHEN 'replace' THEN edit.traces @> @trace_of({line})
+        ELSE false END)
+
+-- fragment: trace_of(line)
+-- What the traces of a person's event hold if the fact came from this line, among others.
+jsonb_build_array(jsonb_build_object('session_key', {line}.session_key, 'seqs', jsonb_build_array({line}.seq)))
