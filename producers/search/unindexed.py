@@ -17,6 +17,7 @@ from strandline.pipelines.text.lexemes import length_of, lexemes
 from strandline.pipelines.vectors.chunks import chunks
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import ALL_VISIBLE, SearchQuery, Target
+from strandline.producers.search.voices import factors
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.search import UnsearchedMessages
 from strandline.schemas.values.message import Message, read_rows
@@ -81,11 +82,17 @@ def _merge_hits(
 ) -> list[Hit]:
     """Both in one order: the word score of each is relative to the best word score of all."""
     known = [(hit.session_key, message) for hit in hits for message in hit.messages]
-    scores = _scores([_count_words(key, message, query) for key, message in (*known, *waiting)])
-    best = max(scores.values(), default=0.0)
+    places = [*known, *waiting]
+    texts = _scores([_count_words(key, message, query) for key, message in places])
+    best = max(texts.values(), default=0.0)
     if not best:
         return list(hits)
-    best_known = max((scores[key, message.seq] for key, message in known), default=0.0)
+    best_known = max((texts[key, message.seq] for key, message in known), default=0.0)
+    weighed = factors([message for _, message in places], query)
+    scores = {
+        (key, message.seq): texts[key, message.seq] * factor
+        for (key, message), factor in zip(places, weighed, strict=True)
+    }
     share = 1.0 if query.vector is None else WORDS_BESIDE_VECTOR
     surplus = share * (1 / best_known - 1 / best) if best_known else 0.0
     words = [max((scores[hit.session_key, m.seq] for m in hit.messages), default=0.0) for hit in hits]
@@ -93,7 +100,7 @@ def _merge_hits(
         replace(hit, score=max(0.0, hit.score - surplus * own)) for hit, own in zip(hits, words, strict=True)
     ]
     added = [
-        Hit(scores[key, message.seq] / best, key, (message,), has_vector=False)
+        Hit(min(1.0, scores[key, message.seq] / best), key, (message,), has_vector=False)
         for key, message in waiting
         if scores[key, message.seq]
     ]

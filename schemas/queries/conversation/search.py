@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import NamedTuple, Never
 from uuid import UUID
 
@@ -29,6 +29,10 @@ class InsertChunks(Query[Never]):
         lengths: list[int],
         lexemes: list[str],
         embeddings: list[str],
+        roles: list[str],
+        speakers: list[str],
+        tones: list[int],
+        said_on: list[date],
     ) -> None:
         self.values = (
             shard_key,
@@ -42,6 +46,10 @@ class InsertChunks(Query[Never]):
             lengths,
             lexemes,
             embeddings,
+            roles,
+            speakers,
+            tones,
+            said_on,
         )
 
 
@@ -90,6 +98,10 @@ class SearchChunks(Query[SearchChunksRow]):
         topics: list[str] | None,
         agent_id: str | None,
         team_id: str | None,
+        is_own: bool,
+        dates_from: list[date],
+        dates_through: list[date],
+        dates_fit: list[float],
         beside: int,
     ) -> None:
         self.values = (
@@ -108,6 +120,10 @@ class SearchChunks(Query[SearchChunksRow]):
             topics,
             agent_id,
             team_id,
+            is_own,
+            dates_from,
+            dates_through,
+            dates_fit,
             beside,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import NamedTuple, Never
 from uuid import UUID
 
@@ -98,6 +98,10 @@ class ShareChunks(Query[Never]):
         lengths: list[int],
         lexemes: list[str],
         embeddings: list[str],
+        roles: list[str],
+        speakers: list[str],
+        tones: list[int],
+        said_on: list[date],
     ) -> None:
         self.values = (
             shard_key,
@@ -111,6 +115,10 @@ class ShareChunks(Query[Never]):
             lengths,
             lexemes,
             embeddings,
+            roles,
+            speakers,
+            tones,
+            said_on,
         )
 
 
@@ -152,6 +160,10 @@ class SearchSharedChunks(Query[SearchSharedChunksRow]):
         lexemes: list[str],
         similarity_cutoff: float,
         top_k: int,
+        is_own: bool,
+        dates_from: list[date],
+        dates_through: list[date],
+        dates_fit: list[float],
         beside: int,
     ) -> None:
         self.values = (
@@ -163,6 +175,10 @@ class SearchSharedChunks(Query[SearchSharedChunksRow]):
             lexemes,
             similarity_cutoff,
             top_k,
+            is_own,
+            dates_from,
+            dates_through,
+            dates_fit,
             beside,
         )
 

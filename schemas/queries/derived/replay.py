@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import NamedTuple, Never
 from uuid import UUID
@@ -324,8 +324,25 @@ class DigestDerivedChunks(Query[DigestDerivedChunksRow]):
         lengths: list[int],
         lexemes: list[str],
         embeddings: list[str],
+        roles: list[str],
+        speakers: list[str],
+        tones: list[int],
+        said_on: list[date],
     ) -> None:
-        self.values = (session_keys, from_seqs, pieces, through_seqs, event_ids, lengths, lexemes, embeddings)
+        self.values = (
+            session_keys,
+            from_seqs,
+            pieces,
+            through_seqs,
+            event_ids,
+            lengths,
+            lexemes,
+            embeddings,
+            roles,
+            speakers,
+            tones,
+            said_on,
+        )
 
 
 class DeleteChunks(Query[Never]):
