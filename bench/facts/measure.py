@@ -28,7 +28,7 @@ from bench.facts.rules import (
     names_a_day,
     stands_alone,
 )
-from bench.recall.measure import DEFAULT_FOLDER
+from bench.recall.data import DEFAULT_FOLDER
 from strandline.pipelines.models.factory import build_embedder
 from strandline.schemas.settings import Settings, load_settings
 

@@ -54,6 +54,10 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
             topics=None,
             agent_id=None,
             team_id=None,
+            is_own=False,
+            dates_from=[],
+            dates_through=[],
+            dates_fit=[],
             beside=0,
         )
 

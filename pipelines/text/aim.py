@@ -1,4 +1,6 @@
-"""Aim: what a question says of the messages that it is after, beside its words: whose they are, and of which days."""
+"""Aim: what a question says of the messages that it is after, beside its words: whose they are, and of which
+days.
+"""
 
 from __future__ import annotations
 
@@ -82,6 +84,9 @@ class Aim:
         return max((days.fit for days in self.days if days.first <= said_on <= days.last), default=0.0)
 
 
+NO_AIM = Aim()
+
+
 def aim_of(question: str, today: date) -> Aim:
     """The aim of a question that is asked on ``today``."""
     plain = question.replace("\u2019", "'")
@@ -109,11 +114,16 @@ def _named_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:
     for before, name, after, year in _DATE.findall(question):
         plain = name.lower().rstrip(".")
         is_alone = not (before or after or year)
-        if is_alone and (name[0].islower() or plain in _DOUBTFUL or (plain == "may" and not _MAY.search(question))):
+        if is_alone and _is_no_month(name, plain, question):
             continue
         month = _NUMBERS.get(plain) or _SHORT[plain]
         day = before or after
         yield int(year) if year else None, month, int(day) if day else None
+
+
+def _is_no_month(name: str, plain: str, question: str) -> bool:
+    """Whether a month's name that stands alone is likely another word."""
+    return name[0].islower() or plain in _DOUBTFUL or (plain == "may" and not _MAY.search(question))
 
 
 def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iterator[DayRange]:

@@ -1,8 +1,8 @@
 """Tone: whether a message reads like a standing wish of the user's, or ends with a question.
 
-A wish ("always give me code in Python", "I prefer short answers") applies to questions that never name it, so a
-search lifts it.  The words were chosen and measured as docs/search-trials.md says; of other languages than English
-only the plainest are known.
+A wish ("always give me code in Python", "I prefer short answers") applies to questions that never name it, so
+a search lifts it.  The words were chosen and measured as docs/search-trials.md says; of other languages than
+English only the plainest are known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ PLAIN, WISH, QUESTION = 0, 1, 2
 _INSTRUCTION = re.compile(
     r"""\b(?: always | never | whenever | every\ time | each\ time | from\ now\ on | going\ forward
       | in\ (?:the\ )?future | (?:make|be)\ sure\ (?:to|you|that\ you) | remember\ (?:to|that\ i) | keep\ in\ mind
-      | when(?:ever)?\ i\ ask | if\ i\ ask | i\ (?:want|need|would\ like|'d\ like)\ you\ to
+      | when(?:ever)?\ i\ ask | if\ i\ ask
+      | i\ (?:want|need|would\ like|'d\ like)\ you\ to
       | please\ (?:do\ not|don't|avoid|only|always|never|use|include|keep|refrain|format|stick)
       | stick\ to | no\ matter
       | immer\ wenn | ab\ jetzt | von\ nun\ an | in\ zukunft | bitte\ (?:nie|immer|nur)
@@ -43,7 +44,7 @@ _WISH_CHARACTERS = 4_000
 
 
 def tone_of(text: str, role: str) -> int:
-    """``WISH``, ``QUESTION`` or ``PLAIN``; only a user's message can be a wish, and one that asks as well is a wish."""
+    """``WISH``, ``QUESTION`` or ``PLAIN``; only a user's message can be a wish, even if it asks as well."""
     if role == "user":
         plain = text[:_WISH_CHARACTERS].replace("\u2019", "'")
         if _INSTRUCTION.search(plain) or _PREFERENCE.search(plain):

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, TypedDict
 from uuid import UUID
 
-from strandline.pipelines.text.aim import Aim
+from strandline.pipelines.text.aim import NO_AIM, Aim
 from strandline.producers.facts.listing import FactFilter
 from strandline.producers.search.hits import Hit, HitFact, HitKind, SearchScope
 from strandline.schemas.errors import ConfigurationError
@@ -64,7 +64,7 @@ class SearchQuery:
     lexemes: list[str]
     vector: str | None
     problem: str | None
-    aim: Aim = Aim()
+    aim: Aim = NO_AIM
 
     @property
     def is_empty(self) -> bool:

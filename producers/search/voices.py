@@ -1,7 +1,7 @@
 """What speaks for a message beside its words and its vector: who speaks, how, and when.
 
-``search_v1`` weighs by the same factors (``schemas/sql/fragments/search.sql``); here they weigh the messages that
-it cannot find yet.
+``search_v1`` weighs by the same factors (``schemas/sql/fragments/search.sql``); here they weigh the messages
+that it cannot find yet.
 """
 
 from __future__ import annotations

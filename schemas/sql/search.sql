@@ -4,7 +4,7 @@
 -- Searchable pieces with their lexemes and vectors.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
 --     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[], roles
---     text[], speakers text[], tones smallint[], said_on date[]
+--     text[], speakers text[], tones smallint[], said_on date?[]
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
     event_id, batch_id, length, lexemes, embedding, role, speaker, tone, said_on)
 SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,

@@ -191,7 +191,8 @@ chunk = Table(
     personal("lexemes", TSVECTOR, nullable=False),
     personal("embedding", HALFVEC),
     personal("code", BIT(varying=True), Computed(f"{SCHEMA}.search_code_v1(embedding)", persisted=True)),
-    # Who speaks, how and when: a search weighs by it. speaker: the lexemes of the name; tone: pipelines/text/tone.py.
+    # Who speaks, how and when, which a search weighs. speaker: the lexemes of the name; tone: as
+    # pipelines/text/tone.py numbers it.
     Column("role", Text, nullable=False, server_default=""),
     personal("speaker", ARRAY(Text), nullable=False, server_default="{}"),
     Column("tone", SmallInteger, nullable=False, server_default=text("0")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TypedDict
 from uuid import UUID
 
@@ -55,6 +56,10 @@ class ScopeSearch(TypedDict):
     topics: list[str] | None
     agent_id: str | None
     team_id: str | None
+    is_own: bool
+    dates_from: list[date]
+    dates_through: list[date]
+    dates_fit: list[float]
     beside: int
 
 
@@ -84,5 +89,9 @@ def fill_scope(database_url: str, *, with_facts: bool) -> ScopeSearch:
         topics=None,
         agent_id=None,
         team_id=None,
+        is_own=False,
+        dates_from=[],
+        dates_through=[],
+        dates_fit=[],
         beside=0,
     )

@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from strandline.pipelines.text.bm25 import K1, NEARBY, B
+from strandline.pipelines.text.bm25 import K1, NEARBY, WORDS_BESIDE_VECTOR, B
 from strandline.pipelines.text.bm25 import USUAL_LENGTH as LENGTH
 from strandline.pipelines.vectors.stage import vector_text
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 DIMENSIONS = 256
 BESIDE = tuple(NEARBY[distance] for distance in (1, 2, 3))
 # As search_v1 has them.
-COMMON_PIECES, DAMPING = 300, 10
+COMMON_PIECES, DAMPING, FULL_LENGTH = 300, 10, 18
 
 COPY = """
 COPY strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq, event_id,
@@ -28,7 +28,8 @@ COPY strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, t
 """
 SEARCH = """
 SELECT session_key, from_seq, score
-FROM strandline.search_v1(%s, %s, %s, %s, %s, %s::halfvec, %s, %s, %s, true, NULL, '{}', NULL, NULL, NULL)
+FROM strandline.search_v1(%s, %s, %s, %s, %s, %s::halfvec, %s, %s, %s, true, NULL, '{}', NULL, NULL, NULL,
+    false, '{}', '{}', '{}')
 """
 NOTHING_VISIBLE = 2**62
 
@@ -116,19 +117,27 @@ def exact(filled: Filled, words: Sequence[int], vector: Floats | None) -> dict[i
         near[:-distance] += share * times[distance:]
     text = (near / (near + K1)) @ rarity
     text[~there] = 0
-    scores = text / max(text.max(), 1e-9) * (1 if vector is None else 0.5)
+    scores = text / max(text.max(), 1e-9) * (1 if vector is None else WORDS_BESIDE_VECTOR)
     if vector is not None:
         contrast = np.zeros(last + 1)
-        np.maximum.at(contrast, filled.seqs, contrasts(filled, vector))
-        scores = scores + 0.5 * contrast
+        # Of a few words a vector says little.
+        whole = np.minimum(1, lengths[filled.seqs] / FULL_LENGTH)
+        np.maximum.at(contrast, filled.seqs, contrasts(filled, vector) * whole)
+        scores = scores + (1 - WORDS_BESIDE_VECTOR) * np.minimum(contrast, 1)
     return {int(seq): float(scores[seq]) for seq in np.flatnonzero(there)}
 
 
 def contrasts(filled: Filled, vector: Floats) -> Floats:
-    """The cosine of each piece to the query without what the first pieces have in common."""
+    """The cosine of each piece to the query, both without what the first pieces have in common.
+
+    Instead of each piece's length without it, the root of the mean square of all.
+    """
     first = filled.vectors[:COMMON_PIECES]
-    rest = vector - first.mean(axis=0) * len(first) / (len(first) + DAMPING)
-    nearness: Floats = filled.vectors @ (rest / np.linalg.norm(rest))
+    share = len(first) / (len(first) + DAMPING)
+    common = first.mean(axis=0)
+    rest = vector - share * common
+    usual = np.sqrt(max(0.05, 1 - (2 * share - share**2) * (common @ common)))
+    nearness: Floats = (filled.vectors - share * common) @ (rest / np.linalg.norm(rest)) / usual
     return nearness
 
 

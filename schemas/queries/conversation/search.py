@@ -32,7 +32,7 @@ class InsertChunks(Query[Never]):
         roles: list[str],
         speakers: list[str],
         tones: list[int],
-        said_on: list[date],
+        said_on: list[date | None],
     ) -> None:
         self.values = (
             shard_key,

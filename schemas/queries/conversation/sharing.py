@@ -101,7 +101,7 @@ class ShareChunks(Query[Never]):
         roles: list[str],
         speakers: list[str],
         tones: list[int],
-        said_on: list[date],
+        said_on: list[date | None],
     ) -> None:
         self.values = (
             shard_key,

@@ -327,7 +327,7 @@ class DigestDerivedChunks(Query[DigestDerivedChunksRow]):
         roles: list[str],
         speakers: list[str],
         tones: list[int],
-        said_on: list[date],
+        said_on: list[date | None],
     ) -> None:
         self.values = (
             session_keys,

@@ -35,7 +35,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
     -- As a range of sessions, which one plan can look up.
     SELECT coalesce(p_scope_key, '00000000-0000-0000-0000-000000000000') AS first,
         coalesce(p_scope_key, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AS last,
-        greatest(200, 3 * p_top_k) AS candidates
+        greatest(200, 3 * p_top_k) AS candidates, greatest(500, 3 * p_top_k) AS usual
 ), first_pieces AS MATERIALIZED (
     -- They stand for the whole scope: for what it has in common, and for how usual a word is.
     SELECT c.embedding, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found FROM strandline.chunk c
@@ -83,8 +83,9 @@ WITH RECURSIVE bounds AS MATERIALIZED (
     -- holders: how many messages of the scope hold a word, about, by the first pieces.  is_sought: the pieces with the
     -- rarer words are read, and those that hold two of the others; a message that has one of the others, and nothing
     -- else of the query, is not looked for by words.
-    SELECT e.lexeme, e.holders, e.number, e.holders <= 500 OR e.number = 1 AS is_sought
-    FROM (
+    SELECT e.lexeme, e.holders, e.number, e.holders > b.usual AS is_usual,
+        e.holders <= b.usual OR e.number = 1 AS is_sought
+    FROM bounds b CROSS JOIN (
         SELECT a.lexeme, coalesce(h.pieces, 0) * z.places / greatest(k.pieces, 1) AS holders,
             row_number() OVER (ORDER BY coalesce(h.pieces, 0), a.lexeme) AS number
         FROM (SELECT DISTINCT u.lexeme FROM unnest(p_lexemes) AS u (lexeme)) AS a
@@ -109,7 +110,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
         SELECT strandline.search_terms_v1(p_shard_key, p_generation_id,
             array_to_tsvector(ARRAY[s.lexeme, t.lexeme])) AS terms
         FROM word_shares s JOIN word_shares t ON t.number > s.number
-        WHERE s.holders > 500 AND t.holders > 500
+        WHERE s.is_usual AND t.is_usual
         ORDER BY s.number + t.number LIMIT 10) AS p
     CROSS JOIN LATERAL (
         SELECT b.session_key, b.from_seq, b.piece, b.length, b.lexemes FROM strandline.chunk b
@@ -121,10 +122,27 @@ WITH RECURSIVE bounds AS MATERIALIZED (
             AND NOT strandline.search_terms_v1(b.shard_key, b.generation_id, b.lexemes)
                 && (SELECT terms FROM sought_terms)
         LIMIT 1000) AS f
+), pieces_found AS MATERIALIZED (
+    SELECT * FROM pieces_with_sought UNION ALL SELECT * FROM pieces_with_pairs
+), pieces_to_fill AS (
+    -- Where these are too few: some of those that hold the next word alone.
+    SELECT b.session_key, b.from_seq, b.length, b.lexemes FROM strandline.chunk b
+    WHERE strandline.search_terms_v1(b.shard_key, b.generation_id, b.lexemes) && (
+            SELECT strandline.search_terms_v1(p_shard_key, p_generation_id, array_to_tsvector(ARRAY[s.lexeme]))
+            FROM word_shares s
+            WHERE NOT s.is_sought
+                AND (SELECT count(*) FROM pieces_found) < (SELECT candidates FROM bounds)
+            ORDER BY s.number LIMIT 1)
+        AND b.shard_key IS NOT DISTINCT FROM p_shard_key
+        AND b.generation_id IS NOT DISTINCT FROM p_generation_id
+        AND (p_scope_key IS NULL OR b.session_key IS NOT DISTINCT FROM p_scope_key)
+        AND NOT (b.session_key = p_visible_in AND b.through_seq >= p_visible_from)
+        AND NOT EXISTS (
+            SELECT FROM pieces_found f WHERE f.session_key = b.session_key AND f.from_seq = b.from_seq)
+    LIMIT (SELECT 5 * candidates FROM bounds)
 ), pieces_with_words AS MATERIALIZED (
     SELECT c.session_key, c.from_seq, c.length, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found
-    FROM (
-        SELECT * FROM pieces_with_sought UNION ALL SELECT * FROM pieces_with_pairs) AS c
+    FROM (SELECT * FROM pieces_found UNION ALL SELECT * FROM pieces_to_fill) AS c
 ), @facts_to_search(), session_offsets AS MATERIALIZED (
     -- Where the numbers of a session's messages begin: so far apart that no word reaches from one to the next.
     SELECT o.session_key, row_number() OVER (ORDER BY o.session_key) << 40 AS number FROM (

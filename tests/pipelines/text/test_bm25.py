@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline.pipelines.text.bm25 import NEARBY, WORDS_BESIDE_VECTOR, by_length, rarity, saturated
+from strandline.pipelines.text.tone import QUESTION, WISH
+from strandline.producers.search.voices import ASKS, ASSISTANT, OTHER_DAY, OTHER_SPEAKER, STANDING_WISH
 from strandline.schemas.postgres.statements import function_source, with_fragments
 
 COMPUTED = with_fragments(
@@ -33,7 +35,18 @@ def test_the_weights_are_the_same_in_both(
     assert computed == pytest.approx([by_length(length), saturated(times), rarity(pieces, holders)])
 
 
-def test_sql_and_python_weigh_neighbouring_messages_alike() -> None:
-    source = function_source("search_v1", "strandline").replace("::float8", "")
+@pytest.mark.parametrize("search", ["search_small_v1", "search_big_v1"])
+def test_sql_and_python_weigh_neighbouring_messages_alike(search: str) -> None:
+    source = function_source(search, "strandline").replace("::float8", "")
     assert ", ".join(f"({distance}, {share:g})" for distance, share in NEARBY.items()) in source
-    assert f"ELSE {WORDS_BESIDE_VECTOR} END + {1 - WORDS_BESIDE_VECTOR} * t.contrast" in source
+    assert f"ELSE {WORDS_BESIDE_VECTOR} END + {1 - WORDS_BESIDE_VECTOR:g} * t.contrast" in source
+
+
+@pytest.mark.parametrize("search", ["search_small_v1", "search_big_v1"])
+def test_sql_and_python_weigh_voices_alike(search: str) -> None:
+    source = " ".join(function_source(search, "strandline").replace("::float8", "").split())
+    assert f"CASE WHEN m.is_named THEN 1 ELSE {OTHER_SPEAKER} END" in source
+    assert f"CASE WHEN m.tone = {QUESTION} THEN {ASKS} ELSE 1 END" in source
+    assert f"CASE WHEN p_is_own AND m.role = 'assistant' THEN {ASSISTANT} ELSE 1 END" in source
+    assert f"CASE WHEN m.tone = {WISH} THEN {STANDING_WISH} ELSE 1 END" in source
+    assert f"ELSE {OTHER_DAY} + {1 - OTHER_DAY:g} * coalesce((" in source
