@@ -52,13 +52,11 @@ needs_internals = pytest.mark.skipif(
 
 # Whatever takes many seconds: whole installations, campaigns, processes that are killed and come back.
 SLOW = (
-    "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/custom", "pipelines/engine", "pipelines/facts",
-    "pipelines/flush", "pipelines/inspect", "pipelines/models/test_model_setup.py", "pipelines/replay",
-    "pipelines/vectors", "producers/doorbell", "producers/search/test_search_scopes.py",
-    "producers/writing/test_import.py", "project/test_bench.py",
-    "project/test_bench_facts.py", "project/test_contracts.py",
-    "project/test_context_recall.py", "project/test_documentation.py", "project/test_packaging.py",
-    "project/test_recall.py", "project/test_replay_recipes.py", "project/test_types.py",
+    "bench", "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/custom", "pipelines/engine",
+    "pipelines/facts", "pipelines/flush", "pipelines/inspect", "pipelines/models/test_model_setup.py",
+    "pipelines/replay", "pipelines/vectors", "producers/doorbell", "producers/search/test_search_scopes.py",
+    "producers/writing/test_import.py", "project/test_contracts.py", "project/test_documentation.py",
+    "project/test_packaging.py", "project/test_replay_recipes.py", "project/test_types.py",
     "schemas/postgres/pools", "schemas/postgres/test_deadlines.py", "schemas/postgres/test_durability.py",
     "schemas/postgres/test_isolation.py", "schemas/postgres/test_plans.py", "schemas/test_errors_carried.py",
     "schemas/test_fork_safety.py", "schemas/values/test_linear_work.py", "strandline/adapters",

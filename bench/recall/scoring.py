@@ -8,8 +8,9 @@ be held against what ``bench.recall.measure`` measures through the real search.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,13 @@ from numpy.typing import NDArray
 
 from bench.recall.data import Conversation
 from strandline.pipelines.models.contract import Embedder
+from strandline.pipelines.text.aim import aim_of
 from strandline.pipelines.text.lexemes import length_of, lexemes, query_lexemes
+from strandline.pipelines.text.tone import WISH
 from strandline.pipelines.vectors.chunks import Chunk, chunks
+from strandline.pipelines.vectors.voice import voice_of
+from strandline.producers.search.ranking import SearchQuery
+from strandline.producers.search.voices import factors
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
 
@@ -29,6 +35,8 @@ FIRST = 10
 SAMPLE = 300
 # No word reaches farther than this, so that many empty places part one session from the next.
 REACH = 3
+# A vector of fewer lexemes says little.
+FULL_LENGTH = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,8 @@ class Prepared:
         asked: per word, how rare it is for the questions that name it, else 0.
         pieces: the vectors of all pieces; ``piece_places`` says where each belongs.
         common: the mean of the first pieces' vectors, and ``sampled`` how many these are.
+        piece_shares: of each piece's vector, less where it has few words.
+        factors: per place and question, what speaks for a message beside its words and its vector.
         queries: a vector per question.
         evidence: per question, the places of the messages that hold the answer, and how many are named.
     """
@@ -81,6 +91,8 @@ class Prepared:
     asked: Floats
     pieces: Floats
     piece_places: NDArray[np.int64]
+    piece_shares: Floats
+    factors: Floats
     common: Floats
     sampled: int
     queries: Floats
@@ -111,6 +123,8 @@ def prepare(conversation: Conversation, embedder: Embedder) -> Prepared:
         asked=_asked(words, columns, counts, int(np.count_nonzero(lengths))),
         pieces=pieces,
         piece_places=np.array([place for place, _, _ in found]),
+        piece_shares=_piece_shares(conversation, places, found, lengths),
+        factors=_factors(conversation, places, size),
         common=sample.mean(axis=0),
         sampled=len(sample),
         queries=_vectors(embedder, [question.text for question in conversation.questions]),
@@ -136,19 +150,22 @@ def text_scores(one: Prepared, weighting: TextWeighting) -> Floats:
 
 
 def contrasts(one: Prepared, few: float) -> Floats:
-    """The cosines of the questions without what the scope has in common; a row per place, at least 0."""
+    """The cosines of questions and pieces without what the scope has in common, at the scale by which its
+    pieces differ; a row per place, from 0 to 1.
+    """
     share = one.sampled / (one.sampled + few)
-    length = np.sqrt(
-        np.maximum(1e-6, 1 - 2 * share * (one.queries @ one.common) + share**2 * (one.common @ one.common))
-    )
-    by_piece = (one.pieces @ one.queries.T - share * (one.pieces @ one.common)[:, None]) / length
+    queries = one.queries - share * one.common
+    usual = np.sqrt(np.maximum(0.05, 1 - (2 * share - share**2) * (one.common @ one.common)))
+    length = np.maximum(1e-3, np.linalg.norm(queries, axis=1)) * usual
+    by_piece = ((one.pieces - share * one.common) @ queries.T) / length
     by_place = np.zeros((len(one.lengths), len(one.queries)))
-    np.maximum.at(by_place, one.piece_places, by_piece)
-    return by_place
+    np.maximum.at(by_place, one.piece_places, by_piece * one.piece_shares[:, None])
+    return np.minimum(by_place, 1)
 
 
 def recalled(one: Prepared, scores: Floats) -> Floats:
-    """Per question, the share of its evidence among the first ten places."""
+    """Per question, the share of its evidence among the first ten places, after all that speaks for them."""
+    scores = scores * one.factors
     first = np.argpartition(-scores, FIRST, axis=0)[:FIRST]
     found = [
         sum(place in places and scores[place, column] > 0 for place in first[:, column]) / named
@@ -172,6 +189,45 @@ def _placed(conversation: Conversation) -> tuple[dict[str, int], list[tuple[int,
         found += [(begin + chunk.from_seq - 1, key, chunk) for chunk in chunks(messages)]
         begin += len(session) + REACH
     return places, found, begin
+
+
+def _piece_shares(
+    conversation: Conversation,
+    places: Mapping[str, int],
+    found: Sequence[tuple[int, Any, Chunk]],
+    lengths: Floats,
+) -> Floats:
+    """1; less for the pieces of a message of few words, unless it is a standing wish."""
+    wishes = {
+        places[str(one["id"])]
+        for session in conversation.sessions
+        for one in session
+        if voice_of(_message(one)).tone == WISH
+    }
+    return np.array(
+        [1.0 if place in wishes else min(1.0, lengths[place] / FULL_LENGTH) for place, _, _ in found]
+    )
+
+
+def _factors(conversation: Conversation, places: Mapping[str, int], size: int) -> Floats:
+    result = np.ones((size, len(conversation.questions)))
+    said = [one for session in conversation.sessions for one in session]
+    messages, where = [_message(one) for one in said], [places[str(one["id"])] for one in said]
+    for column, question in enumerate(conversation.questions):
+        aim = aim_of(question.text, datetime.now(UTC).date())
+        query = SearchQuery(question.text, query_lexemes(question.text), None, None, aim)
+        result[where, column] = factors(messages, query)
+    return result
+
+
+def _message(one: Mapping[str, Any]) -> Message:
+    said_at = one.get("created_at")
+    return Message(
+        one["role"],
+        one["content"],
+        name=one.get("name"),
+        created_at=None if said_at is None else datetime.fromisoformat(said_at),
+    )
 
 
 def _asked(words: Sequence[Sequence[str]], columns: dict[str, int], counts: Floats, messages: int) -> Floats:

@@ -13,7 +13,8 @@ PLAIN, WISH, QUESTION = 0, 1, 2
 
 _INSTRUCTION = re.compile(
     r"""\b(?: always | never | whenever | every\ time | each\ time | from\ now\ on | going\ forward
-      | in\ (?:the\ )?future | (?:make|be)\ sure\ (?:to|you|that\ you) | remember\ (?:to|that\ i) | keep\ in\ mind
+      | in\ (?:the\ )?future | (?:make|be)\ sure\ (?:to|you|that\ you)
+      | remember\ (?:to|that\ i) | keep\ in\ mind
       | when(?:ever)?\ i\ ask | if\ i\ ask
       | i\ (?:want|need|would\ like|'d\ like)\ you\ to
       | please\ (?:do\ not|don't|avoid|only|always|never|use|include|keep|refrain|format|stick)

@@ -168,7 +168,7 @@ def upgrade() -> None:
         ),
         sa.Column("role", sa.Text(), server_default="", nullable=False),
         sa.Column("speaker", postgresql.ARRAY(sa.Text()), server_default="{}", nullable=False),
-        sa.Column("tone", sa.SmallInteger(), server_default="0", nullable=False),
+        sa.Column("tone", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("said_on", sa.Date(), nullable=True),
         sa.PrimaryKeyConstraint(
             "shard_key",

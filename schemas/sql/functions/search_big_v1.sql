@@ -30,6 +30,8 @@ CREATE FUNCTION strandline.search_big_v1(
 ) RETURNS TABLE (session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8,
     similarity float8)
 LANGUAGE sql STABLE
+-- Once more, so that it is not put into the statement that calls it.
+SET jit = off
 AS $function$
 WITH RECURSIVE bounds AS MATERIALIZED (
     -- As a range of sessions, which one plan can look up.

@@ -17,7 +17,7 @@ import pytest
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.postgres.statements import function_source
 from tests.support.filled_scope import Filled, Floats, exact, fill, made_up, search
-from tests.support.servers.databases import PARTITIONS, temporary_database
+from tests.support.servers.databases import temporary_database
 
 MESSAGES = 4_000
 FEW = 200

@@ -81,7 +81,7 @@ ACROSS_SHARDS = {
     },
 }
 # The keys are compared in a form that no other index serves than the one over words.
-KEYED_OTHERWISE = {"search_big_v1": ["b"]}
+KEYED_OTHERWISE = {"search_big_v1": ["b", "b", "b"]}
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ TENANT = {"namespace"}
 OPERATORS_OWN = {
     "answer": {"step", "model", "prompt_hash"},
     "batch": {"stage", "state"},
+    "chunk": {"role"},
     "condensation": {"outcome", "reason"},
     "dead_letter": {"stage", "reason"},
     "due": {"stage"},

@@ -33,7 +33,7 @@ from bench.recall.data import BEAM, LOCOMO, Conversation
 from bench.recall.measure import load_llamaindex
 from bench.recall.tables import ALL, EMBEDDER, WORDS, Score, Table, as_json
 from strandline import Memory
-from tests.project.test_recall import sample
+from tests.bench.test_recall import sample
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 550.0
