@@ -60,7 +60,10 @@ TEXTS = [
         (0.6, 0.9, 1.2, 1.6, 2.0), (0.3, 0.5, 0.75, 1.0), (20, 30, 40, 60, 80, 160), BESIDE
     )
 ]
-VECTORS = [VectorWeighting(share, few) for share, few in product((0.3, 0.4, 0.5, 0.6, 0.7), (0, 10, 30, 100))]
+VECTORS = [
+    VectorWeighting(share, few)
+    for share, few in product((0.3, 0.4, STANDING[1].share, 0.6, 0.7), (0, 10, 30, 100))
+]
 
 Weighting = tuple[TextWeighting, VectorWeighting]
 

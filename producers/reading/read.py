@@ -29,8 +29,8 @@ from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.searching.block_search import Shown, without_shown
 from strandline.producers.reading.searching.gather import NEWEST_FACTS
 from strandline.producers.reading.searching.read_search import (
+    by_place,
     gather_filling,
-    places_of,
     search_for_read,
 )
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
@@ -191,14 +191,14 @@ def _fit(
     rendered = [block for block in request.blocks if not block.is_filler]
     fitted = fit_in(contributions=contributions, filling=filling)
     for _ in range(_MAX_ROUNDS):
-        places = places_of(request, fitted.tail)
-        seqs = frozenset(seq for _, seq in places)
+        tail = by_place(request, fitted.tail)
+        seqs = frozenset(seq for _, seq in tail)
         shown = Shown(request.identity, snapshot.window_from, seqs)
         remaining = {name: without_shown(hits, shown) for name, hits in material.hits.items()}
         if remaining == material.hits:
             break
         material = replace(material, hits=remaining)
-        filling = filling.without(places)
+        filling = filling.without(tail)
         contributions, _ = contributions_of(rendered, material)
         fitted = fit_in(contributions=contributions, filling=filling)
     return fitted

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from uuid import UUID
 
 from strandline.producers.reading.budget.pieces import (
@@ -13,6 +14,9 @@ from strandline.producers.reading.budget.pieces import (
     MessagePiece,
     Place,
 )
+from strandline.schemas.values.message import Message
+
+NOTHING_SHOWN: Mapping[Place, Message] = MappingProxyType({})
 
 # Of the room, kept for facts while messages are chosen; what facts leave of it messages get in the end.
 FACTS_SHARE = 0.15
@@ -34,8 +38,10 @@ class _Room:
         return True
 
 
-def choose_pieces(candidates: Candidates, room: int, shown: Collection[Place] = ()) -> Chosen:
-    """The best pieces that fit together; each message once, and no fact whose messages are all shown.
+def choose_pieces(
+    candidates: Candidates, room: int, shown: Mapping[Place, Message] = NOTHING_SHOWN
+) -> Chosen:
+    """The best pieces that fit together; each message once, and no fact that messages shown say themselves.
 
     What does not fit is passed over, so that what is shorter and ranks lower can still fill the room.
 
@@ -58,10 +64,12 @@ def choose_pieces(candidates: Candidates, room: int, shown: Collection[Place] = 
     _take_messages(ranked, left, messages, reserve=facts_room)
     is_settled = False
     while not is_settled:
-        _take_facts(candidates, left, {*shown, *messages}, facts)
+        visible = {**shown, **{place: piece.message for place, (_, piece) in messages.items()}}
+        _take_facts(candidates, left, visible, facts)
         # What facts leave messages take, and what these show facts need not; each round shows more messages.
         _take_messages(ranked, left, messages)
-        covered = [fact for fact in facts.values() if fact.is_told_by({*shown, *messages})]
+        visible.update((place, piece.message) for place, (_, piece) in messages.items())
+        covered = [fact for fact in facts.values() if fact.is_told_by(visible)]
         for fact in covered:
             left.tokens += facts.pop(fact.fact_id).tokens
         is_settled = not covered
@@ -83,7 +91,7 @@ def _take_messages(
 
 
 def _take_facts(
-    candidates: Candidates, room: _Room, visible: Collection[Place], facts: dict[UUID, FactPiece]
+    candidates: Candidates, room: _Room, visible: Mapping[Place, Message], facts: dict[UUID, FactPiece]
 ) -> None:
     """A few of the newest, then those that match, then more of the newest."""
     newest_room = int(room.tokens * NEWEST_SHARE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from strandline.producers.blocks.base import BaseMemoryBlock, FactExtractionMemoryBlock, SummaryMemoryBlock
@@ -12,6 +12,7 @@ from strandline.producers.reading.budget.contributions import Contribution, Meas
 from strandline.producers.reading.budget.pieces import Candidates, Chosen, Place
 from strandline.producers.reading.context import Omission
 from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.values.message import Message
 
 # Of the room, for the summary if there is more to show: it says a little of everything.
 SUMMARY_SHARE = 0.15
@@ -51,7 +52,7 @@ class Filling:
     blocks: tuple[BaseMemoryBlock, ...] = ()
     candidates: Candidates = field(default_factory=Candidates)
     summaries: Mapping[str, str] = field(default_factory=dict)
-    shown: frozenset[Place] = frozenset()
+    shown: Mapping[Place, Message] = field(default_factory=dict)
 
     @property
     def characters(self) -> int:
@@ -77,9 +78,9 @@ class Filling:
             free -= excess << attempt
         return Filled()
 
-    def without(self, places: Collection[Place]) -> Filling:
+    def without(self, messages: Mapping[Place, Message]) -> Filling:
         """The same where these messages are shown as well."""
-        return replace(self, shown=self.shown | frozenset(places))
+        return replace(self, shown={**self.shown, **messages})
 
     def _fill(self, free: int, measure: Measure) -> Filled:
         free -= sum(_frame(block, measure) for block in self.blocks)
@@ -110,7 +111,8 @@ class Filling:
 
     def _left_out(self, chosen: Chosen, cut: Mapping[str, str], measure: Measure) -> Iterator[Omission]:
         """What had no room; of messages and facts only those that match."""
-        taken = {piece.place for pieces in chosen.messages.values() for piece in pieces} | self.shown
+        chosen_messages = {one.place: one.message for pieces in chosen.messages.values() for one in pieces}
+        taken = {**self.shown, **chosen_messages}
         facts = {fact.fact_id for fact in chosen.facts}
         for block in self.blocks:
             name = block.name

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 from strandline.schemas.values.message import Message
+
+# A fact is told by messages that hold so much of its words: a model words it anew.  Only words of so many
+# letters name something, and of these so many letters are compared, whatever their ending.
+TOLD_SHARE = 0.5
+NAMING_CHARACTERS = 3
+STEM_CHARACTERS = 5
+
+_WORD = re.compile(r"\w+")
 
 # Of one message: its session, and its number there.
 Place = tuple[UUID, int]
@@ -32,9 +41,16 @@ class FactPiece:
     score: float
     tokens: int
 
-    def is_told_by(self, places: Collection[Place]) -> bool:
-        """Whether all the messages that it comes from are among ``places``."""
-        return bool(self.sources) and all(place in places for place in self.sources)
+    def is_told_by(self, shown: Mapping[Place, Message]) -> bool:
+        """Whether all the messages that it comes from are shown, and say it themselves.
+
+        "Tom took the job" comes from "He said yes", which alone does not say so.
+        """
+        if not self.sources or not all(place in shown for place in self.sources):
+            return False
+        said = " ".join(f"{shown[place].name or ''} {shown[place].text}" for place in self.sources).casefold()
+        words = [word for word in _WORD.findall(self.text.casefold()) if len(word) >= NAMING_CHARACTERS]
+        return sum(word[:STEM_CHARACTERS] in said for word in words) >= TOLD_SHARE * len(words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,9 +176,9 @@ def gather_filling(
             for block in blocks
             if isinstance(block, SummaryMemoryBlock) and (text := block.render(material))
         },
-        shown=places_of(request, snapshot.window),
+        shown=by_place(request, snapshot.window),
     )
 
 
-def places_of(request: ReadRequest, messages: Sequence[Message]) -> frozenset[Place]:
-    return frozenset((request.identity.session_key, message.seq or 0) for message in messages)
+def by_place(request: ReadRequest, messages: Sequence[Message]) -> dict[Place, Message]:
+    return {(request.identity.session_key, message.seq or 0): message for message in messages}

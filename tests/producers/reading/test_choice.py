@@ -14,7 +14,7 @@ from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.budget.choice import choose_pieces, in_order
 from strandline.producers.reading.budget.contributions import Measure
 from strandline.producers.reading.budget.filling import Filling
-from strandline.producers.reading.budget.pieces import Candidates, Chosen, FactPiece, MessagePiece, Place
+from strandline.producers.reading.budget.pieces import Candidates, Chosen, FactPiece, MessagePiece
 from strandline.schemas.values.message import Message
 
 HERE, ELSEWHERE = UUID(int=1), UUID(int=2)
@@ -28,7 +28,7 @@ def message(seq: int, score: float = 0.5, tokens: int = 10, session: UUID = HERE
 
 def fact(number: int, *sources: int, score: float = 0.5, tokens: int = 10) -> FactPiece:
     places = frozenset((HERE, seq) for seq in sources)
-    said = f"f{number}"
+    said = str(number)  # which names nothing, so that any message tells it
     return FactPiece(UUID(int=number), said, said, NOON + timedelta(days=number), places, score, tokens)
 
 
@@ -58,15 +58,24 @@ def test_what_does_not_fit_makes_way_for_what_does() -> None:
 
 
 def test_what_is_shown_anyway_is_not_chosen() -> None:
-    chosen = choose_pieces(candidates(message(1, 0.9), message(2, 0.8)), 100, {(HERE, 1)})
+    chosen = choose_pieces(candidates(message(1, 0.9), message(2, 0.8)), 100, {(HERE, 1): message(1).message})
     assert seqs(chosen) == [2]
-    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE, 1)})) == [1]
+    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE, 1): message(1).message})) == [1]
 
 
 def test_a_fact_is_left_out_where_all_its_messages_are_shown() -> None:
     facts = (fact(1, 1), fact(2, 1, 2), fact(3, 9), fact(4))
-    chosen = choose_pieces(candidates(message(1), facts=facts), 1_000, {(HERE, 9)})
+    chosen = choose_pieces(candidates(message(1), facts=facts), 1_000, {(HERE, 9): message(9).message})
     assert numbers(chosen) == [2, 4]
+
+
+def test_a_fact_that_its_message_alone_does_not_say_is_kept_beside_it() -> None:
+    said = message(1)
+    yes = replace(said, message=replace(said.message, content="He said yes."))
+    accepted = replace(fact(1, 1), text="Tom accepted the post in Kiel.")
+    assert numbers(choose_pieces(candidates(yes, facts=(accepted,)), 1_000)) == [1]
+    whole = replace(said, message=replace(said.message, content="Tom has accepted it, the post in Kiel!"))
+    assert numbers(choose_pieces(candidates(whole, facts=(accepted,)), 1_000)) == []
 
 
 def test_facts_keep_a_share_of_a_room_that_messages_would_fill() -> None:
@@ -125,7 +134,7 @@ def test_pieces_fit_and_stand_once_and_nothing_is_left_out_that_has_room(
     room: int,
     window: set[int],
 ) -> None:
-    shown: set[Place] = {(HERE, seq) for seq in window}
+    shown = {(HERE, seq): message(seq).message for seq in window}
     offered = candidates(*said, facts=facts, newest=newest)
     chosen = choose_pieces(offered, room, shown)
     messages = [piece for pieces in chosen.messages.values() for piece in pieces]
@@ -133,10 +142,10 @@ def test_pieces_fit_and_stand_once_and_nothing_is_left_out_that_has_room(
     used = sum(piece.tokens for piece in messages) + sum(piece.tokens for piece in chosen.facts)
     assert used <= room
     assert len(set(places)) == len(places)
-    assert not shown & set(places)
+    assert not shown.keys() & set(places)
     ids = [piece.fact_id for piece in chosen.facts]
     assert len(set(ids)) == len(ids)
-    visible = shown | set(places)
+    visible = {*shown, *places}
     assert not [piece for piece in chosen.facts if piece.sources and piece.sources <= visible]
     left = [piece.tokens for piece in said if piece.place not in visible]
     left += [
