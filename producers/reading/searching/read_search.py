@@ -30,6 +30,7 @@ from strandline.producers.reading.searching.gather import (
     fact_pieces,
     matching_facts,
     message_pieces,
+    without_noise,
 )
 from strandline.producers.reading.snapshot import Snapshot
 from strandline.producers.search.hits import Hit
@@ -154,7 +155,7 @@ def gather_filling(
     blocks = tuple(block for block in request.blocks if block.is_filler)
     facts: dict[str, FactPiece] = {}
     newest: list[str] = []
-    matching = dict(matching_facts(fact_hits))
+    matching = dict(matching_facts(without_noise(fact_hits)))
     if any(isinstance(block, FactExtractionMemoryBlock) for block in blocks):
         known = dict(zip(snapshot.fact_ids, snapshot.facts, strict=True))
         newest = list(known)[::-1][:NEWEST_FACTS]
@@ -166,7 +167,7 @@ def gather_filling(
             newest_facts=[facts[one] for one in newest if one in facts],
             facts=[facts[one] for one in matching if one in facts],
             messages={
-                block.name: message_pieces(material.hits.get(block.name, ()))
+                block.name: message_pieces(without_noise(material.hits.get(block.name, ())))
                 for block in blocks
                 if isinstance(block, VectorMemoryBlock)
             },

@@ -277,6 +277,10 @@ def test_a_shared_scope_is_searched_by_its_key(share: Share, database: Database,
         "visible_from": 0,
         "similarity_cutoff": 0.0,
         "top_k": 5,
+        "is_own": False,
+        "dates_from": [],
+        "dates_through": [],
+        "dates_fit": [],
         "beside": 1,
     }
     with psycopg.connect(database_url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:

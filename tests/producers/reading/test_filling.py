@@ -55,6 +55,33 @@ def test_the_room_is_filled_as_far_as_something_matches(make_memory: MakeMemory)
     )
 
 
+VARIED = (
+    "We painted the kitchen yellow last spring.",
+    "My sister Ida plays the cello in Husum.",
+    "The biscuits need butter, flour and two eggs.",
+    "I take the early train to Hamburg on Mondays.",
+    "Our dog sleeps under the stairs since the storm.",
+    "The doctor moved my appointment to Thursday.",
+    "Grandfather kept bees behind the old barn.",
+    "The boat wants a new coat of varnish.",
+    "I borrowed three novels from the library.",
+    "The neighbours are building a greenhouse.",
+)
+
+
+def test_a_question_that_nothing_matches_gets_summary_and_newest_facts_and_no_noise(
+    make_memory: MakeMemory,
+) -> None:
+    memory = remembered(
+        make_memory, *VARIED, *(f"{text} That was said again." for text in VARIED), token_limit=250
+    )
+    assert memory.get("Where does Ida play?").hits
+    context = memory.get("Quantum entanglement?")
+    assert context.hits == ()
+    assert context.summary is not None
+    assert {fact.score for fact in context.facts} == {0}
+
+
 def test_nothing_is_said_twice(make_memory: MakeMemory) -> None:
     memory = remembered(make_memory, PEANUTS, *small_talk(120))
     context = memory.get("What am I allergic to, and how was the tide?")
