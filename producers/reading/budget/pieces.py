@@ -48,9 +48,10 @@ class FactPiece:
         """
         if not self.sources or not all(place in shown for place in self.sources):
             return False
-        said = " ".join(f"{shown[place].name or ''} {shown[place].text}" for place in self.sources).casefold()
+        messages = [shown[place] for place in self.sources]
+        texts = " ".join(f"{message.name or ''} {message.text}" for message in messages).casefold()
         words = [word for word in _WORD.findall(self.text.casefold()) if len(word) >= NAMING_CHARACTERS]
-        return sum(word[:STEM_CHARACTERS] in said for word in words) >= TOLD_SHARE * len(words)
+        return sum(word[:STEM_CHARACTERS] in texts for word in words) >= TOLD_SHARE * len(words)
 
 
 @dataclass(frozen=True, slots=True)

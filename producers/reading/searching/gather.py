@@ -22,8 +22,8 @@ MAX_HITS = 100
 # A short message, as it is shown.
 USUAL_TOKENS = 20
 
-# Where not even the best scores so much, no word of the query was met, and meaning alone is a guess: questions
-# about other matters reach 0.1 to 0.23 in real conversations, and those about these 0.57 and more.
+# Where not even the best scores so much, no word of the query was met, and meaning alone is a guess:
+# questions about other matters reach 0.1 to 0.23 in real conversations, those about these 0.57 and more.
 NOISE_SCORE = 0.25
 
 # Facts that a read looks at because they are new, and because they match.
