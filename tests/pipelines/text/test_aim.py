@@ -1,0 +1,106 @@
+"""What a question says of the messages that it is after: whose they are, and of which days."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline.pipelines.text.aim import MAX_RANGES, YEARS_BACK, Aim, DayRange, aim_of
+
+TODAY = date(2026, 11, 23)
+# Of a clock that is set wrong, too.
+DAYS = st.dates(date(1970, 1, 1), date(2200, 1, 1))
+
+
+def ranges(question: str) -> list[tuple[str, str, float]]:
+    return [(str(days.first), str(days.last), days.fit) for days in aim_of(question, TODAY).days]
+
+
+@pytest.mark.parametrize(
+    ("question", "is_own"),
+    [
+        ("What did I say about the boat?", True),
+        ("Where did we meet?", True),
+        ("what's my sister's name", True),
+        ("I\u2019ve moved; where to?", True),
+        ("Was mag ich nicht?", True),
+        ("Where does Ida play?", False),
+        ("How is the weather in Mississippi?", False),
+        ("", False),
+    ],
+)
+def test_a_question_speaks_of_the_asker_or_not(question: str, is_own: bool) -> None:
+    assert aim_of(question, TODAY).is_own == is_own
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        (
+            "What happened on 7 May 2023?",
+            [("2023-05-07", "2023-05-08", 1.0), ("2023-05-01", "2023-05-31", 0.5)],
+        ),
+        (
+            "What happened on May 7, 2023?",
+            [("2023-05-07", "2023-05-08", 1.0), ("2023-05-01", "2023-05-31", 0.5)],
+        ),
+        ("Was war am 7. Mai 2023?", [("2023-05-07", "2023-05-08", 1.0), ("2023-05-01", "2023-05-31", 0.5)]),
+        ("What did she do in February 2024?", [("2024-02-01", "2024-02-29", 1.0)]),
+        ("What changed in 2022?", [("2022-01-01", "2022-12-31", 1.0)]),
+        ("Who came on 2023-12-31?", [("2023-12-31", "2024-01-01", 1.0)]),
+        ("What did I ask for yesterday?", [("2026-11-22", "2026-11-22", 1.0)]),
+        ("Who called last month?", [("2026-10-01", "2026-10-31", 1.0)]),
+        ("What did I plan this year?", [("2026-01-01", "2026-12-31", 1.0)]),
+        ("Did they march to the sea, and may I ask why?", []),
+        ("What did May say?", []),
+        ("Which room has number 2450?", []),
+        ("Who came on 2023-02-31?", [("2023-01-01", "2023-12-31", 1.0)]),
+    ],
+)
+def test_the_days_that_a_question_names(question: str, wanted: list[tuple[str, str, float]]) -> None:
+    assert ranges(question) == wanted
+
+
+def test_a_month_without_a_year_is_any_of_the_latest() -> None:
+    days = aim_of("Where were we in December?", TODAY).days
+    assert [one.first.year for one in days] == list(range(2027, 2027 - YEARS_BACK - 1, -1))
+    assert {(one.first.month, one.first.day, one.last.day) for one in days} == {(12, 1, 31)}
+
+
+def test_a_day_fits_wholly_in_part_or_not_at_all() -> None:
+    aim = aim_of("What happened on 7 May 2023?", TODAY)
+    assert [aim.fit(date(2023, 5, day)) for day in (6, 7, 8, 9)] == [0.5, 1.0, 1.0, 0.5]
+    assert aim.fit(date(2023, 6, 7)) == 0.0
+    assert Aim().fit(date(2023, 6, 7)) == 1.0
+
+
+@given(st.text(max_size=200), DAYS)
+def test_no_question_and_no_day_is_too_much(question: str, today: date) -> None:
+    aim = aim_of(question, today)
+    assert len(aim.days) <= MAX_RANGES
+    assert all(days.first <= days.last and 0 < days.fit <= 1 for days in aim.days)
+
+
+_WORDS = (
+    "31",
+    "1",
+    "9999",
+    "1900",
+    "2099",
+    "february",
+    "Dec",
+    "last year",
+    "last month",
+    "yesterday",
+    "2024-02-29",
+)
+
+
+@given(st.lists(st.sampled_from(_WORDS), max_size=8).map(" ".join), DAYS)
+def test_dates_at_the_ends_of_the_calendar_are_ranges_or_nothing(question: str, today: date) -> None:
+    for days in aim_of(question, today).days:
+        assert isinstance(days, DayRange)
+        assert timedelta(0) <= days.last - days.first < timedelta(days=366)
