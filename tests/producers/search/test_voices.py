@@ -1,4 +1,4 @@
-"""Who speaks, how, and when: what speaks for a message beside its words, found by the statement and before it."""
+"""Who speaks, how, and when: what speaks for a message beside its words, also before vectors cover it."""
 
 from __future__ import annotations
 
