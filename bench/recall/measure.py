@@ -60,6 +60,8 @@ class Run:
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # A shell starts background jobs with it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     present = conversations(given.data)
     if not present:
         print(f"There are no conversations in {given.data}.\n{WHERE}", file=sys.stderr)

@@ -250,7 +250,7 @@ def test_options_that_name_nothing_are_refused(tmp_path: Path, options: tuple[st
 
 
 def interrupt(process: subprocess.Popen[str]) -> str:
-    """Its progress. A signal that comes just before a system call that waits is seen only by the next one."""
+    """Its progress. A signal that comes just before a call that waits is seen only at the next one."""
     for _ in range(SECONDS // AGAIN_SECONDS):
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
