@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from strandline import Memory
+from strandline.cli.generations.question_recall import Question, find_answers
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.recipe import differences
 from strandline.pipelines.generations.registry import find, serving_generations
@@ -167,6 +168,18 @@ def test_reads_take_other_prefixes_at_the_moment_that_their_generation_serves(
     assert asked() == [f"Q {QUESTION}", f"query: {QUESTION}"]
     serve_everybody(database, generation)
     assert asked() == [f"Q {QUESTION}"] * 2
+
+
+def test_questions_to_a_generation_have_the_prefix_of_its_vectors(
+    derive: Derive, prefixed: Settings, model_server: ModelServer, database: Database
+) -> None:
+    memory = derive(prefixed, user_id="ada")
+    questions = [Question(question=QUESTION, user="ada", session=memory.session_id)]
+    serving = serving_generations(database)[VECTORS]
+    # As the command has them: the settings name another prefix than the recipe.
+    own = with_prefixes(prefixed, "not recorded: ", "not recorded: ")
+    asked = query_embedded_by(model_server, lambda: find_answers(database, serving, questions, own))
+    assert asked == f"query: {QUESTION}"
 
 
 def test_other_prefixes_are_another_recipe(plain: Settings, prefixed: Settings) -> None:
