@@ -31,7 +31,17 @@ def _expanded(path: Path) -> Path:
         raise ValueError(f"the home directory that {path.parts[0]} stands for is not known") from None
 
 
+def _checked_prefix(text: str) -> str:
+    """The text, if it is plain; the instructions of some models end with a new line."""
+    if not text.replace("\n", "").replace("\t", "").isprintable():
+        raise ValueError("it must be plain text, without control characters")
+    return text
+
+
 Backend = Literal["auto", "local", "openai"]
+# Every text is embedded with its prefix; models are given a word or a sentence.
+MAX_PREFIX_CHARACTERS = 500
+Prefix = Annotated[str, Field(max_length=MAX_PREFIX_CHARACTERS), AfterValidator(_checked_prefix)]
 # Above any that is meant: Postgres counts a limit in milliseconds, in 31 bits, which is 24 days.
 MAX_SECONDS = 2_000_000
 Positive = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
@@ -84,6 +94,8 @@ class Settings(BaseSettings):
     summary_model: str = "gpt-4.1-mini"
     embedding_model: str = "text-embedding-3-small"
     embedding_dimensions: int = Field(1536, ge=1, le=3900)
+    embedding_query_prefix: Prefix = Field("", description='before a query that is embedded: "query: "')
+    embedding_passage_prefix: Prefix = Field("", description='before a message that is embedded: "passage: "')
     model_prices: Prices = Field((), description="JSON: model to dollars per million tokens, in and out")
     model_timeout_seconds: Positive = 60.0
     query_embedding_timeout_seconds: Positive = 0.5

@@ -4,17 +4,23 @@ Four parts, each a name for --only, on an embedded Postgres of its own.  search:
 question's evidence among the first ten messages found, and the sessions found.  context: the share of it that
 stands in what a plain get gives, at some token limits.  bm25, llamaindex: the same of two baselines.
 All are averaged over questions.  Tables are printed as they are measured.
+
+With --embedder squeezed or random a stand-in over HTTP embeds: one whose cosines are all alike, or one whose
+vectors say nothing.  With the first, searches should find about as much as with the local one, and with the
+second as by words alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,9 +32,11 @@ from bench.recall.searches import OF_SESSIONS, RECALL, measure_searches
 from bench.recall.tables import Score, Table, as_json
 from bench.suite import say
 from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS
+from tests.support.servers.embedder_servers import STAND_INS, StandIn, embedder_server, settings_of
 
 SEARCH, CONTEXT, BM25, LLAMAINDEX = "search", "context", "bm25", "llamaindex"
 PARTS = (SEARCH, CONTEXT, BM25, LLAMAINDEX)
+LOCAL = "local"
 LIMITS: Mapping[str, Sequence[int]] = {LOCOMO: (2_000, 4_000, 8_000), BEAM: (30_000,)}
 QUICK_QUESTIONS = 10
 INTERRUPTED = 130
@@ -73,12 +81,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = Run(given.only or PARTS, given.limits, given.json)
     began = time.monotonic()
     try:
-        measure(run, chosen, quick=given.quick)
+        with embedding_by(None if given.embedder == LOCAL else given.embedder):
+            measure(run, chosen, quick=given.quick)
     except KeyboardInterrupt:
         say("interrupted; the tables above are complete")
         return INTERRUPTED
     say(f"{time.monotonic() - began:.0f} s")
     return 0
+
+
+@contextmanager
+def embedding_by(embedder: StandIn | None) -> Iterator[None]:
+    """Let the memories of this process embed by a stand-in; None: as the environment has it."""
+    if embedder is None:
+        yield
+        return
+    before = dict(os.environ)
+    with embedder_server(embedder) as server:
+        os.environ.update(settings_of(server, embedder))
+        say(f"embedding by a stand-in: {embedder}")
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def choose(present: Sequence[Conversation], given: argparse.Namespace) -> list[Conversation]:
@@ -185,6 +211,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.recall", description=__doc__)
     parser.add_argument("--data", type=Path, default=DEFAULT_FOLDER, help="the folder of the conversations")
     parser.add_argument("--only", metavar="PART", action="append", choices=PARTS, help=", ".join(PARTS))
+    embedders = (LOCAL, *STAND_INS)
+    parser.add_argument("--embedder", choices=embedders, default=LOCAL, help=", ".join(embedders))
     names = list(FOLDERS.values())
     parser.add_argument("--data-set", metavar="NAME", action="append", choices=names, help=", ".join(names))
     parser.add_argument("--conversations", metavar="NAME", nargs="+", help="these only, as conv-30 or beam-7")

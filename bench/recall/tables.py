@@ -11,7 +11,7 @@ from typing import Any
 ALL = "all questions"
 
 WORDS = "words alone"
-EMBEDDER = "local embedder"
+EMBEDDER = "embedder"
 
 
 @dataclass(frozen=True, slots=True)

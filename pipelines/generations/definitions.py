@@ -19,6 +19,7 @@ from strandline.pipelines.models.contract import TaskName
 from strandline.pipelines.models.factory import build_embedder, build_text_model, with_recorded_embedder
 from strandline.pipelines.models.local.text_model import EMBEDDER, EMBEDDER_DIMENSIONS
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
+from strandline.pipelines.models.prefixes import Prefixes
 from strandline.pipelines.models.prompts.overrides import prompt_texts
 from strandline.pipelines.models.prompts.render import hash_of
 from strandline.pipelines.summary import SummaryStage
@@ -145,7 +146,11 @@ def _build_summary(recipe: Recipe, settings: Settings, _name: str) -> BuiltStage
 def _record_vectors(settings: Settings) -> Config:
     if settings.embedder_kind == "local":
         return {"embedder": EMBEDDER, "dimensions": EMBEDDER_DIMENSIONS}
-    return {"embedder": settings.embedding_model, "dimensions": settings.embedding_dimensions}
+    return {
+        "embedder": settings.embedding_model,
+        "dimensions": settings.embedding_dimensions,
+        **Prefixes.of_settings(settings).as_config(),
+    }
 
 
 def _build_vectors(recipe: Recipe, settings: Settings, name: str) -> BuiltStages:
@@ -159,7 +164,7 @@ def _build_vectors(recipe: Recipe, settings: Settings, name: str) -> BuiltStages
             " model for the workers (STRANDLINE_EMBEDDING_MODEL), or derive it again: strandline"
             f" replay --new --pipeline {VECTORS}."
         )
-    return {VECTORS_STAGE: VectorsStage(embedder)}
+    return {VECTORS_STAGE: VectorsStage(embedder, Prefixes.of_config(config).passage)}
 
 
 def _with(settings: Settings, config: Config, **recorded: str) -> Settings:

@@ -13,6 +13,7 @@ from strandline.pipelines.models.breaker import Breaker
 from strandline.pipelines.models.contract import Embedder, TaskName, TextModel, TextPurpose
 from strandline.pipelines.models.guarded import GuardedEmbedder, GuardedTextModel
 from strandline.pipelines.models.local.text_model import LocalTextModel, is_local_embedder
+from strandline.pipelines.models.prefixes import Prefixes
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.settings import Settings
@@ -84,10 +85,11 @@ def build_query_embedder(settings: Settings) -> Embedder:
 def with_recorded_embedder(settings: Settings, config: Mapping[str, Any]) -> Settings:
     """The settings, with the embedder that a recipe's ``config`` records; unchanged if it records none."""
     recorded = {"embedding_model": "embedder", "embedding_dimensions": "dimensions"}
-    update = {name: config[key] for name, key in recorded.items() if key in config}
+    update: dict[str, Any] = {name: config[key] for name, key in recorded.items() if key in config}
     if "embedding_model" in update:
         is_local = is_local_embedder(str(update["embedding_model"]))
         update["embedding_backend"] = "local" if is_local else "openai"
+        update |= Prefixes.of_config(config).as_settings()
     return settings.model_copy(update=update)
 
 

@@ -41,9 +41,13 @@ class PlacedChunk:
 
 @dataclass(frozen=True, slots=True)
 class VectorsStage:
-    """Embeds a batch's turns; the vectors are stored as halves, as they are kept."""
+    """Embeds a batch's turns; the vectors are stored as halves, as they are kept.
+
+    ``prefix`` is before each text that is embedded, and in nothing else.
+    """
 
     embedder: Embedder
+    prefix: str = ""
     name: ClassVar[str] = VECTORS_STAGE
 
     def wait_seconds(self) -> float:
@@ -81,7 +85,7 @@ class VectorsStage:
         return []
 
     def _embed(self, work: tuple[PlacedChunk, ...]) -> RawAnswer:
-        answer = self.embedder.embed([placed.chunk.text for placed in work])
+        answer = self.embedder.embed([self.prefix + placed.chunk.text for placed in work])
         return RawAnswer(
             model=answer.model,
             prompt_hash="",

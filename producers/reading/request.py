@@ -29,7 +29,7 @@ class ReadRequest:
         wait_for: wait until this ``seq`` has been put and, if it was flushed, the blocks cover it.
         timeout_seconds: how long to wait (default 10 s); after that the read continues anyway.
         embed_query: returns a query's vector as pgvector reads it, from its text and the generation's config
-            (``embedder``, ``dimensions``); None if the stored vectors are from another model.
+            (``embedder``, ``dimensions``, ``query_prefix``); None if the stored vectors are of another model.
         render: turns sections into text.
         shared_key: the key of the shared scope's rows, if the memory names one.
         windows: the cache of windows read before; None if the read may see uncommitted messages.

@@ -50,7 +50,10 @@ class _Compared(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """The generation that serves searches, with the config it was made by (``embedder``, ``dimensions``)."""
+    """The generation that serves searches, with the config it was made by.
+
+    The config has ``embedder`` and ``dimensions``, and ``query_prefix`` if queries have one.
+    """
 
     generation_id: int
     config: Mapping[str, Any]

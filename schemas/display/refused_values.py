@@ -36,6 +36,7 @@ _SENTENCES: Mapping[str, str] = MappingProxyType(
         " underscores that does not begin with a digit",
         "string_type": "{subject} must be text",
         "string_too_short": "{subject} is empty",
+        "string_too_long": "{subject} must have at most {max_length:,} characters",
         "path_type": "{subject} must be a path",
         "missing": "{subject} is missing",
         "extra_forbidden": "{subject} is not a known field",

@@ -101,8 +101,11 @@ class ProcessResources:
         if embedder is None:
             return None
         with undivided:
+            from strandline.pipelines.models.prefixes import Prefixes
             from strandline.pipelines.vectors.stage import vector_text
-        answer = embedder.embed([text], timeout_seconds=self.settings.query_embedding_timeout_seconds)
+        # Of the stored vectors, whatever this process's own settings say.
+        asked = Prefixes.of_config(config).query + text
+        answer = embedder.embed([asked], timeout_seconds=self.settings.query_embedding_timeout_seconds)
         return vector_text(answer.vectors[0])
 
     def close(self) -> None:

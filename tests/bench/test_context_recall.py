@@ -30,10 +30,13 @@ from bench.recall.contexts import (
     open_memory,
 )
 from bench.recall.data import BEAM, LOCOMO, Conversation
-from bench.recall.measure import load_llamaindex
+from bench.recall.measure import embedding_by, load_llamaindex
 from bench.recall.tables import ALL, EMBEDDER, WORDS, Score, Table, as_json
 from strandline import Memory
+from strandline.pipelines.models.factory import build_query_embedder
+from strandline.schemas.settings import load_settings
 from tests.bench.test_recall import sample
+from tests.support.servers.embedder_servers import random_vectors
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 550
@@ -145,7 +148,7 @@ def test_a_table_averages_over_questions() -> None:
     text = Table("LoCoMo", scores, [GIVEN, ALL_GIVEN], [(TOKENS, "mean"), (TOKENS, "in all")]).as_text()
     assert [line.split() for line in text.splitlines() if "multi-hop" not in line] == [
         ["LoCoMo"],
-        ["questions", "words", "alone", "local", "embedder"],
+        ["questions", "words", "alone", "embedder"],
         ["temporal", "2", "75.0", "/", "50.0", "100.0", "/", "100.0"],
         ["all", "questions", "3", "50.0", "/", "33.3", "90.0", "/", "66.7"],
         ["tokens,", "mean", "1,000", "2,000"],
@@ -227,6 +230,16 @@ def test_the_command_prints_each_part_of_each_data_set(tmp_path: Path) -> None:
     methods = {one["method"] for one in lines if one["figure"] == GIVEN}
     assert {WORDS, EMBEDDER, BM25} <= methods
     assert len(methods) == 4 or "llamaindex: not measured" in progress
+
+
+def test_a_stand_in_embeds_while_it_is_measured() -> None:
+    before = dict(os.environ)
+    with embedding_by("random"):
+        embedder = build_query_embedder(load_settings())
+        (vector,) = embedder.embed(["a boat"]).vectors
+    assert embedder.model == "random"
+    assert list(vector) == pytest.approx(random_vectors(["a boat"])[0].tolist())
+    assert dict(os.environ) == before
 
 
 def test_the_command_measures_what_its_options_name(tmp_path: Path) -> None:

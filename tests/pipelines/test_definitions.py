@@ -25,6 +25,8 @@ SERVER = {
     "summary_model": "s",
     "embedding_model": "e",
     "embedding_dimensions": 9,
+    "embedding_query_prefix": "q: ",
+    "embedding_passage_prefix": "p: ",
 }
 
 each_definition = pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=list(DEFINITIONS))

@@ -40,6 +40,8 @@ def refusal() -> str:
             "it must be a name of at most 51 lower-case letters, digits and underscores that does not begin"
             " with a digit",
         ),
+        ("EMBEDDING_QUERY_PREFIX", "q" * 501, "it must have at most 500 characters"),
+        ("EMBEDDING_PASSAGE_PREFIX", "p\x1b", "it must be plain text, without control characters"),
         ("MODEL_PRICES", "cheap", f"it is not JSON; {PRICES}"),
         ("MODEL_PRICES", "[" * 100_000, f"it is not JSON; {PRICES}"),
         ("MODEL_PRICES", "[]", f"it must be a JSON object; {PRICES}"),

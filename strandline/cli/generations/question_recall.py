@@ -13,6 +13,7 @@ from uuid import UUID
 from strandline.pipelines.generations.registry import Generation, serving_generations
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.models.factory import build_query_embedder, with_recorded_embedder
+from strandline.pipelines.models.prefixes import Prefixes
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.vectors.stage import vector_text
 from strandline.producers.search.hits import Hit
@@ -127,7 +128,8 @@ def _find(
     database: Database, generation: Generation, of_vectors: Generation, embedder: Embedder, asked: Question
 ) -> QuestionFinds:
     identity = identify_session(asked.namespace, asked.session or asked.user or "", asked.user)
-    (vector,) = embedder.embed([asked.question]).vectors
+    prefix = Prefixes.of_config(of_vectors.recipe.config).query
+    (vector,) = embedder.embed([prefix + asked.question]).vectors
     query = SearchQuery(asked.question, query_lexemes(asked.question), vector_text(vector), None)
     facts: dict[str, Any] = {"kinds": ("message",)}
     if generation.pipeline == FACTS:
