@@ -55,6 +55,7 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
             agent_id=None,
             team_id=None,
             is_own=False,
+            names=[],
             dates_from=[],
             dates_through=[],
             dates_fit=[],

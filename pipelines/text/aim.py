@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, date, timedelta
 
+from strandline.pipelines.text.lexemes import query_lexemes
+
 # Of a month without a year, so many years back are meant; conversations are seldom older.
 YEARS_BACK = 15
 # Days of the named month, where the question names a day: it may have been spoken of before or after.
@@ -32,11 +34,14 @@ _MONTHS = (
 _NUMBERS = {name: number for number, names in enumerate(_MONTHS, start=1) for name in names}
 _SHORT = {names[0][:3]: number for number, names in enumerate(_MONTHS, start=1) if names[0] != "may"}
 _NAMED = "|".join([*sorted(_NUMBERS, key=len, reverse=True), *(rf"{short}\.?" for short in _SHORT)])
+# Of a text whose words are one space apart. In ASCII, since other letters that count as the same without case
+# (a dotless i, a long s) are not in the tables.
 _DATE = re.compile(
-    rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th|\.)?(?:\s+of|\s+de)?\s+)?({_NAMED})(?!\w)\.?"
-    r"(?:\s+(\d{1,2})(?:st|nd|rd|th)?\b(?![\d:]))?(?:\s*,?\s*(?:de\s+)?((?:19|20)\d\d))?",
-    re.IGNORECASE,
+    rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th|\.)?(?: of| de)? )?({_NAMED})(?![^\W\d_])\.?"
+    r"(?: (\d{1,2})(?:st|nd|rd|th)?\b(?![\d:]))?(?: ?,? ?(?:de )?((?:19|20)\d\d))?",
+    re.IGNORECASE | re.ASCII,
 )
+_WORD = re.compile(r"\w+")
 _ISO_DATE = re.compile(r"\b((?:19|20)\d\d)-(\d\d)-(\d\d)\b")
 _YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
 # A verb as well as a month, which is written with a capital letter and stands after such words.
@@ -46,10 +51,12 @@ _DOUBTFUL = frozenset({"march", "mars", "mar", "mai", "juni", "juli"})
 _FIRST_PERSON = re.compile(
     r"\b(?:i|i'm|i've|i'd|i'll|my|me|mine|myself|we|our|us|ours|ich|mir|mich|meine?[nmrs]?|wir|uns|je|moi|mon|mes|nous"
     r"|mi|mis|yo|nosotros)\b",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 _AGO = {"today": (0, 0), "yesterday": (1, 1), "last week": (13, 1), "this week": (6, 0)}
-_RELATIVE = re.compile(rf"\b({'|'.join(_AGO)}|last month|this month|last year|this year)\b", re.IGNORECASE)
+_RELATIVE = re.compile(
+    rf"\b({'|'.join(_AGO)}|last month|this month|last year|this year)\b", re.IGNORECASE | re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +78,12 @@ class Aim:
 
     Attributes:
         is_own: whether it speaks of the asker, in the first person.
+        names: lexemes of words that may be names: those with a capital letter, or of a script without.
         days: empty if it names no date.
     """
 
     is_own: bool = False
+    names: tuple[str, ...] = ()
     days: tuple[DayRange, ...] = ()
 
     def fit(self, said_on: date) -> float:
@@ -89,9 +98,14 @@ NO_AIM = Aim()
 
 def aim_of(question: str, today: date) -> Aim:
     """The aim of a question that is asked on ``today``."""
-    plain = question.replace("\u2019", "'")
+    plain = " ".join(question.replace("\u2019", "'").split())
+    names = query_lexemes(" ".join(word for word in _WORD.findall(plain) if _may_be_name(word)))
     days = tuple(_days(plain, today))[:MAX_RANGES]
-    return Aim(_FIRST_PERSON.search(plain) is not None, days)
+    return Aim(_FIRST_PERSON.search(plain) is not None, tuple(names), days)
+
+
+def _may_be_name(word: str) -> bool:
+    return word[0].isalpha() and not word[0].islower()
 
 
 def _days(question: str, today: date) -> Iterator[DayRange]:

@@ -36,7 +36,13 @@ def spoken_date(text: str, said_on: date) -> date | None:
 
     "Last Friday" is the latest one before that day, "next Friday" the first one after it.
     """
-    folded = text.casefold()
+    try:
+        return _spoken_date(text.casefold(), said_on)
+    except OverflowError:  # beyond the ends of the calendar
+        return None
+
+
+def _spoken_date(folded: str, said_on: date) -> date | None:
     if written := _ISO_DATE.search(folded):
         return as_date(written.group(1))
     if weekday := _WEEKDAY.search(folded):

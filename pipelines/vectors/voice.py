@@ -12,6 +12,8 @@ from strandline.schemas.values.message import Message
 
 # Of a name; a search looks for its words.
 MAX_NAME_CHARACTERS = 200
+# Who has more has no name, but a text that would be met by many questions.
+MAX_NAME_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Voice:
 
 def voice_of(message: Message) -> Voice:
     name = query_lexemes((message.name or "")[:MAX_NAME_CHARACTERS])
+    if len(name) > MAX_NAME_WORDS:
+        name = []
     said_at = message.created_at
     return Voice(
         role=message.role,

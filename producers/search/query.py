@@ -17,6 +17,8 @@ EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
 
 # The end of a long query is what is being asked; more than this only costs time.
 MAX_QUERY_CHARACTERS = 8_000
+# Each costs a look at the pieces that hold it.
+MAX_QUERY_WORDS = 128
 
 
 def prepare_query(
@@ -47,7 +49,8 @@ def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | Non
 
 
 def _query(text: str, vector: str | None, problem: str | None) -> SearchQuery:
-    return SearchQuery(text, query_lexemes(text), vector, problem, aim_of(text, datetime.now(UTC).date()))
+    lexemes = query_lexemes(text)[-MAX_QUERY_WORDS:]
+    return SearchQuery(text, lexemes, vector, problem, aim_of(text, datetime.now(UTC).date()))
 
 
 def _reason(error: StrandlineError) -> str:

@@ -43,6 +43,7 @@ class _Compared(TypedDict):
     embedding: str | None
     lexemes: list[str]
     is_own: bool
+    names: list[str]
     dates_from: list[date]
     dates_through: list[date]
     dates_fit: list[float]
@@ -192,6 +193,7 @@ def _comparison_params(query: SearchQuery, vectors: Vectors | None) -> _Compared
         "embedding": query.vector,
         "lexemes": query.lexemes,
         "is_own": query.aim.is_own,
+        "names": list(query.aim.names),
         "dates_from": [days.first for days in query.aim.days],
         "dates_through": [days.last for days in query.aim.days],
         "dates_fit": [days.fit for days in query.aim.days],

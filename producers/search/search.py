@@ -90,7 +90,9 @@ class SearchRequest:
             or not isinstance(self.limit, int)
             or not 0 <= self.limit <= MAX_LIMIT
         ):
-            raise ConfigurationError(f"limit is {quote(self.limit)}; it must be from 0 to {MAX_LIMIT}.")
+            raise ConfigurationError(
+                f"limit is {quote(self.limit)}; it must be a whole number from 0 to {MAX_LIMIT}."
+            )
         if not isinstance(self.include_window, bool):
             raise ConfigurationError(
                 f"include_window is {quote(self.include_window)}; it must be True or False."

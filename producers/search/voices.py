@@ -27,15 +27,15 @@ OTHER_DAY = 0.5
 def factors(messages: Sequence[Message], query: SearchQuery) -> list[float]:
     """What the score of each message is multiplied by."""
     voices = [voice_of(message) for message in messages]
-    asked = frozenset(query.lexemes)
-    names_speaker = any(not asked.isdisjoint(voice.name) for voice in voices)
-    return [_factor(voice, query, asked, names_speaker) for voice in voices]
+    names = frozenset(query.aim.names)
+    names_speaker = any(not names.isdisjoint(voice.name) for voice in voices)
+    return [_factor(voice, query, names, names_speaker) for voice in voices]
 
 
-def _factor(voice: Voice, query: SearchQuery, asked: frozenset[str], names_speaker: bool) -> float:
+def _factor(voice: Voice, query: SearchQuery, names: frozenset[str], names_speaker: bool) -> float:
     factor = 1.0
     if names_speaker:
-        factor *= OTHER_SPEAKER if asked.isdisjoint(voice.name) else 1.0
+        factor *= OTHER_SPEAKER if names.isdisjoint(voice.name) else 1.0
         factor *= ASKS if voice.tone == QUESTION else 1.0
     else:
         factor *= ASSISTANT if query.aim.is_own and voice.role == "assistant" else 1.0

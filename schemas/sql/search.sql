@@ -18,7 +18,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 -- The best messages and facts of a scope for a query, best first; a message with those beside it (search_hits_v1).
 -- params: shard_key uuid, generation_id integer?, scope_key uuid?, session_key uuid, visible_from bigint, embedding
 --     halfvec?, lexemes text[], similarity_cutoff float8, top_k integer, messages boolean, facts_generation_id
---     integer?, facts_shown uuid[], topics text[]?, agent_id text?, team_id text?, is_own boolean, dates_from date[],
+--     integer?, facts_shown uuid[], topics text[]?, agent_id text?, team_id text?, is_own boolean, names text[], dates_from date[],
 --     dates_through date[], dates_fit float8[], beside integer
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint!, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
@@ -27,7 +27,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s,
     %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
     %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(topics)s::text[], %(agent_id)s, %(team_id)s,
-    %(is_own)s, %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[], %(beside)s::integer, false)
+    %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[], %(beside)s::integer, false)
 
 -- name: unsearched_messages
 -- Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are not

@@ -57,6 +57,7 @@ class ScopeSearch(TypedDict):
     agent_id: str | None
     team_id: str | None
     is_own: bool
+    names: list[str]
     dates_from: list[date]
     dates_through: list[date]
     dates_fit: list[float]
@@ -90,6 +91,7 @@ def fill_scope(database_url: str, *, with_facts: bool) -> ScopeSearch:
         agent_id=None,
         team_id=None,
         is_own=False,
+        names=[],
         dates_from=[],
         dates_through=[],
         dates_fit=[],

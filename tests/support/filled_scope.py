@@ -29,7 +29,7 @@ COPY strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, t
 SEARCH = """
 SELECT session_key, from_seq, score
 FROM strandline.search_v1(%s, %s, %s, %s, %s, %s::halfvec, %s, %s, %s, true, NULL, '{}', NULL, NULL, NULL,
-    false, '{}', '{}', '{}')
+    false, '{}', '{}', '{}', '{}')
 """
 NOTHING_VISIBLE = 2**62
 

@@ -11,11 +11,18 @@ mean_vector AS MATERIALIZED (
 ), centred_query AS MATERIALIZED (
     -- offset: of a vector's product with the query less that with the centre. length: that of query - share * centre,
     -- times the usual length of piece - share * centre; vectors are of length 1, their mean is shorter.
-    SELECT centre, share, strandline.search_code_v1(l2_normalize(p_embedding - centre)) AS code,
-        share * (centre <#> p_embedding) - share * share * (centre <#> centre) AS offset,
-        sqrt(greatest(1e-6::float8, 1 + 2 * share * (centre <#> p_embedding) - share * share * (centre <#> centre)))
-            * sqrt(greatest(0.05::float8, 1 + (2 * share - share * share) * (centre <#> centre))) AS length
-    FROM mean_vector
+    -- code: of a vector in the direction of the query from the centre, twice as far away as pieces are: the codes of
+    -- pieces are made of whole vectors, and of an embedder whose vectors are all near to each other 200 candidates
+    -- hold 95 per cent of the ten nearest of 30,000 so, and 93 by the code of the direction alone.
+    SELECT n.centre, n.share,
+        strandline.search_code_v1(n.centre + array_fill(2 * n.usual, ARRAY[vector_dims(n.centre)])::halfvec
+            * l2_normalize(p_embedding - n.centre)) AS code,
+        n.share * (n.centre <#> p_embedding) - n.share * n.share * (n.centre <#> n.centre) AS offset,
+        sqrt(greatest(1e-6::float8, 1 + 2 * n.share * (n.centre <#> p_embedding)
+            - n.share * n.share * (n.centre <#> n.centre))) * n.usual AS length
+    FROM (SELECT m.centre, m.share,
+            sqrt(greatest(0.05::float8, 1 + (2 * m.share - m.share * m.share) * (m.centre <#> m.centre))) AS usual
+        FROM mean_vector m) AS n
 )
 
 -- fragment: similarity()

@@ -24,6 +24,7 @@ CREATE FUNCTION strandline.search_big_v1(
     p_agent_id text,
     p_team_id text,
     p_is_own boolean,
+    p_names text[],
     p_dates_from date[],
     p_dates_through date[],
     p_dates_fit float8[]
@@ -173,7 +174,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
     (SELECT b.candidates * least(2, greatest(1, z.places / 20000)) FROM bounds b CROSS JOIN scope_places z)), @scored_facts(), @candidates(), candidate_pieces AS MATERIALIZED (
     SELECT n.number, p.* FROM candidate_messages n JOIN session_offsets o ON o.number = (n.number >> 40) << 40
     CROSS JOIN LATERAL (
-        SELECT c.through_seq, c.role, c.tone, c.said_on, c.speaker && p_lexemes AS is_named,
+        SELECT c.through_seq, c.role, c.tone, c.said_on, c.speaker && p_names AS is_named,
             @similarity() AS similarity,
             @contrast() AS contrast
         FROM strandline.chunk c CROSS JOIN centred_query a

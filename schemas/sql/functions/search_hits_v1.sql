@@ -20,6 +20,7 @@ CREATE FUNCTION strandline.search_hits_v1(
     p_agent_id text,
     p_team_id text,
     p_is_own boolean,
+    p_names text[],
     p_dates_from date[],
     p_dates_through date[],
     p_dates_fit float8[],
@@ -36,7 +37,7 @@ BEGIN
     FOR hit IN
         SELECT f.* FROM strandline.search_v1(p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from,
             p_embedding, p_lexemes, p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id,
-            p_facts_shown, p_topics, p_agent_id, p_team_id, p_is_own, p_dates_from, p_dates_through, p_dates_fit) AS f
+            p_facts_shown, p_topics, p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit) AS f
     LOOP
         IF hit.fact_id IS NOT NULL THEN
             RETURN QUERY SELECT hit.score, hit.similarity, NULL::uuid, NULL::bigint, NULL::bigint, NULL::bigint,

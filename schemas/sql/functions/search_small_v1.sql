@@ -19,6 +19,7 @@ CREATE FUNCTION strandline.search_small_v1(
     p_agent_id text,
     p_team_id text,
     p_is_own boolean,
+    p_names text[],
     p_dates_from date[],
     p_dates_through date[],
     p_dates_fit float8[]
@@ -42,7 +43,7 @@ WITH bounds AS MATERIALIZED (
 ), @query_vectors(), pieces AS MATERIALIZED (
     SELECT p.* FROM (
         SELECT c.session_key, c.from_seq, c.piece, c.through_seq, c.length, c.role, c.tone, c.said_on,
-            c.speaker && p_lexemes AS is_named, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found,
+            c.speaker && p_names AS is_named, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found,
             @similarity() AS similarity,
             @contrast() AS contrast
         FROM strandline.chunk c CROSS JOIN centred_query a

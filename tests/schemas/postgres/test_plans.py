@@ -208,7 +208,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             facts = session_lane(connection, "facts")["generation_id"]
             kinds = {"messages": True, "facts_generation_id": facts, "facts_shown": []}
             wanted = {"topics": None, "agent_id": None, "team_id": None}
-            aim = {"is_own": False, "dates_from": [], "dates_through": [], "dates_fit": []}
+            aim = {"is_own": False, "names": [], "dates_from": [], "dates_through": [], "dates_fit": []}
             return vectors | query | bounds | kinds | wanted | aim
         case "unsearched_messages":
             vectors = session_lane(connection, "vectors") | {"scope_key": None, "excluded_session": None}
