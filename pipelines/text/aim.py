@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, date, timedelta
 
 from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.spoken_dates import spoken_date
 
-# Of a month without a year, so many years back are meant; conversations are seldom older.
+# A month without a year is that of any of so many years: the current one, the next, and those before.
 YEARS_BACK = 15
-# Days of the named month, where the question names a day: it may have been spoken of before or after.
+# What other days count that are near to a named one: it may have been spoken of before or after.
 PART_FIT = 0.5
-MAX_RANGES = 64
+# Days around one that is counted back from today; people count roughly.
+DAYS_AROUND = 3
+# A date without a year has two in each year.
+MAX_RANGES = 256
 
 _MONTHS = (
     ("january", "januar", "jänner", "janvier", "enero"),
@@ -48,15 +52,13 @@ _YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
 _MAY = re.compile(r"\b(?:in|during|of|since|until|by|early|late|mid|last|this)[\s-]+May\b")
 # Verbs or other words of English as well.
 _DOUBTFUL = frozenset({"march", "mars", "mar", "mai", "juni", "juli"})
+# Small, or with a capital letter where that is no other word: "Mon" is a day, "US" a country.
 _FIRST_PERSON = re.compile(
-    r"\b(?:i|i'm|i've|i'd|i'll|my|me|mine|myself|we|our|us|ours|ich|mir|mich|meine?[nmrs]?|wir|uns|je|moi|mon|mes|nous"
-    r"|mi|mis|yo|nosotros)\b",
-    re.IGNORECASE | re.ASCII,
+    r"\b(?:[Ii]|[Mm]y|[Mm]e|[Mm]ine|[Mm]yself|[Ww]e|[Oo]urs?|us|[Ii]ch|[Mm]ir|[Mm]ich|[Mm]eine?[nmrs]?|[Ww]ir|uns"
+    r"|[Jj]e|[Mm]oi|mon|mes|[Nn]ous|mi|mis|[Yy]o|[Nn]osotros)\b",
+    re.ASCII,
 )
-_AGO = {"today": (0, 0), "yesterday": (1, 1), "last week": (13, 1), "this week": (6, 0)}
-_RELATIVE = re.compile(
-    rf"\b({'|'.join(_AGO)}|last month|this month|last year|this year)\b", re.IGNORECASE | re.ASCII
-)
+_LAST = re.compile(r"\blast (week|month|year)\b", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +111,21 @@ def _may_be_name(word: str) -> bool:
 
 
 def _days(question: str, today: date) -> Iterator[DayRange]:
-    written = [_day(int(year), int(month), int(day)) for year, month, day in _ISO_DATE.findall(question)]
-    named = [*_named_dates(question)]
-    for day in filter(None, written):
-        yield DayRange(day, day + timedelta(days=1), 1.0)
-    for year, month, number in named:
-        yield from _of_date(year, month, number, today)
-    if not (named or any(written)):
+    named = [*_written_dates(question), *_named_dates(question)]
+    for year, month, day in named:
+        yield from _of_date(year, month, day, today)
+    if not named:
         years = {int(year) for year in _YEAR.findall(question)}
         for year in sorted(years):
             yield DayRange(date(year, 1, 1), date(year, 12, 31), 1.0)
         if not years:
-            yield from _relative_days(question, today)
+            yield from _days_before(question, today)
+
+
+def _written_dates(question: str) -> Iterator[tuple[int, int, int]]:
+    for year, month, day in _ISO_DATE.findall(question):
+        if _day(int(year), int(month), int(day)) is not None:
+            yield int(year), int(month), int(day)
 
 
 def _named_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:
@@ -142,7 +147,7 @@ def _is_no_month(name: str, plain: str, question: str) -> bool:
 
 def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iterator[DayRange]:
     """The day and the one after it, on which it is spoken of as well; and its month, in part."""
-    years = [year] if year else range(today.year + 1, today.year - YEARS_BACK, -1)
+    years = [year] if year else range(today.year + 1, today.year - YEARS_BACK - 1, -1)
     for number in years:
         whole = _month(number, month)
         named = None if day is None else _day(number, month, day)
@@ -151,20 +156,24 @@ def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iter
         yield DayRange(*whole, 1.0 if named is None else PART_FIT)
 
 
-def _relative_days(question: str, today: date) -> Iterator[DayRange]:
-    for phrase in _RELATIVE.findall(question):
-        match phrase.lower().split():
-            case ["last", "month"]:
-                last = today.replace(day=1) - timedelta(days=1)
-                yield DayRange(last.replace(day=1), last, 1.0)
-            case ["this", "month"]:
-                yield DayRange(today.replace(day=1), today, 1.0)
-            case [which, "year"]:
-                year = today.year - (which == "last")
-                yield DayRange(date(year, 1, 1), date(year, 12, 31), 1.0)
-            case words:
-                farthest, nearest = _AGO[" ".join(words)]
-                yield DayRange(today - timedelta(days=farthest), today - timedelta(days=nearest), 1.0)
+def _days_before(question: str, today: date) -> Iterator[DayRange]:
+    """Days that are counted back from today.
+
+    Today itself is no aim: "what shall I cook today" asks for what was said long ago.
+    """
+    units = {unit.lower() for unit in _LAST.findall(question)}
+    if "week" in units:
+        yield DayRange(today - timedelta(days=13), today - timedelta(days=1), 1.0)
+    if "month" in units:
+        last = today.replace(day=1) - timedelta(days=1)
+        yield DayRange(last.replace(day=1), last, 1.0)
+    if "year" in units:
+        yield DayRange(date(today.year - 1, 1, 1), date(today.year - 1, 12, 31), 1.0)
+    day = None if units else spoken_date(question, today)
+    if day is not None and day.year > MINYEAR and day < today:
+        around = timedelta(days=DAYS_AROUND)
+        yield DayRange(day, day, 1.0)
+        yield DayRange(day - around, day + around, PART_FIT)
 
 
 def _month(year: int, month: int) -> tuple[date, date]:

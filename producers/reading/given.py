@@ -86,11 +86,12 @@ class Citation:
     """One piece of memory that a read gave, for an application that shows where an answer comes from.
 
     Attributes:
-        number: 1, 2, … in the order in which the pieces stand in the prompt.
+        number: 1, 2, …: facts, then the summary, then messages; the prompt does not show it.
         kind: ``fact``, ``message`` or ``summary``.
         text: as it was stored; data, never markup.
         id: of the fact or message; empty for a summary.
-        sources: sessions and the numbers of their messages.
+        sources: sessions and the numbers of their messages; empty for a summary, which tells of all messages
+            up to ``context.summary.through_seq``.
         at: when it was said; None for a summary.
         score: as ``GivenFact`` and ``GivenMessage`` have it; 0 for a summary.
     """
@@ -136,8 +137,7 @@ def cite(memory: Given, session_id: str) -> list[Citation]:
         for fact in memory.facts
     ]
     if memory.summary is not None:
-        through = Source(session_id, (memory.summary.through_seq,))
-        pieces.append(("summary", memory.summary.text, "", (through,), None, 0.0))
+        pieces.append(("summary", memory.summary.text, "", (), None, 0.0))
     pieces += [("message", *_message(hit)) for hit in memory.hits]
     return [Citation(number, *piece) for number, piece in enumerate(pieces, start=1)]
 

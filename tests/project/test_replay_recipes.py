@@ -144,7 +144,7 @@ def test_a_diff_tells_the_recall_on_questions_of_ones_own(
     start_worker(**environment)
     say(make_memory("talk", user_id="ana"), "my boat is blue", "I moor it at the pier")
     wait_until(lambda: nothing_due(database_url), timeout=60, what="the first derivation")
-    questions = [
+    questions: list[dict[str, object]] = [
         {"question": "where do I moor it?", "expect": "the pier", "user": "ana"},
         {"question": "which colour has my boat?", "expect": "is green", "user": "ana"},
         {"question": "my boat", "user": "ana", "session": "talk", "evidence": [1, 9]},
@@ -165,6 +165,14 @@ def test_a_diff_tells_the_recall_on_questions_of_ones_own(
     assert moored["expected_new"] and not colour["expected_new"] and evidence["expected_new"] is None
     assert "I moor it at the pier" in moored["found_old"] and moored["coverage_old"] is None
     assert evidence["coverage_new"] == 0.5
+    (tmp_path / "questions.jsonl").write_text(json.dumps(questions[0] | {"user": "anna"}))
+    out = run(
+        "strandline generations diff 4 --questions questions.jsonl 2>&1 || true",
+        tmp_path,
+        database_url,
+        **environment,
+    )
+    assert "There is nothing of user 'anna'" in " ".join(out.split())
 
 
 def test_a_diff_shows_the_questions_that_find_something_else(

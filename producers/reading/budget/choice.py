@@ -41,7 +41,7 @@ class _Room:
 def choose_pieces(
     candidates: Candidates, room: int, shown: Mapping[Place, Message] = NOTHING_SHOWN
 ) -> Chosen:
-    """The best pieces that fit together; each message once, and no fact that messages shown say themselves.
+    """The best pieces that fit together; each text once, and no fact that messages shown say themselves.
 
     What does not fit is passed over, so that what is shorter and ranks lower can still fill the room.
 
@@ -51,13 +51,14 @@ def choose_pieces(
         shown: messages that the read shows anyway.
     """
     left = _Room(max(0, room))
+    texts = {message.text for message in shown.values()}
     ranked = [
         (name, piece)
         for name, pieces in candidates.messages.items()
         for piece in pieces
-        if piece.place not in shown
+        if piece.place not in shown and piece.message.text not in texts
     ]
-    ranked.sort(key=lambda one: -one[1].score)
+    ranked.sort(key=lambda one: -one[1].rank)
     facts_room = int(left.tokens * FACTS_SHARE) if candidates.facts or candidates.newest_facts else 0
     messages: dict[Place, tuple[str, MessagePiece]] = {}
     facts: dict[UUID, FactPiece] = {}
@@ -85,9 +86,12 @@ def _take_messages(
     taken: dict[Place, tuple[str, MessagePiece]],
     reserve: int = 0,
 ) -> None:
+    texts = {piece.message.text for _, piece in taken.values()}
     for name, piece in ranked:
-        if piece.place not in taken and room.take(piece.tokens, reserve):
+        text = piece.message.text
+        if text not in texts and room.take(piece.tokens, reserve):
             taken[piece.place] = name, piece
+            texts.add(text)
 
 
 def _take_facts(

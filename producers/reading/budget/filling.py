@@ -18,6 +18,8 @@ from strandline.schemas.values.message import Message
 SUMMARY_SHARE = 0.15
 # Before a colon: a longer text is no name.
 MAX_SPEAKER_CHARACTERS = 64
+# A shorter part of a message may mean something else there.
+MIN_PART_CHARACTERS = 24
 # Attempts to come within the room: lines are counted one by one, and the memory as a whole. Each attempt
 # gives up twice as much of the room as the one before, since other pieces replace those that were too large.
 MAX_ATTEMPTS = 16
@@ -84,22 +86,32 @@ class Filling:
 
     def _fill(self, free: int, measure: Measure) -> Filled:
         free -= sum(_frame(block, measure) for block in self.blocks)
-        has_pieces = bool(self.candidates.facts or any(self.candidates.messages.values()))
-        room = int(free * SUMMARY_SHARE) if has_pieces else free
+        room = int(free * SUMMARY_SHARE) if self._has_pieces() else free
         cut = {block.name: self._cut_summary(block, room, measure) for block in self._summary_blocks()}
         chosen = choose_pieces(self.candidates, free - _tokens(cut.values(), measure), self.shown)
-        summaries = {name: _without_repeated(text, _lines_of(chosen)) for name, text in cut.items()}
+        unused = free - _tokens(cut.values(), measure) - chosen.tokens
+        if unused > 0 and cut != self.summaries:
+            room += unused
+            cut = {block.name: self._cut_summary(block, room, measure) for block in self._summary_blocks()}
+        summaries = _without_repeated(cut, chosen)
         if summaries != cut:
-            # What the summary need not say leaves room for more.
-            chosen = choose_pieces(self.candidates, free - _tokens(summaries.values(), measure), self.shown)
+            # What the summary need not say leaves room for more, unless a line is then lost from both.
+            more = choose_pieces(self.candidates, free - _tokens(summaries.values(), measure), self.shown)
+            beside = _without_repeated(cut, more)
+            if _tokens(beside.values(), measure) <= _tokens(summaries.values(), measure):
+                chosen, summaries = more, beside
         texts = {**summaries, **dict(_facts(self.blocks, chosen)), **dict(_conversations(chosen))}
         contributions = {
             block.name: Contribution(block, texts[block.name])
             for block in self.blocks
             if texts.get(block.name)
         }
-        left_out = tuple(self._left_out(chosen, cut, measure))
+        left_out = (*_cut(self.summaries, cut, summaries, measure), *self._left_out(chosen))
         return Filled(contributions, chosen, left_out)
+
+    def _has_pieces(self) -> bool:
+        candidates = self.candidates
+        return bool(candidates.facts or candidates.newest_facts or any(candidates.messages.values()))
 
     def _summary_blocks(self) -> list[SummaryMemoryBlock]:
         return [block for block in self.blocks if isinstance(block, SummaryMemoryBlock)]
@@ -109,23 +121,35 @@ class Filling:
         excess = measure.count_text(text) - room
         return text if excess <= 0 else block.truncate(text, excess, measure.count_text) or ""
 
-    def _left_out(self, chosen: Chosen, cut: Mapping[str, str], measure: Measure) -> Iterator[Omission]:
-        """What had no room; of messages and facts only those that match."""
+    def _left_out(self, chosen: Chosen) -> Iterator[Omission]:
+        """The messages and facts that match and had no room."""
         chosen_messages = {one.place: one.message for pieces in chosen.messages.values() for one in pieces}
         taken = {**self.shown, **chosen_messages}
+        texts = {message.text for message in taken.values()}
         facts = {fact.fact_id for fact in chosen.facts}
         for block in self.blocks:
             name = block.name
-            if isinstance(block, SummaryMemoryBlock) and cut[name] != self.summaries.get(name, ""):
-                before, after = (measure.count_text(text) for text in (self.summaries[name], cut[name]))
-                reason = f"Shortened from {before} to {quantity(after, 'token')} to fit the limit."
-                yield Omission("block_truncated", name, reason)
-            elif isinstance(block, FactExtractionMemoryBlock):
+            if isinstance(block, FactExtractionMemoryBlock):
                 kept = [f.fact_id in facts or f.is_told_by(taken) for f in self.candidates.facts]
                 yield from _had_no_room(name, "fact", kept)
             else:
                 pieces = self.candidates.messages.get(name, ())
-                yield from _had_no_room(name, "message", [piece.place in taken for piece in pieces])
+                yield from _had_no_room(name, "message", [piece.message.text in texts for piece in pieces])
+
+
+def _cut(
+    whole: Mapping[str, str], cut: Mapping[str, str], reduced: Mapping[str, str], measure: Measure
+) -> Iterator[Omission]:
+    """The summaries that had not enough room; what messages beside it say is no loss."""
+    for name, text in cut.items():
+        if text == whole.get(name, ""):
+            continue
+        before, after = measure.count_text(whole[name]), measure.count_text(reduced[name])
+        if after:
+            reason = f"Shortened from {before} to {quantity(after, 'token')} to fit the limit."
+            yield Omission("block_truncated", name, reason)
+        else:
+            yield Omission("block_dropped", name, f"Its {quantity(before, 'token')} had no room.")
 
 
 def _had_no_room(name: str, what: str, kept: Sequence[bool]) -> Iterator[Omission]:
@@ -139,22 +163,26 @@ def _tokens(texts: Iterable[str], measure: Measure) -> int:
     return sum(measure.count_text(text) for text in texts if text)
 
 
-def _lines_of(chosen: Chosen) -> str:
-    """All that the chosen messages say, as it is shown."""
-    pieces = (piece for pieces in chosen.messages.values() for piece in pieces)
-    return "\n".join(piece.line for piece in pieces)
+def _without_repeated(summaries: Mapping[str, str], chosen: Chosen) -> dict[str, str]:
+    """The summaries without the lines or sentences that the chosen messages say in the same words."""
+    lines = [_words_of(piece.line) for pieces in chosen.messages.values() for piece in pieces]
+    return {name: _without_said(text, frozenset(lines), "\n".join(lines)) for name, text in summaries.items()}
 
 
-def _without_repeated(summary: str, lines: str) -> str:
-    """The summary without the lines or sentences that messages say in the same words."""
+def _without_said(summary: str, messages: frozenset[str], together: str) -> str:
     pieces, between = SummaryMemoryBlock.pieces_of(summary)
-    return between.join(piece for piece in pieces if not _words_of(piece) or _words_of(piece) not in lines)
+    return between.join(piece for piece in pieces if not _is_said(_words_of(piece), messages, together))
 
 
-def _words_of(piece: str) -> str:
-    """A line of a summary without who said it."""
-    speaker, colon, words = piece.partition(": ")
-    return words.strip() if colon and len(speaker) <= MAX_SPEAKER_CHARACTERS else piece.strip()
+def _is_said(words: str, messages: frozenset[str], together: str) -> bool:
+    """Whether a message is these words, or holds them where they are more than a phrase."""
+    return words in messages or (len(words) >= MIN_PART_CHARACTERS and words in together)
+
+
+def _words_of(line: str) -> str:
+    """A line without who said it."""
+    speaker, colon, words = line.partition(": ")
+    return words.strip() if colon and len(speaker) <= MAX_SPEAKER_CHARACTERS else line.strip()
 
 
 def _frame(block: BaseMemoryBlock, measure: Measure) -> int:

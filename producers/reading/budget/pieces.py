@@ -61,6 +61,7 @@ class MessagePiece:
     Attributes:
         line: as it is shown.
         score: how well it matches the query.
+        rank: its score, or less if an application's function put it below one of a lower score.
         similarity: the cosine similarity; 0 if only words were compared.
         tokens: of its line.
     """
@@ -69,6 +70,7 @@ class MessagePiece:
     line: str
     session_key: UUID
     score: float
+    rank: float
     similarity: float
     tokens: int
 
@@ -103,3 +105,9 @@ class Chosen:
 
     facts: tuple[FactPiece, ...] = ()
     messages: Mapping[str, tuple[MessagePiece, ...]] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """Of their lines."""
+        of_messages = sum(piece.tokens for pieces in self.messages.values() for piece in pieces)
+        return of_messages + sum(fact.tokens for fact in self.facts)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.context import Omission
-from strandline.producers.reading.searching.gather import hits_for
+from strandline.producers.reading.searching.gather import hits_for, without_noise
 from strandline.producers.reading.searching.rerank import MAX_CANDIDATES, postprocess_hits
 from strandline.producers.reading.snapshot import Snapshot
 from strandline.producers.search.hits import Hit
@@ -114,6 +114,8 @@ def search_for_block(
     ranked_hits = yield from rank_hits(
         query, sources.vectors, target, limit=limit, similarity_cutoff=block.similarity_cutoff
     )
+    if block.is_filler:
+        ranked_hits = without_noise(ranked_hits, query.aim)
     hits = without_shown(ranked_hits, shown)
     if block.steps and hits:
         hits, failures = yield Run(partial(postprocess_hits, block, query.text, hits))

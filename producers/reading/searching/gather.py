@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from strandline.pipelines.text.aim import NO_AIM, Aim
 from strandline.producers.blocks.render import fact_line, speech_line
 from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place
 from strandline.producers.search.hits import Hit
@@ -25,6 +26,8 @@ USUAL_TOKENS = 20
 # Where not even the best scores so much, no word of the query was met, and meaning alone is a guess:
 # questions about other matters reach 0.1 to 0.23 in real conversations, those about these 0.57 and more.
 NOISE_SCORE = 0.25
+# What the search leaves of a message's score if it was not said on the days that are asked for (search_v1).
+OTHER_DAY = 0.5
 
 # Facts that a read looks at because they are new, and because they match.
 NEWEST_FACTS = 20
@@ -36,22 +39,30 @@ def hits_for(room: int) -> int:
     return min(MAX_HITS, max(MIN_HITS, room // USUAL_TOKENS))
 
 
-def without_noise(hits: Sequence[Hit]) -> Sequence[Hit]:
-    """The hits; none if even the best says nothing of what is asked."""
-    return hits if max((hit.score for hit in hits), default=0.0) >= NOISE_SCORE else ()
+def without_noise(hits: Sequence[Hit], aim: Aim = NO_AIM) -> list[Hit]:
+    """The hits; none if even the best says nothing of what is asked.
+
+    Args:
+        aim: of the question, if the hits are messages; the scores of facts do not depend on it.
+    """
+    least = NOISE_SCORE * OTHER_DAY if aim.days else NOISE_SCORE
+    return list(hits) if any(hit.score >= least for hit in hits) else []
 
 
-def message_pieces(hits: Sequence[Hit]) -> tuple[MessagePiece, ...]:
-    """The messages of the hits, each once, best first."""
+def message_pieces(hits: Sequence[Hit], query: str = "") -> tuple[MessagePiece, ...]:
+    """The messages of the hits, each once, best first; one that only repeats the query answers nothing."""
     pieces: dict[Place, MessagePiece] = {}
+    rank = 1.0
     for hit in hits:
+        rank = min(rank, hit.score)
         for message in hit.messages:
-            if message.text.strip() and hit.session_key is not None:
+            if message.text.strip() not in ("", query) and hit.session_key is not None:
                 piece = MessagePiece(
                     message=message,
                     line=speech_line(message),
                     session_key=hit.session_key,
                     score=hit.score,
+                    rank=rank,
                     similarity=hit.similarity,
                     tokens=_tokens(message),
                 )

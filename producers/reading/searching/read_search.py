@@ -106,9 +106,10 @@ def _matching_facts(
         return []
     generation_id = snapshot.serving[FACTS]["generation_id"]
     shard_key = request.identity.shard_key
-    return (
-        yield from ranked_facts(query, vectors, shard_key, generation_id, ALL_FACTS, limit=MAX_MATCHING_FACTS)
+    hits = yield from ranked_facts(
+        query, vectors, shard_key, generation_id, ALL_FACTS, limit=MAX_MATCHING_FACTS
     )
+    return without_noise(hits)
 
 
 def _searches(block: BaseMemoryBlock, snapshot: Snapshot) -> bool:
@@ -152,10 +153,12 @@ def gather_filling(
     request: ReadRequest, snapshot: Snapshot, material: Material, fact_hits: Sequence[Hit]
 ) -> Operation[Filling]:
     """What may fill the room, for the blocks that share it out."""
+    query = request.query
+    asked = query.text.strip() if isinstance(query, Message) else (query or "").strip()
     blocks = tuple(block for block in request.blocks if block.is_filler)
     facts: dict[str, FactPiece] = {}
     newest: list[str] = []
-    matching = dict(matching_facts(without_noise(fact_hits)))
+    matching = dict(matching_facts(fact_hits))
     if any(isinstance(block, FactExtractionMemoryBlock) for block in blocks):
         known = dict(zip(snapshot.fact_ids, snapshot.facts, strict=True))
         newest = list(known)[::-1][:NEWEST_FACTS]
@@ -167,7 +170,7 @@ def gather_filling(
             newest_facts=[facts[one] for one in newest if one in facts],
             facts=[facts[one] for one in matching if one in facts],
             messages={
-                block.name: message_pieces(without_noise(material.hits.get(block.name, ())))
+                block.name: message_pieces(material.hits.get(block.name, ()), asked)
                 for block in blocks
                 if isinstance(block, VectorMemoryBlock)
             },

@@ -15,8 +15,9 @@ mean_vector AS MATERIALIZED (
     -- pieces are made of whole vectors, and of an embedder whose vectors are all near to each other 200 candidates
     -- hold 95 per cent of the ten nearest of 30,000 so, and 93 by the code of the direction alone.
     SELECT n.centre, n.share,
-        strandline.search_code_v1(n.centre + array_fill(2 * n.usual, ARRAY[vector_dims(n.centre)])::halfvec
-            * l2_normalize(p_embedding - n.centre)) AS code,
+        CASE WHEN n.centre IS NOT NULL THEN strandline.search_code_v1(n.centre
+            + array_fill(2 * n.usual, ARRAY[vector_dims(n.centre)])::halfvec
+                * l2_normalize(p_embedding - n.centre)) END AS code,
         n.share * (n.centre <#> p_embedding) - n.share * n.share * (n.centre <#> n.centre) AS offset,
         sqrt(greatest(1e-6::float8, 1 + 2 * n.share * (n.centre <#> p_embedding)
             - n.share * n.share * (n.centre <#> n.centre))) * n.usual AS length
@@ -127,7 +128,8 @@ fact_similarities AS (
         * CASE WHEN p_dates_from = '{}' THEN 1 ELSE 0.5::float8 + 0.5::float8 * coalesce((
             SELECT max(d.fit) FROM unnest(p_dates_from, p_dates_through, p_dates_fit) AS d (first, last, fit)
             WHERE m.said_on BETWEEN d.first AND d.last), 0) END AS factor
-    FROM message_similarities m CROSS JOIN (SELECT bool_or(n.is_named) AS names_speaker FROM message_similarities n) AS k
+    FROM message_similarities m
+    CROSS JOIN (SELECT bool_or(n.is_named) AS names_speaker FROM message_similarities n) AS k
 ), both_scores AS MATERIALIZED (
     SELECT p.number, p.through_seq, NULL::uuid AS fact_id, p.similarity, p.contrast, coalesce(b.score, 0) AS text,
         f.factor

@@ -1,7 +1,7 @@
 -- search_big_v1: search_v1 of a scope with more pieces than are read one by one.
 --
--- Work per question is bounded, but for one look at each code.  By meaning: the pieces whose codes (search_code_v1, kept
--- in the index of the primary key) differ least from the query's.  By words: an index leads to the pieces that hold a
+-- Work per question is bounded, but for one look at each code.  By meaning: the pieces whose codes (search_code_v1,
+-- kept in the index of the primary key) differ least from the query's.  By words: an index leads to the pieces that hold a
 -- seldom word of the query, or two of the usual ones; what these pieces say by themselves chooses the messages that
 -- are read with those beside them, so that a candidate's score is exact.  How usual a word is, the first pieces of the
 -- scope say: `make bench` (recall) and tests/producers/search/test_search_scopes.py measure and bound what is lost.
@@ -157,7 +157,8 @@ WITH RECURSIVE bounds AS MATERIALIZED (
         @rarity(h.places + h.facts, h.holders + coalesce(o.facts, 0)) AS weight_in_fact
     FROM (
         SELECT s.lexeme, k.facts, greatest(z.places, w.places) AS places,
-            CASE WHEN s.is_sought AND (SELECT count(*) FROM pieces_with_words) < 10000 THEN coalesce(w.places, 0) ELSE s.holders END AS holders
+            CASE WHEN s.is_sought AND (SELECT count(*) FROM pieces_with_words) < 10000
+                THEN coalesce(w.places, 0) ELSE s.holders END AS holders
         FROM word_shares s CROSS JOIN scope_places z
         CROSS JOIN (SELECT count(*) AS facts FROM searched_facts) AS k
         LEFT JOIN (SELECT c.lexeme, count(*) AS places FROM word_counts c GROUP BY c.lexeme) AS w ON w.lexeme = s.lexeme
@@ -171,7 +172,8 @@ WITH RECURSIVE bounds AS MATERIALIZED (
     GROUP BY w.number ORDER BY sum(r.weight * @saturated(w.times)) DESC, w.number
     LIMIT (SELECT b.candidates * least(4, greatest(1, z.places / 20000)) FROM bounds b CROSS JOIN scope_places z)
 ), @messages_with_neighbours(
-    (SELECT b.candidates * least(2, greatest(1, z.places / 20000)) FROM bounds b CROSS JOIN scope_places z)), @scored_facts(), @candidates(), candidate_pieces AS MATERIALIZED (
+    (SELECT b.candidates * least(2, greatest(1, z.places / 20000)) FROM bounds b CROSS JOIN scope_places z)
+), @scored_facts(), @candidates(), candidate_pieces AS MATERIALIZED (
     SELECT n.number, p.* FROM candidate_messages n JOIN session_offsets o ON o.number = (n.number >> 40) << 40
     CROSS JOIN LATERAL (
         SELECT c.through_seq, c.role, c.tone, c.said_on, c.speaker && p_names AS is_named,

@@ -21,8 +21,8 @@
 -- p_generation_id: the derivation of vectors to look at, or NULL for none.
 -- p_facts_generation_id: the derivation of facts to look at, or NULL for none; p_facts_shown: without these;
 -- p_topics, p_agent_id, p_team_id: only those of any of these topics, and of this agent and team (NULL: of all).
--- p_is_own: whether the query speaks of the asker.  p_names: its lexemes that may be names.  p_dates_from, p_dates_through, p_dates_fit: ranges of days that
--- it names, and how well a day in each fits, 0 to 1.
+-- p_is_own: whether the query speaks of the asker.  p_names: its lexemes that may be names.
+-- p_dates_from, p_dates_through, p_dates_fit: ranges of days that it names, and how well a day in each fits, 0 to 1.
 -- A fact belongs to a session if a message there is among its sources; facts that people added belong only to the
 -- owner. score: 0 to 1.  similarity: the cosine, 0 if it is negative or unknown.
 --

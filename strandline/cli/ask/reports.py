@@ -58,7 +58,7 @@ class GivenSummaryReport(Report):
 
 
 class CitationReport(Report):
-    """A piece of memory in the prompt, by its number there; ``id`` is empty for a summary."""
+    """A piece of memory in the prompt; ``id`` and ``sources`` are empty for a summary."""
 
     number: int
     kind: Literal["fact", "message", "summary"]

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.generations.registry import Generation, serving_generations
+from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.models.factory import build_query_embedder, with_recorded_embedder
 from strandline.pipelines.models.prefixes import Prefixes
@@ -103,6 +104,7 @@ def find_answers(
 
     Raises:
         ConfigurationError: vectors cannot be embedded here as they were made.
+        NotFoundError: there is no such session or user.
     """
     of_vectors = generation if generation.pipeline == VECTORS else serving_generations(database)[VECTORS]
     embedder = build_query_embedder(with_recorded_embedder(settings, of_vectors.recipe.config))
@@ -127,7 +129,7 @@ def _mean(shares: Iterable[float]) -> float | None:
 def _find(
     database: Database, generation: Generation, of_vectors: Generation, embedder: Embedder, asked: Question
 ) -> QuestionFinds:
-    identity = identify_session(asked.namespace, asked.session or asked.user or "", asked.user)
+    identity = _identity_of(database, asked)
     prefix = Prefixes.of_config(of_vectors.recipe.config).query
     (vector,) = embedder.embed([prefix + asked.question]).vectors
     query = SearchQuery(asked.question, query_lexemes(asked.question), vector_text(vector), None)
@@ -144,6 +146,13 @@ def _find(
         is_found=None if expected is None else any(expected.casefold() in text.casefold() for text in texts),
         coverage=_coverage(database, generation, identity, asked, hits) if asked.evidence else None,
     )
+
+
+def _identity_of(database: Database, asked: Question) -> SessionIdentity:
+    if asked.session is not None:
+        return find_session(database, asked.session, namespace=asked.namespace, user_id=asked.user)
+    check_known(database, namespace=asked.namespace, user_id=asked.user)
+    return identify_session(asked.namespace, asked.user or "", asked.user)
 
 
 def _coverage(

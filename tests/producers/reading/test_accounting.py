@@ -98,7 +98,7 @@ def test_what_was_given_for_the_sake_of_another_message_says_so(
     make_memory: MakeMemory, top_k: int | None
 ) -> None:
     memory = told(make_memory, memory_blocks=[VectorMemoryBlock(similarity_top_k=top_k)])
-    context = memory.get(KEY)
+    context = memory.get(f"{KEY}?")
     check_sums(context)
     given = {hit.message.seq: hit for hit in context.hits}
     assert not given[2].is_beside

@@ -22,8 +22,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def message(seq: int, score: float = 0.5, tokens: int = 10, session: UUID = HERE) -> MessagePiece:
-    said = Message("user", f"m{seq}", seq=seq, created_at=NOON + timedelta(minutes=seq))
-    return MessagePiece(said, said.text, session, score, 0.0, tokens=tokens)
+    said = Message("user", f"m{seq} {session.int}", seq=seq, created_at=NOON + timedelta(minutes=seq))
+    return MessagePiece(said, said.text, session, score, score, 0.0, tokens=tokens)
 
 
 def fact(number: int, *sources: int, score: float = 0.5, tokens: int = 10) -> FactPiece:
@@ -57,10 +57,20 @@ def test_what_does_not_fit_makes_way_for_what_does() -> None:
     assert seqs(chosen) == [1, 3]
 
 
+def test_the_order_is_that_of_ranks_and_a_text_is_given_once() -> None:
+    first, again = message(1, 0.9), message(2, 0.8)
+    again = replace(again, message=replace(again.message, content=first.message.content))
+    assert seqs(choose_pieces(candidates(first, again, message(3, 0.1)), 100)) == [1, 3]
+    pieces = candidates(replace(message(1, 0.9), rank=0.2), message(2, 0.3))
+    assert seqs(choose_pieces(pieces, 10)) == [2]
+
+
 def test_what_is_shown_anyway_is_not_chosen() -> None:
     chosen = choose_pieces(candidates(message(1, 0.9), message(2, 0.8)), 100, {(HERE, 1): message(1).message})
     assert seqs(chosen) == [2]
-    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE, 1): message(1).message})) == [1]
+    other = message(1, session=ELSEWHERE)
+    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE, 1): other.message})) == [1]
+    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE, 1): message(1).message})) == []
 
 
 def test_a_fact_is_left_out_where_all_its_messages_are_shown() -> None:

@@ -397,7 +397,7 @@ def test_a_search_without_its_embedder_compares_words(
     memory.get(query)  # the first one imports the client
     context = memory.get(query)
     assert "lighthouse was painted" in context[0].text
-    assert kinds(context) == {"search_text_only"}
+    assert kinds(context) == {"search_text_only"}, context.omitted
     assert "compared only words" in context.omitted[0].reason
     assert "<fact>" in context[0].text
     # The first read found out; this one did not ask again.
