@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 import psycopg
@@ -131,25 +131,34 @@ def chunk_texts(ground: Ground, number: int) -> list[str]:
     return [f"{halves[at % len(halves)][0]} {halves[_other(at, len(halves))][1]}" for at in range(number)]
 
 
-def chunks(ground: Ground, memory: Memory, texts: Sequence[str]) -> list[tuple[float, ...]]:
-    """A chunk for each of the session's first messages, which say these texts; their vectors."""
+class Chunks(NamedTuple):
+    """What is stored of texts: their vectors, and how many lexemes each holds."""
+
+    vectors: list[tuple[float, ...]]
+    lengths: list[int]
+
+
+def chunks(ground: Ground, memory: Memory, texts: Sequence[str]) -> Chunks:
+    """A chunk for each of the session's first messages, which say these texts."""
     identity = identify_session(DEFAULT_NAMESPACE, memory.session_id, None)
     embedder = WordLlamaEmbedder()
     vectors: list[tuple[float, ...]] = []
     for at in range(0, len(texts), EMBEDDED_AT_ONCE):
         vectors += embedder.embed(texts[at : at + EMBEDDED_AT_ONCE]).vectors
+    words = [lexemes(text) for text in texts]
+    lengths = [length_of(each) for each in words]
     event_id, batch_id = uuid4(), uuid4()
     with ground.connection() as connection:
         ((generation_id,),) = connection.execute(SERVING, ["vectors"]).fetchall()
         start = (identity.shard_key, generation_id, identity.session_key)
         rows = (
-            (*start, seq, 0, seq, event_id, batch_id, length_of(words), to_tsvector_text(words), stored)
-            for seq, (words, stored) in enumerate(
-                zip(map(lexemes, texts), map(vector_text, vectors), strict=True), start=1
+            (*start, seq, 0, seq, event_id, batch_id, length, to_tsvector_text(each), stored)
+            for seq, (each, length, stored) in enumerate(
+                zip(words, lengths, map(vector_text, vectors), strict=True), start=1
             )
         )
         _copy_rows(connection, COPY_CHUNKS, rows)
-    return vectors
+    return Chunks(vectors, lengths)
 
 
 def _first_messages(

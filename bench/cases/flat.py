@@ -85,7 +85,7 @@ def _chunks(ground: Ground, size: Size) -> Iterator[Figure]:
     for memory, number in zip(memories, size.chunks, strict=True):
         texts = filling.chunk_texts(ground, number)
         filling.history(ground, memory, below=number, window=WINDOW, texts=texts[1:])
-        vectors = filling.chunks(ground, memory, texts)
+        stored = filling.chunks(ground, memory, texts)
     ground.analyze()
     axis = "chunks of the scope"
     yield from _line(size, f"put, {axis}", size.chunks, [_put(ground, [one]) for one in memories])
@@ -93,11 +93,11 @@ def _chunks(ground: Ground, size: Size) -> Iterator[Figure]:
     yield from _line(size, f"get, {axis}", size.chunks, [one.get for one in without])
     gets: list[Call] = [_searching(one) for one in memories]
     yield from _line(size, f"get with search, {axis}", size.chunks, gets)
-    yield from _searches(ground, size, memories, vectors)
+    yield from _searches(ground, size, memories, stored)
 
 
 def _searches(
-    ground: Ground, size: Size, memories: Sequence[Memory], vectors: Sequence[Sequence[float]]
+    ground: Ground, size: Size, memories: Sequence[Memory], stored: filling.Chunks
 ) -> Iterator[Figure]:
     """At the far end: what a search costs, with words and without, and what it finds of the nearest."""
     chunks = f"{size.chunks[-1]:,} chunks"
@@ -112,7 +112,7 @@ def _searches(
             pairs = [Pair(one[at], [SEARCH_MILLISECONDS / 1000]) for one in rounds]
             yield of_times("flat", name, "60 ms", pairs, goal=Goal(1))
         questions = ground.questions[: size.recall_queries]
-        found = fmean(recall(find, vectors, questions))
+        found = fmean(recall(find, stored.vectors, stored.lengths, questions))
     yield of_values("flat", f"recall, {chunks}", "exact", "", [(found, 1.0)], goal=RECALL)
 
 

@@ -25,6 +25,8 @@ WHERE s.session_key = %s AND g.pipeline = %s AND g.state = 'serving'
 """
 # As in the statement: what the first pieces of a scope have in common counts less where they are few.
 COMMON_PIECES, DAMPING = 300, 10
+# And as there, a shorter piece counts in proportion.
+WHOLE_LENGTH = 18
 
 
 Find = Callable[[Sequence[float]], set[int]]
@@ -68,12 +70,19 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
         database.close()
 
 
-def recall(find: Find, vectors: Sequence[Sequence[float]], questions: Sequence[str]) -> Iterator[float]:
-    """For each question by meaning alone: the share of the ten nearest chunks that is found."""
+def recall(
+    find: Find, vectors: Sequence[Sequence[float]], lengths: Sequence[int], questions: Sequence[str]
+) -> Iterator[float]:
+    """For each question by meaning alone: the share of the ten nearest chunks that is found.
+
+    Args:
+        lengths: of the chunks, in lexemes.
+    """
     stored = np.asarray(vectors, dtype=np.float16).astype(np.float32)
     first = stored[:COMMON_PIECES]
     common = first.mean(axis=0) * len(first) / (len(first) + DAMPING)
+    brevity = np.minimum(1, np.asarray(lengths) / WHOLE_LENGTH)
     for vector in WordLlamaEmbedder().embed(questions).vectors:
-        nearness = stored @ (np.asarray(vector, dtype=np.float32) - common)
+        nearness = (stored - common) @ (np.asarray(vector, dtype=np.float32) - common) * brevity
         nearest = {int(at) + 1 for at in np.argsort(-nearness)[:LIMIT]}
         yield len(nearest & find(vector)) / LIMIT

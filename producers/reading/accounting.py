@@ -15,7 +15,7 @@ from strandline.producers.blocks.render import fact_line, message_line
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.budget.contributions import Contribution
 from strandline.producers.reading.budget.fitting import Fitted
-from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place
+from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place, place_of
 from strandline.producers.reading.given import (
     Given,
     GivenFact,
@@ -32,7 +32,8 @@ from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.search import SessionNames
 from strandline.schemas.queries.conversation.sharing import SharedSessionNames
 
-Names = Mapping[UUID, str]
+# By the session's key, as a place has it.
+Names = Mapping[int, str]
 
 
 def account_for(
@@ -51,7 +52,7 @@ def account_for(
         hits=tuple(
             _given_message(piece, names, is_beside=piece.place not in matching)
             for piece in messages
-            if piece.session_key in names
+            if piece.session_key.int in names
         ),
         summary=_summary(request, snapshot, fitted),
         sections=tuple(GivenSection(one.block.name, _kind(one.block), one.text) for one in fitted.kept),
@@ -102,17 +103,17 @@ def _session_names(
 ) -> Operation[Names]:
     """Names of the sessions that the pieces come from; one that was deleted meanwhile has none."""
     identity = request.identity
-    own = {identity.session_key: identity.session_id}
-    keys = {piece.session_key for piece in messages} | {key for fact in facts for key, _ in fact.sources}
-    others = sorted(keys - own.keys())
+    own = {identity.session_key.int: identity.session_id}
+    keys = {piece.session_key.int for piece in messages} | {key for fact in facts for key, _ in fact.sources}
+    others = [UUID(int=key) for key in sorted(keys - own.keys())]
     if not others:
         return own
     rows = yield from fetch(SessionNames(shard_key=identity.shard_key, session_keys=others))
-    names = own | {row.session_key: row.session_id for row in rows}
-    left = [key for key in others if key not in names]
+    names = own | {row.session_key.int: row.session_id for row in rows}
+    left = [key for key in others if key.int not in names]
     if left and request.shared_key is not None:
         shared = yield from fetch(SharedSessionNames(shard_key=request.shared_key, session_keys=left))
-        names |= {row.session_key: row.session_id for row in shared}
+        names |= {row.session_key.int: row.session_id for row in shared}
     return names
 
 
@@ -124,7 +125,7 @@ def _given_fact(fact: FactPiece, names: Names) -> GivenFact:
 def _matching_places(material: Material) -> frozenset[Place]:
     """The messages that match themselves, not only one beside them."""
     return frozenset(
-        (hit.session_key, message.seq or 0)
+        place_of(hit.session_key, message.seq)
         for hits in material.hits.values()
         for hit in hits
         for message in hit.messages
@@ -135,7 +136,7 @@ def _matching_places(material: Material) -> frozenset[Place]:
 def _given_message(piece: MessagePiece, names: Names, *, is_beside: bool) -> GivenMessage:
     return GivenMessage(
         piece.message,
-        names[piece.session_key],
+        names[piece.session_key.int],
         piece.score,
         piece.similarity,
         piece.tokens,

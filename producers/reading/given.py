@@ -30,7 +30,8 @@ class GivenFact:
         fact_id: for ``memory.facts.get``.
         said_at: when it was last said.
         sources: the messages that it comes from; empty if a person added it.
-        score: how well it matches the query, above 0; 0 if it was given because it is new.
+        score: how well it matches the query, above 0; 0 if it was not compared, since it is new, or since all
+            facts have room.
         tokens: of its line.
     """
 

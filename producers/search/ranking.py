@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, TypedDict
 from uuid import UUID
@@ -216,14 +216,19 @@ def facts_generation(kinds: Sequence[HitKind], shard_key: UUID) -> Operation[int
 
 def read_hits(rows: Sequence[RankedRow]) -> list[Hit]:
     """The rows of the statement, best first, as pieces of conversation and facts."""
-    return [_hit(list(group)) for _, group in groupby(rows, key=_place)]
+    messages = iter(read_rows([row for row in rows if row.fact_id is None]))
+    return [_hit(list(group), messages) for _, group in groupby(rows, key=_place)]
 
 
-def _hit(rows: Sequence[RankedRow]) -> Hit:
+def _hit(rows: Sequence[RankedRow], messages: Iterator[Message]) -> Hit:
+    """One hit; its messages are the next ones."""
     first = rows[0]
     if first.fact_id is not None:
         return Hit(first.score, None, (), first.similarity, HitFact(first.fact_id, first.fact))
-    exchange = _exchange(read_rows(rows), first.from_seq, first.through_seq)
+    of_hit = list(islice(messages, len(rows)))
+    if len(rows) == 1 and first.from_seq <= first.seq <= first.through_seq:
+        return Hit(first.score, first.session_key, tuple(of_hit), first.similarity)
+    exchange = _exchange(of_hit, first.from_seq, first.through_seq)
     seqs = {message.seq or 0 for message in exchange}
     beside = frozenset(seq for seq in seqs if not first.from_seq <= seq <= first.through_seq)
     return Hit(first.score, first.session_key, exchange, first.similarity, beside_seqs=beside)

@@ -56,7 +56,7 @@ def choose_pieces(
         (name, piece)
         for name, pieces in candidates.messages.items()
         for piece in pieces
-        if piece.place not in shown and piece.message.text not in texts
+        if piece.place not in shown and piece.text not in texts
     ]
     ranked.sort(key=lambda one: -one[1].rank)
     facts_room = int(left.tokens * FACTS_SHARE) if candidates.facts or candidates.newest_facts else 0
@@ -86,9 +86,9 @@ def _take_messages(
     taken: dict[Place, tuple[str, MessagePiece]],
     reserve: int = 0,
 ) -> None:
-    texts = {piece.message.text for _, piece in taken.values()}
+    texts = {piece.text for _, piece in taken.values()}
     for name, piece in ranked:
-        text = piece.message.text
+        text = piece.text
         if text not in texts and room.take(piece.tokens, reserve):
             taken[piece.place] = name, piece
             texts.add(text)
@@ -117,8 +117,8 @@ def _in_order(name: str, taken: Iterable[tuple[str, MessagePiece]]) -> tuple[Mes
 
 def in_order(pieces: Sequence[MessagePiece]) -> list[MessagePiece]:
     """Session by session, each from its beginning; the session that was begun first comes first."""
-    begun: dict[UUID, str] = {}
+    begun: dict[int, str] = {}
     for piece in pieces:
-        at = str(piece.message.created_at)
-        begun[piece.session_key] = min(at, begun.get(piece.session_key, at))
-    return sorted(pieces, key=lambda one: (begun[one.session_key], one.session_key, one.message.seq or 0))
+        session, at = piece.session_key.int, str(piece.message.created_at)
+        begun[session] = min(at, begun.get(session, at))
+    return sorted(pieces, key=lambda one: (begun[one.session_key.int], one.place))

@@ -10,6 +10,7 @@ from strandline.producers.blocks.render import conversation_text
 from strandline.producers.reading.budget.choice import choose_pieces
 from strandline.producers.reading.budget.contributions import Contribution, Measure
 from strandline.producers.reading.budget.pieces import Candidates, Chosen, Place
+from strandline.producers.reading.budget.recent_counts import recent_counts
 from strandline.producers.reading.context import Omission
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
@@ -62,7 +63,7 @@ class Filling:
         pieces = (piece for pieces in self.candidates.messages.values() for piece in pieces)
         facts = (*self.candidates.facts, *self.candidates.newest_facts)
         return (
-            sum(len(piece.message.text) for piece in pieces)
+            sum(len(piece.text) for piece in pieces)
             + sum(len(fact.text) for fact in facts)
             + sum(map(len, self.summaries.values()))
         )
@@ -93,7 +94,7 @@ class Filling:
         if unused > 0 and cut != self.summaries:
             room += unused
             cut = {block.name: self._cut_summary(block, room, measure) for block in self._summary_blocks()}
-        summaries = _without_repeated(cut, chosen)
+        summaries = _without_repeated(cut, chosen) if any(cut.values()) else cut
         if summaries != cut:
             # What the summary need not say leaves room for more, unless a line is then lost from both.
             more = choose_pieces(self.candidates, free - _tokens(summaries.values(), measure), self.shown)
@@ -118,7 +119,7 @@ class Filling:
 
     def _cut_summary(self, block: SummaryMemoryBlock, room: int, measure: Measure) -> str:
         text = self.summaries.get(block.name, "")
-        excess = measure.count_text(text) - room
+        excess = _count(text, measure) - room
         return text if excess <= 0 else block.truncate(text, excess, measure.count_text) or ""
 
     def _left_out(self, chosen: Chosen) -> Iterator[Omission]:
@@ -134,7 +135,7 @@ class Filling:
                 yield from _had_no_room(name, "fact", kept)
             else:
                 pieces = self.candidates.messages.get(name, ())
-                yield from _had_no_room(name, "message", [piece.message.text in texts for piece in pieces])
+                yield from _had_no_room(name, "message", [piece.text in texts for piece in pieces])
 
 
 def _cut(
@@ -144,7 +145,7 @@ def _cut(
     for name, text in cut.items():
         if text == whole.get(name, ""):
             continue
-        before, after = measure.count_text(whole[name]), measure.count_text(reduced[name])
+        before, after = _count(whole[name], measure), _count(reduced[name], measure)
         if after:
             reason = f"Shortened from {before} to {quantity(after, 'token')} to fit the limit."
             yield Omission("block_truncated", name, reason)
@@ -160,7 +161,11 @@ def _had_no_room(name: str, what: str, kept: Sequence[bool]) -> Iterator[Omissio
 
 
 def _tokens(texts: Iterable[str], measure: Measure) -> int:
-    return sum(measure.count_text(text) for text in texts if text)
+    return sum(_count(text, measure) for text in texts if text)
+
+
+def _count(text: str, measure: Measure) -> int:
+    return recent_counts.count(measure.count_text, text)
 
 
 def _without_repeated(summaries: Mapping[str, str], chosen: Chosen) -> dict[str, str]:
@@ -186,7 +191,7 @@ def _words_of(line: str) -> str:
 
 
 def _frame(block: BaseMemoryBlock, measure: Measure) -> int:
-    return measure.count_text(f"<{block.name}>\n\n</{block.name}>\n")
+    return _count(f"<{block.name}>\n\n</{block.name}>\n", measure)
 
 
 def _facts(blocks: Sequence[BaseMemoryBlock], chosen: Chosen) -> Iterator[tuple[str, str]]:

@@ -18,8 +18,12 @@ STEM_CHARACTERS = 5
 
 _WORD = re.compile(r"\w+")
 
-# Of one message: its session, and its number there.
-Place = tuple[UUID, int]
+# Of one message: its session's key, as a number since these are compared sooner, and its own number there.
+Place = tuple[int, int]
+
+
+def place_of(session_key: UUID, seq: int | None) -> Place:
+    return session_key.int, seq or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,8 @@ class MessagePiece:
         rank: its score, or less if an application's function put it below one of a lower score.
         similarity: the cosine similarity; 0 if only words were compared.
         tokens: of its line.
+        place: its session and number.
+        text: the message's.
     """
 
     message: Message
@@ -73,10 +79,13 @@ class MessagePiece:
     rank: float
     similarity: float
     tokens: int
+    place: Place = field(init=False)
+    text: str = field(init=False)
 
-    @property
-    def place(self) -> Place:
-        return self.session_key, self.message.seq or 0
+    def __post_init__(self) -> None:
+        # Asked for many times in a read.
+        object.__setattr__(self, "place", place_of(self.session_key, self.message.seq))
+        object.__setattr__(self, "text", self.message.text)
 
 
 @dataclass(frozen=True, slots=True)

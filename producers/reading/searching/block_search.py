@@ -11,6 +11,7 @@ from functools import partial
 from uuid import UUID
 
 from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.reading.budget.pieces import Place, place_of
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.searching.gather import hits_for, without_noise
 from strandline.producers.reading.searching.rerank import MAX_CANDIDATES, postprocess_hits
@@ -125,18 +126,19 @@ def search_for_block(
 
 def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:
     """The hits without messages that the read shows anyway; a message stays in its best hit, facts stay."""
-    seen: set[tuple[object, int | None]] = set()
+    seen: set[Place] = set()
     remaining = []
     for hit in hits:
-        if hit.fact is not None:
+        if hit.session_key is None:
             remaining.append(hit)
             continue
-        messages = tuple(
-            message
-            for message in hit.messages
-            if (hit.session_key, message.seq) not in seen and not shown.holds(hit, message)
-        )
-        seen.update((hit.session_key, message.seq) for message in messages)
+        messages = []
+        for message in hit.messages:
+            place = place_of(hit.session_key, message.seq)
+            if place not in seen and not shown.holds(hit, message):
+                seen.add(place)
+                messages.append(message)
         if messages:
-            remaining.append(replace(hit, messages=messages))
+            is_whole = len(messages) == len(hit.messages)
+            remaining.append(hit if is_whole else replace(hit, messages=tuple(messages)))
     return tuple(remaining)

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from strandline.pipelines.text.aim import NO_AIM, Aim
 from strandline.producers.blocks.render import fact_line, speech_line
-from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place
+from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place, place_of
+from strandline.producers.reading.budget.recent_counts import recent_counts
 from strandline.producers.search.hits import Hit
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.read import FactSources
@@ -90,7 +91,9 @@ def fact_pieces(
     for row in rows:
         times[str(row.fact_id)] = row.said_at
         if row.session_key is not None and row.seqs:
-            sources.setdefault(str(row.fact_id), set()).update((row.session_key, seq) for seq in row.seqs)
+            sources.setdefault(str(row.fact_id), set()).update(
+                place_of(row.session_key, seq) for seq in row.seqs
+            )
     return {
         fact_id: FactPiece(
             fact_id=UUID(fact_id),
@@ -99,11 +102,16 @@ def fact_pieces(
             said_at=times[fact_id],
             sources=frozenset(sources.get(fact_id, ())),
             score=score,
-            tokens=count_text(line) + 1,
+            tokens=tokens_of_line(line, count_text),
         )
         for fact_id, (text, score) in facts.items()
         if fact_id in times
     }
+
+
+def tokens_of_line(line: str, count_text: Callable[[str], int]) -> int:
+    """With the line's end."""
+    return recent_counts.count(count_text, line) + 1
 
 
 def matching_facts(hits: Sequence[Hit]) -> Iterator[tuple[str, tuple[str, float]]]:

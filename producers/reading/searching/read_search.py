@@ -11,10 +11,12 @@ from strandline.producers.blocks.base import (
     Material,
     SummaryMemoryBlock,
 )
+from strandline.producers.blocks.render import fact_line
 from strandline.producers.blocks.vector import VectorMemoryBlock
-from strandline.producers.reading.budget.filling import Filling
+from strandline.producers.reading.budget.choice import FACTS_SHARE
+from strandline.producers.reading.budget.filling import SUMMARY_SHARE, Filling
 from strandline.producers.reading.budget.fitting import reserved_tail
-from strandline.producers.reading.budget.pieces import Candidates, FactPiece, Place
+from strandline.producers.reading.budget.pieces import Candidates, FactPiece, Place, place_of
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.rendering import is_quick, render_blocks
 from strandline.producers.reading.request import ReadRequest
@@ -30,6 +32,7 @@ from strandline.producers.reading.searching.gather import (
     fact_pieces,
     matching_facts,
     message_pieces,
+    tokens_of_line,
     without_noise,
 )
 from strandline.producers.reading.snapshot import Snapshot
@@ -52,10 +55,12 @@ def search_for_read(
     hits: dict[str, tuple[Hit, ...]] = {}
     facts: list[Hit] = []
     omissions: list[Omission] = []
+    room = max(0, request.token_limit - snapshot.fixed_tokens)
     searching = [block for block in request.blocks if _searches(block, snapshot)]
+    if snapshot.facts and _have_room(snapshot.facts, room, request):
+        searching = [block for block in searching if not isinstance(block, FactExtractionMemoryBlock)]
     if not searching:
         return hits, facts, omissions
-    room = max(0, request.token_limit - snapshot.fixed_tokens)
     shown = yield from _shown_anyway(request, snapshot)
     prepared: dict[tuple[str, int | None], SearchQuery] = {}
     for block in searching:
@@ -116,6 +121,14 @@ def _searches(block: BaseMemoryBlock, snapshot: Snapshot) -> bool:
     if isinstance(block, VectorMemoryBlock):
         return VECTORS in snapshot.serving and _may_find(block, snapshot)
     return isinstance(block, FactExtractionMemoryBlock) and block.is_filler and bool(snapshot.facts)
+
+
+def _have_room(newest_facts: Sequence[str], room: int, request: ReadRequest) -> bool:
+    """Whether the newest facts are all that there are and have room, so that none has to be preferred."""
+    if len(newest_facts) >= NEWEST_FACTS:
+        return False
+    tokens = sum(tokens_of_line(fact_line(fact), request.count_text) for fact in newest_facts)
+    return tokens <= room * (1 - SUMMARY_SHARE) * FACTS_SHARE
 
 
 def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
@@ -185,4 +198,5 @@ def gather_filling(
 
 
 def by_place(request: ReadRequest, messages: Sequence[Message]) -> dict[Place, Message]:
-    return {(request.identity.session_key, message.seq or 0): message for message in messages}
+    session_key = request.identity.session_key
+    return {place_of(session_key, message.seq): message for message in messages}

@@ -3,6 +3,11 @@
 -- Most are lists of queries for a WITH, which name what the others there have: docs/architecture/vectors-and-search.md
 -- says which weighs what, and why.  All in float8: by default this would be numeric arithmetic.
 
+-- fragment: any_word()
+-- Most pieces hold no word of the query, which this says sooner than a look for each.
+(SELECT string_agg('''' || replace(replace(u.lexeme, '\', '\\'), '''', '''''') || '''', ' | ')
+    FROM unnest(p_lexemes) AS u (lexeme))::tsquery
+
 -- fragment: query_vectors()
 -- The query without what the whole scope has in common: the mean of its first pieces, less of it where they are few.
 mean_vector AS MATERIALIZED (
@@ -68,10 +73,14 @@ word_counts AS MATERIALIZED (
     GROUP BY o.number + p.from_seq, u.lexeme
 )
 
+-- fragment: neighbours()
+-- What a word counts for the messages beside its own.
+(-3, 0.1::float8), (-2, 0.2), (-1, 0.4), (0, 1), (1, 0.4), (2, 0.2), (3, 0.1)
+
 -- fragment: messages_with_neighbours(best)
--- What a word counts for the messages beside its own; and the messages that say most with what is beside them.
+-- The messages that say most with what is beside them.
 neighbour_shares (distance, share) AS (
-    VALUES (-3, 0.1::float8), (-2, 0.2), (-1, 0.4), (0, 1), (1, 0.4), (2, 0.2), (3, 0.1)
+    VALUES @neighbours()
 ), best_with_neighbours AS (
     SELECT n.number FROM (
         SELECT w.number + d.distance AS number, w.lexeme, sum(w.times * d.share) AS times
@@ -121,7 +130,8 @@ fact_similarities AS (
     GROUP BY c.fact_id
 ), message_factors AS (
     SELECT m.number,
-        CASE WHEN k.names_speaker
+        -- Asked once for all: as a join it is counted anew for each message.
+        CASE WHEN (SELECT bool_or(n.is_named) FROM message_similarities n)
             THEN CASE WHEN m.is_named THEN 1 ELSE 0.7::float8 END * CASE WHEN m.tone = 2 THEN 0.85::float8 ELSE 1 END
             ELSE CASE WHEN p_is_own AND m.role = 'assistant' THEN 0.8::float8 ELSE 1 END
                 * CASE WHEN m.tone = 1 THEN 1.3::float8 ELSE 1 END END
@@ -129,7 +139,6 @@ fact_similarities AS (
             SELECT max(d.fit) FROM unnest(p_dates_from, p_dates_through, p_dates_fit) AS d (first, last, fit)
             WHERE m.said_on BETWEEN d.first AND d.last), 0) END AS factor
     FROM message_similarities m
-    CROSS JOIN (SELECT bool_or(n.is_named) AS names_speaker FROM message_similarities n) AS k
 ), both_scores AS MATERIALIZED (
     SELECT p.number, p.through_seq, NULL::uuid AS fact_id, p.similarity, p.contrast, coalesce(b.score, 0) AS text,
         f.factor
@@ -144,8 +153,17 @@ fact_similarities AS (
             * (coalesce(t.text / nullif((SELECT max(o.text) FROM both_scores o), 0), 0)
             * CASE WHEN p_embedding IS NULL THEN 1 ELSE 0.53::float8 END + 0.47::float8 * t.contrast) AS score
     FROM both_scores t
+), session_bests AS (
+    SELECT (t.number >> 40) << 40 AS number, max(t.score) AS score FROM fused_scores t
+    WHERE t.number IS NOT NULL GROUP BY (t.number >> 40) << 40
+), final_scores AS (
+    -- What a session says beside its best message says less that is new.
+    SELECT o.session_key, t.number - o.number AS seq, t.number, t.through_seq, t.fact_id, t.similarity,
+        t.score * CASE WHEN t.score < b.score THEN 0.9::float8 ELSE 1 END AS score
+    FROM fused_scores t
+    LEFT JOIN session_bests b ON b.number = (t.number >> 40) << 40
+    LEFT JOIN session_offsets o ON o.number = b.number
+    WHERE t.score > 0 AND t.similarity >= p_similarity_cutoff
 )
-SELECT o.session_key, s.number - o.number, s.through_seq, s.fact_id, least(s.score, 1), s.similarity
-FROM fused_scores s LEFT JOIN session_offsets o ON o.number = (s.number >> 40) << 40
-WHERE s.score > 0 AND s.similarity >= p_similarity_cutoff
-ORDER BY s.score DESC, s.number, s.fact_id LIMIT p_top_k
+SELECT s.session_key, s.seq, s.through_seq, s.fact_id, least(s.score, 1), s.similarity
+FROM final_scores s ORDER BY s.score DESC, s.number, s.fact_id LIMIT p_top_k

@@ -38,7 +38,8 @@ WITH RECURSIVE bounds AS MATERIALIZED (
     -- As a range of sessions, which one plan can look up.
     SELECT coalesce(p_scope_key, '00000000-0000-0000-0000-000000000000') AS first,
         coalesce(p_scope_key, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AS last,
-        greatest(200, 3 * p_top_k) AS candidates, greatest(500, 3 * p_top_k) AS usual
+        greatest(200, 2 * p_top_k) AS candidates, greatest(500, 3 * p_top_k) AS usual,
+        @any_word() AS words
 ), first_pieces AS MATERIALIZED (
     -- They stand for the whole scope: for what it has in common, and for how usual a word is.
     SELECT c.embedding, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found FROM strandline.chunk c
@@ -208,6 +209,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
             WHERE n.shard_key = p_shard_key AND n.generation_id = p_generation_id AND n.session_key = o.session_key
                 AND n.from_seq BETWEEN r.first - o.number AND r.last - o.number
                 AND NOT (n.session_key = p_visible_in AND n.through_seq >= p_visible_from)
+                AND n.lexemes @@ (SELECT words FROM bounds)
             LIMIT 10000) AS c) AS p
     CROSS JOIN LATERAL unnest(p.found) AS u
     GROUP BY p.number, u.lexeme

@@ -31,35 +31,43 @@ CREATE FUNCTION strandline.search_hits_v1(
     role text, tokens integer, created_at timestamptz, envelope text, metadata text, fact_id uuid, fact text)
 LANGUAGE plpgsql STABLE AS $function$
 #variable_conflict use_column
-DECLARE
-    hit record;
 BEGIN
-    FOR hit IN
-        SELECT f.* FROM strandline.search_v1(p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from,
-            p_embedding, p_lexemes, p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id,
-            p_facts_shown, p_topics, p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit) AS f
-    LOOP
-        IF hit.fact_id IS NOT NULL THEN
-            RETURN QUERY SELECT hit.score, hit.similarity, NULL::uuid, NULL::bigint, NULL::bigint, NULL::bigint,
-                    NULL::text, NULL::text, NULL::integer, NULL::timestamptz, NULL::text, NULL::text, t.fact_id, t.text
-                FROM strandline.fact t
-                WHERE t.shard_key = p_shard_key AND t.generation_id = p_facts_generation_id
-                  AND t.fact_id = hit.fact_id;
-        ELSIF p_is_shared THEN
-            RETURN QUERY SELECT hit.score, hit.similarity, hit.session_key, hit.from_seq, hit.through_seq, m.seq,
-                    m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, NULL::uuid, NULL::text
-                FROM strandline.shared_message m
-                WHERE m.shard_key = p_shard_key AND m.session_key = hit.session_key
-                  AND m.seq BETWEEN hit.from_seq - p_beside AND hit.through_seq + p_beside
-                ORDER BY m.seq;
-        ELSE
-            RETURN QUERY SELECT hit.score, hit.similarity, hit.session_key, hit.from_seq, hit.through_seq, m.seq,
-                    m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, NULL::uuid, NULL::text
-                FROM strandline.message m
-                WHERE m.shard_key = p_shard_key AND m.session_key = hit.session_key
-                  AND m.seq BETWEEN hit.from_seq - p_beside AND hit.through_seq + p_beside
-                ORDER BY m.seq;
-        END IF;
-    END LOOP;
+    RETURN QUERY
+    WITH hits AS MATERIALIZED (
+        SELECT f.*, row_number() OVER () AS place FROM strandline.search_v1(
+            p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
+            p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
+            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit) AS f
+    ), shown AS (
+        -- The limits keep these look-ups per hit.
+        SELECT h.place, h.score, h.similarity, h.session_key, h.from_seq, h.through_seq, m.seq, m.id, m.role,
+            m.tokens, m.created_at, m.envelope::text, m.metadata::text, NULL::uuid AS fact_id, NULL::text AS fact
+        FROM hits h CROSS JOIN LATERAL (
+            SELECT w.* FROM strandline.message w
+            WHERE w.shard_key = p_shard_key AND w.session_key = h.session_key
+                AND w.seq BETWEEN h.from_seq - p_beside AND h.through_seq + p_beside
+            LIMIT 1000000) AS m
+        WHERE h.fact_id IS NULL AND NOT p_is_shared
+        UNION ALL
+        SELECT h.place, h.score, h.similarity, h.session_key, h.from_seq, h.through_seq, m.seq, m.id, m.role,
+            m.tokens, m.created_at, m.envelope::text, m.metadata::text, NULL, NULL
+        FROM hits h CROSS JOIN LATERAL (
+            SELECT w.* FROM strandline.shared_message w
+            WHERE w.shard_key = p_shard_key AND w.session_key = h.session_key
+                AND w.seq BETWEEN h.from_seq - p_beside AND h.through_seq + p_beside
+            LIMIT 1000000) AS m
+        WHERE h.fact_id IS NULL AND p_is_shared
+        UNION ALL
+        SELECT h.place, h.score, h.similarity, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+            t.fact_id, t.text
+        FROM hits h CROSS JOIN LATERAL (
+            SELECT w.fact_id, w.text FROM strandline.fact w
+            WHERE w.shard_key = p_shard_key AND w.generation_id = p_facts_generation_id AND w.fact_id = h.fact_id
+            LIMIT 1) AS t
+        WHERE h.fact_id IS NOT NULL
+    )
+    SELECT s.score, s.similarity, s.session_key, s.from_seq, s.through_seq, s.seq, s.id, s.role, s.tokens,
+        s.created_at, s.envelope, s.metadata, s.fact_id, s.fact
+    FROM shown s ORDER BY s.place, s.seq;
 END
 $function$;

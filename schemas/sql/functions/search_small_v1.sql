@@ -33,7 +33,7 @@ WITH bounds AS MATERIALIZED (
     -- As a range of sessions, which one plan can look up.
     SELECT coalesce(p_scope_key, '00000000-0000-0000-0000-000000000000') AS first,
         coalesce(p_scope_key, 'ffffffff-ffff-ffff-ffff-ffffffffffff') AS last,
-        greatest(200, 3 * p_top_k) AS candidates
+        @any_word() AS words
 ), first_pieces AS (
     SELECT c.embedding FROM strandline.chunk c
     WHERE c.shard_key = p_shard_key AND c.generation_id = p_generation_id
@@ -43,7 +43,9 @@ WITH bounds AS MATERIALIZED (
 ), @query_vectors(), pieces AS MATERIALIZED (
     SELECT p.* FROM (
         SELECT c.session_key, c.from_seq, c.piece, c.through_seq, c.length, c.role, c.tone, c.said_on,
-            c.speaker && p_names AS is_named, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found,
+            c.speaker && p_names AS is_named,
+            CASE WHEN c.lexemes @@ (SELECT words FROM bounds)
+                THEN ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') END AS found,
             @similarity() AS similarity,
             @contrast() AS contrast
         FROM strandline.chunk c CROSS JOIN centred_query a
@@ -52,11 +54,8 @@ WITH bounds AS MATERIALIZED (
             AND NOT (c.session_key = p_visible_in AND c.through_seq >= p_visible_from)
         -- There are no more; the planner is told, and makes no tables for a million.
         LIMIT 1000) AS p
-), near_pieces AS (
-    SELECT p.session_key, p.from_seq FROM pieces p WHERE p.contrast > 0
-    ORDER BY p.contrast DESC LIMIT (SELECT candidates FROM bounds)
 ), pieces_with_words AS (
-    SELECT p.session_key, p.from_seq, p.length, p.found FROM pieces p WHERE p.found <> ''
+    SELECT p.session_key, p.from_seq, p.length, p.found FROM pieces p WHERE p.found IS NOT NULL
 ), @facts_to_search(), session_offsets AS MATERIALIZED (
     -- Where the numbers of a session's messages begin: so far apart that no word reaches from one to the next.
     SELECT o.session_key, row_number() OVER (ORDER BY o.session_key) << 40 AS number FROM (
@@ -71,18 +70,19 @@ WITH bounds AS MATERIALIZED (
     LEFT JOIN (
         SELECT u.lexeme, count(*) AS facts FROM searched_facts f CROSS JOIN LATERAL unnest(f.lexemes) AS u (lexeme)
         WHERE u.lexeme = ANY (p_lexemes) GROUP BY u.lexeme) AS o ON o.lexeme = a.lexeme
-), best_messages AS (
-    -- The messages that say most by themselves, and then, with what is beside them, the best of those around.
-    SELECT w.number FROM word_counts w JOIN word_weights r ON r.lexeme = w.lexeme
-    GROUP BY w.number ORDER BY sum(r.weight * @saturated(w.times)) DESC, w.number
-    LIMIT (SELECT candidates FROM bounds)
-), @messages_with_neighbours((SELECT candidates FROM bounds)), @scored_facts(), @candidates(),
-message_similarities AS MATERIALIZED (
-    SELECT n.number, max(p.through_seq) AS through_seq, greatest(max(p.similarity), 0) AS similarity,
-        greatest(least(max(p.contrast), 1), 0) AS contrast, min(p.role) AS role, max(p.tone) AS tone,
-        min(p.said_on) AS said_on, bool_or(p.is_named) AS is_named
+), neighbour_shares (distance, share) AS (
+    VALUES @neighbours()
+), message_text_scores AS (
+    SELECT n.number, sum(r.weight * @saturated(n.times)) AS score FROM (
+        SELECT w.number + d.distance AS number, w.lexeme, sum(w.times * d.share) AS times
+        FROM word_counts w CROSS JOIN neighbour_shares d
+        GROUP BY w.number + d.distance, w.lexeme) AS n
+    JOIN word_weights r ON r.lexeme = n.lexeme GROUP BY n.number
+), @scored_facts(), message_similarities AS MATERIALIZED (
+    SELECT o.number + p.from_seq AS number, max(p.through_seq) AS through_seq,
+        greatest(max(p.similarity), 0) AS similarity, greatest(least(max(p.contrast), 1), 0) AS contrast,
+        min(p.role) AS role, max(p.tone) AS tone, min(p.said_on) AS said_on, bool_or(p.is_named) AS is_named
     FROM pieces p JOIN session_offsets o ON o.session_key = p.session_key
-    JOIN candidate_messages n ON n.number = o.number + p.from_seq
-    GROUP BY n.number
-), @scored_texts(word_counts), @ranked()
+    GROUP BY o.number + p.from_seq
+), @ranked()
 $function$

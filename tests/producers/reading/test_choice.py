@@ -27,7 +27,7 @@ def message(seq: int, score: float = 0.5, tokens: int = 10, session: UUID = HERE
 
 
 def fact(number: int, *sources: int, score: float = 0.5, tokens: int = 10) -> FactPiece:
-    places = frozenset((HERE, seq) for seq in sources)
+    places = frozenset((HERE.int, seq) for seq in sources)
     said = str(number)  # which names nothing, so that any message tells it
     return FactPiece(UUID(int=number), said, said, NOON + timedelta(days=number), places, score, tokens)
 
@@ -66,16 +66,18 @@ def test_the_order_is_that_of_ranks_and_a_text_is_given_once() -> None:
 
 
 def test_what_is_shown_anyway_is_not_chosen() -> None:
-    chosen = choose_pieces(candidates(message(1, 0.9), message(2, 0.8)), 100, {(HERE, 1): message(1).message})
+    chosen = choose_pieces(
+        candidates(message(1, 0.9), message(2, 0.8)), 100, {(HERE.int, 1): message(1).message}
+    )
     assert seqs(chosen) == [2]
     other = message(1, session=ELSEWHERE)
-    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE, 1): other.message})) == [1]
-    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE, 1): message(1).message})) == []
+    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE.int, 1): other.message})) == [1]
+    assert seqs(choose_pieces(candidates(message(1)), 100, {(ELSEWHERE.int, 1): message(1).message})) == []
 
 
 def test_a_fact_is_left_out_where_all_its_messages_are_shown() -> None:
     facts = (fact(1, 1), fact(2, 1, 2), fact(3, 9), fact(4))
-    chosen = choose_pieces(candidates(message(1), facts=facts), 1_000, {(HERE, 9): message(9).message})
+    chosen = choose_pieces(candidates(message(1), facts=facts), 1_000, {(HERE.int, 9): message(9).message})
     assert numbers(chosen) == [2, 4]
 
 
@@ -144,7 +146,7 @@ def test_pieces_fit_and_stand_once_and_nothing_is_left_out_that_has_room(
     room: int,
     window: set[int],
 ) -> None:
-    shown = {(HERE, seq): message(seq).message for seq in window}
+    shown = {(HERE.int, seq): message(seq).message for seq in window}
     offered = candidates(*said, facts=facts, newest=newest)
     chosen = choose_pieces(offered, room, shown)
     messages = [piece for pieces in chosen.messages.values() for piece in pieces]
