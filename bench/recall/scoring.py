@@ -33,6 +33,8 @@ Floats = NDArray[np.float64]
 FIRST = 10
 # As many pieces make up what a scope has in common.
 SAMPLE = 300
+# What counts of a message beside the best of its session.
+BESIDE_BEST = 0.9
 # No word reaches farther than this, so that many empty places part one session from the next.
 REACH = 3
 # A vector of fewer lexemes says little.
@@ -81,6 +83,7 @@ class Prepared:
         piece_shares: of each piece's vector, less where it has few words.
         factors: per place and question, what speaks for a message beside its words and its vector.
         queries: a vector per question.
+        begins: the first place of each session.
         evidence: per question, the places of the messages that hold the answer, and how many are named.
     """
 
@@ -96,6 +99,7 @@ class Prepared:
     common: Floats
     sampled: int
     queries: Floats
+    begins: NDArray[np.int64]
     evidence: Sequence[tuple[frozenset[int], int]]
 
 
@@ -128,6 +132,7 @@ def prepare(conversation: Conversation, embedder: Embedder) -> Prepared:
         common=sample.mean(axis=0),
         sampled=len(sample),
         queries=_vectors(embedder, [question.text for question in conversation.questions]),
+        begins=np.cumsum([0, *(len(session) + REACH for session in conversation.sessions[:-1])]),
         evidence=[
             (frozenset(places[one] for one in question.evidence if one in places), len(question.evidence))
             for question in conversation.questions
@@ -166,6 +171,9 @@ def contrasts(one: Prepared, few: float) -> Floats:
 def recalled(one: Prepared, scores: Floats) -> Floats:
     """Per question, the share of its evidence among the first ten places, after all that speaks for them."""
     scores = scores * one.factors
+    best = np.maximum.reduceat(scores, one.begins, axis=0)
+    best = np.repeat(best, np.diff([*one.begins, len(scores)]), axis=0)
+    scores = np.where(scores < best, scores * BESIDE_BEST, scores)
     first = np.argpartition(-scores, FIRST, axis=0)[:FIRST]
     found = [
         sum(place in places and scores[place, column] > 0 for place in first[:, column]) / named

@@ -27,6 +27,8 @@ from strandline.schemas.values.message import Message, read_rows
 MAX_MESSAGES = 1_000
 # Of an owner, the sessions that were put to last.
 MAX_SESSIONS = 20
+# Where several sessions are searched, what counts of a message beside its session's best.
+BESIDE_BEST = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ def with_unsearched(
     }
     if not waiting:
         return list(hits)
-    merged: list[Hit] = yield Run(partial(_merge_hits, hits, list(waiting.values()), query))
+    of_several = target.scope == "owner"
+    merged: list[Hit] = yield Run(partial(_merge_hits, hits, list(waiting.values()), query, of_several))
     return merged[:limit]
 
 
@@ -78,7 +81,7 @@ def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
 
 
 def _merge_hits(
-    hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: SearchQuery
+    hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: SearchQuery, of_several: bool
 ) -> list[Hit]:
     """Both in one order: the word score of each is relative to the best word score of all."""
     known = [(hit.session_key, message) for hit in hits for message in hit.messages]
@@ -104,7 +107,20 @@ def _merge_hits(
         for key, message in waiting
         if scores[key, message.seq]
     ]
+    if of_several:
+        added = behind_the_best(added, lowered)
     return sorted((*lowered, *added), key=lambda hit: -hit.score)
+
+
+def behind_the_best(added: Sequence[Hit], hits: Sequence[Hit]) -> list[Hit]:
+    """The added ones with less of their score where their session has a better one, as ``search_v1`` does."""
+    bests: dict[UUID | None, float] = {}
+    for hit in (*hits, *added):
+        bests[hit.session_key] = max(hit.score, bests.get(hit.session_key, 0.0))
+    return [
+        replace(hit, score=hit.score * BESIDE_BEST) if hit.score < bests[hit.session_key] else hit
+        for hit in added
+    ]
 
 
 def _count_words(session_key: UUID | None, message: Message, query: SearchQuery) -> _WordCounts:

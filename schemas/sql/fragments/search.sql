@@ -157,9 +157,9 @@ fact_similarities AS (
     SELECT (t.number >> 40) << 40 AS number, max(t.score) AS score FROM fused_scores t
     WHERE t.number IS NOT NULL GROUP BY (t.number >> 40) << 40
 ), final_scores AS (
-    -- What a session says beside its best message says less that is new.
+    -- Of several sessions: what one says beside its best message says less that is new.
     SELECT o.session_key, t.number - o.number AS seq, t.number, t.through_seq, t.fact_id, t.similarity,
-        t.score * CASE WHEN t.score < b.score THEN 0.9::float8 ELSE 1 END AS score
+        t.score * CASE WHEN p_scope_key IS NULL AND t.score < b.score THEN 0.9::float8 ELSE 1 END AS score
     FROM fused_scores t
     LEFT JOIN session_bests b ON b.number = (t.number >> 40) << 40
     LEFT JOIN session_offsets o ON o.number = b.number

@@ -31,13 +31,27 @@ CREATE FUNCTION strandline.search_hits_v1(
     role text, tokens integer, created_at timestamptz, envelope text, metadata text, fact_id uuid, fact text)
 LANGUAGE plpgsql STABLE AS $function$
 #variable_conflict use_column
+DECLARE
+    places bigint[];
+    sessions uuid[];
+    firsts bigint[];
+    lasts bigint[];
+    facts uuid[];
+    scores float8[];
+    similarities float8[];
 BEGIN
-    RETURN QUERY
-    WITH hits AS MATERIALIZED (
+    SELECT array_agg(h.place), array_agg(h.session_key), array_agg(h.from_seq), array_agg(h.through_seq),
+        array_agg(h.fact_id), array_agg(h.score), array_agg(h.similarity)
+    INTO places, sessions, firsts, lasts, facts, scores, similarities
+    FROM (
         SELECT f.*, row_number() OVER () AS place FROM strandline.search_v1(
             p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
             p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
-            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit) AS f
+            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit) AS f) AS h;
+    RETURN QUERY
+    WITH hits AS (
+        SELECT * FROM unnest(places, sessions, firsts, lasts, facts, scores, similarities)
+            AS h (place, session_key, from_seq, through_seq, fact_id, score, similarity)
     ), shown AS (
         -- The limits keep these look-ups per hit.
         SELECT h.place, h.score, h.similarity, h.session_key, h.from_seq, h.through_seq, m.seq, m.id, m.role,

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from strandline import Memory
+from strandline.producers.search.hits import Hit
+from strandline.producers.search.unindexed import behind_the_best
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import VECTORS_STAGE
+from strandline.schemas.values.message import Message
 from tests.conftest import MakeMemory
 from tests.support.workers.draining import drain_everything
 
@@ -84,3 +88,10 @@ def test_a_standing_wish_comes_before_what_only_names_the_same(remembered: Remem
         {"role": "user", "content": "Recipes are always with grams, please, as in the blue book."},
     )
     assert first(memory, "Which recipes are in the blue book?") == 2
+
+
+def test_a_message_beside_the_best_of_its_session_counts_less() -> None:
+    here, there = UUID(int=1), UUID(int=2)
+    found = [Hit(0.8, here, (Message("user", "a", seq=1),))]
+    waiting = [Hit(score, key, (Message("user", "b", seq=2),)) for key, score in ((here, 0.7), (there, 0.6))]
+    assert [hit.score for hit in behind_the_best(waiting, found)] == [pytest.approx(0.63), 0.6]
