@@ -1,0 +1,149 @@
+"""What ``get_context`` gives: the pieces of a read as one text with numbers, and their sources.
+
+The limit of tokens holds for the whole result as JSON, sources included.  If not all pieces fit, those that
+match the question best stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from strandline.producers.reading.context import MemoryContext
+from strandline.producers.reading.given import GivenFact, GivenMessage, Source
+from strandline.producers.tools.results import CitationResult, ContextResult, source_results
+from strandline.schemas.display.shown_text import seen
+from strandline.schemas.values.message import Message, speaker_name
+
+NOTHING = "Memory holds nothing for this question."
+
+# Of a piece beside its line and its source: its number in both, and what separates it from the next.
+_NUMBER_TOKENS = 8
+
+Part = Literal["Notes", "Facts", "Summary", "Messages", "Latest messages"]
+
+_PARTS: tuple[Part, ...] = ("Notes", "Facts", "Summary", "Messages", "Latest messages")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A line of the text.
+
+    Attributes:
+        rank: pieces of a smaller rank have the room first.
+        kind: what is cited; None if the line has no source, as an application's own block.
+    """
+
+    part: Part
+    rank: tuple[int, float]
+    line: str
+    kind: Literal["fact", "message", "summary"] | None
+    id: str = ""
+    sources: tuple[Source, ...] = ()
+
+    def cite(self, number: int) -> CitationResult | None:
+        if self.kind is None:
+            return None
+        return CitationResult(number=number, kind=self.kind, id=self.id, sources=source_results(self.sources))
+
+
+def context_result(
+    context: MemoryContext, token_limit: int, count_text: Callable[[str], int]
+) -> ContextResult:
+    """The pieces of a read that fit ``token_limit``, as a text with numbers, and their sources."""
+    pieces = list(_pieces(context))
+    kept = _those_that_fit(pieces, token_limit, count_text)
+    while kept and _cost(result := _lay_out(_in_order(pieces, kept)), count_text) > token_limit:
+        kept = kept[:-1]
+    return result if kept else ContextResult(text=NOTHING, citations=[])
+
+
+def _pieces(context: MemoryContext) -> Iterator[_Piece]:
+    """All pieces, in the order of the text.  Rank 0 is for what matches, 1 for what is new or sums up."""
+    for section in context.memory.sections:
+        if section.kind == "other":
+            yield _Piece("Notes", (0, -1.0), f"{section.name}: {_line(section.text)}", None)
+    for fact in context.facts:
+        yield _fact(fact)
+    if context.summary is not None:
+        yield _Piece("Summary", (1, 0.0), _line(context.summary.text), "summary")
+    for hit in context.hits:
+        yield _hit(hit)
+    latest = [*context.tail, *context.window]
+    for age, message in zip(range(len(latest), 0, -1), latest, strict=True):
+        if message.text.strip():
+            source = Source(context.session_id, (message.seq or 0,))
+            yield _message("Latest messages", (1, float(age)), message, source)
+
+
+def _fact(fact: GivenFact) -> _Piece:
+    rank = (0, -fact.score) if fact.score > 0 else (2, -fact.said_at.timestamp())
+    line = f"{_day(fact.said_at)}{_line(fact.text)}"
+    return _Piece("Facts", rank, line, "fact", str(fact.fact_id), fact.sources)
+
+
+def _hit(hit: GivenMessage) -> _Piece:
+    source = Source(hit.session_id, (hit.message.seq or 0,))
+    return _message("Messages", (0, -hit.score), hit.message, source)
+
+
+def _message(part: Part, rank: tuple[int, float], message: Message, source: Source) -> _Piece:
+    speaker = speaker_name(message.name, message.role) if message.name else message.role
+    line = f"{_day(message.created_at)}{_line(speaker)}: {_line(message.text)}"
+    return _Piece(part, rank, line, "message", message.id or "", (source,))
+
+
+def _line(text: str) -> str:
+    """A text whose further lines are indented, so that none passes for a piece or a heading."""
+    return seen(text).strip().replace("\n", "\n  ")
+
+
+def _day(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d} "
+
+
+def _those_that_fit(
+    pieces: Sequence[_Piece], token_limit: int, count_text: Callable[[str], int]
+) -> list[int]:
+    """Places of the pieces that have room, the most important first; one that is too long is passed over."""
+    room = token_limit - _cost(_lay_out([]), count_text) - _headings_cost(count_text)
+    kept: list[int] = []
+    for place in sorted(range(len(pieces)), key=lambda place: pieces[place].rank):
+        citation = pieces[place].cite(len(pieces))
+        source = "" if citation is None else json.dumps(citation.as_json(), ensure_ascii=False)
+        # As it stands in JSON, where quotes and ends of lines are escaped.
+        line = json.dumps(pieces[place].line, ensure_ascii=False)
+        tokens = count_text(line) + count_text(source) + _NUMBER_TOKENS
+        if tokens <= room:
+            room -= tokens
+            kept.append(place)
+    return kept
+
+
+def _headings_cost(count_text: Callable[[str], int]) -> int:
+    return sum(count_text(f"\\n{part}:\\n") for part in _PARTS)
+
+
+def _in_order(pieces: Sequence[_Piece], kept: Sequence[int]) -> list[_Piece]:
+    return [pieces[place] for place in sorted(kept)]
+
+
+def _lay_out(pieces: Sequence[_Piece]) -> ContextResult:
+    lines: list[str] = []
+    citations: list[CitationResult] = []
+    for part in _PARTS:
+        of_part = [piece for piece in pieces if piece.part == part]
+        if of_part:
+            lines.append(f"{part}:")
+        for piece in of_part:
+            citation = piece.cite(len(citations) + 1)
+            lines.append(piece.line if citation is None else f"[{citation.number}] {piece.line}")
+            citations += [] if citation is None else [citation]
+    return ContextResult(text="\n".join(lines), citations=citations)
+
+
+def _cost(result: ContextResult, count_text: Callable[[str], int]) -> int:
+    return count_text(json.dumps(result.as_json(), ensure_ascii=False))

@@ -1,0 +1,86 @@
+"""``strandline mcp``: a user's memory for an MCP client that starts this process and speaks to its stdio."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from strandline.cli.mcp.streams import ProtocolStreams, protocol_streams
+from strandline.cli.servers.memories import opened_for_agent
+from strandline.cli.servers.options import namespace_option, settings_from, target_options
+from strandline.cli.terminal.interrupts import ends_as_interrupts
+from strandline.cli.terminal.logs import log_to_stderr
+from strandline.memory import Memory
+from strandline.schemas.errors import ConfigurationError
+from strandline.workers.signal_pipe import ending_signals
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+
+_NEEDED = "strandline mcp needs the MCP SDK, version 2.3 or newer: pip install 'strandline[mcp]'."
+
+
+@click.command("mcp")
+@click.option(
+    "--user", required=True, metavar="ID", help="Whose memory it is; the client cannot choose another."
+)
+@namespace_option
+@click.option(
+    "--session", metavar="ID", help="A session of this user, whose latest messages get_context shows as well."
+)
+@click.option("--read-only", is_flag=True, help="Offer no tool that changes anything.")
+@target_options
+def command(user: str, namespace: str, session: str | None, read_only: bool, **target: Any) -> int:
+    """Offer a user's memory as tools to an MCP client, over stdin and stdout, until the client closes them.
+
+    The tools search memories, add, correct and delete facts, and give the context of a question. Logs go to
+    stderr. The configured database is used, or the embedded one of STRANDLINE_HOME, which is started and
+    stopped with this command unless another process runs it. SIGTERM ends the server in order; the exit code
+    is then 0 as well.
+    """
+    with protocol_streams() as streams, ends_as_interrupts():
+        log_to_stderr("WARNING")
+        with opened_for_agent(
+            settings_from(**target), user, namespace=namespace, session_id=session
+        ) as memory:
+            asyncio.run(_serve(memory, streams, read_only=read_only))
+    return 0
+
+
+async def _serve(memory: Memory, streams: ProtocolStreams, *, read_only: bool) -> None:
+    """Answer the client until it closes its end, or a signal comes."""
+    server = _server(memory, read_only=read_only)
+    loop = asyncio.get_running_loop()
+    numbers = ending_signals()
+    serving = asyncio.ensure_future(_answer(server, streams))
+    for number in numbers:
+        loop.add_signal_handler(number, serving.cancel)
+    try:
+        await asyncio.wait([serving])
+        if not serving.cancelled():
+            serving.result()
+    finally:
+        streams.give_up()
+        for number in numbers:
+            loop.remove_signal_handler(number)
+        await memory.aclose()
+
+
+async def _answer(server: Server[Any], streams: ProtocolStreams) -> None:
+    from mcp.server.stdio import stdio_server
+
+    stream = cast("Any", streams)  # all that the SDK does with these two is what a ProtocolStreams can do
+    async with stdio_server(stdin=stream, stdout=stream) as (requests, answers):
+        await server.run(requests, answers, server.create_initialization_options())
+
+
+def _server(memory: Memory, *, read_only: bool) -> Server[Any]:
+    try:
+        from strandline.producers.tools.mcp_server import make_server
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise ConfigurationError(_NEEDED) from None
+    return make_server(memory.acall_tool, read_only=read_only)
