@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal
 
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.given import GivenFact, GivenMessage, Source
+from strandline.producers.reading.given import GivenFact, Source
 from strandline.producers.tools.results import CitationResult, ContextResult, source_results
 from strandline.schemas.display.shown_text import seen
 from strandline.schemas.values.message import Message, speaker_name
@@ -22,6 +22,11 @@ NOTHING = "Memory holds nothing for this question."
 
 # Of a piece beside its line and its source: its number in both, and what separates it from the next.
 _NUMBER_TOKENS = 8
+
+# What pieces are: parts that the read bounds itself, matches, the latest messages, facts that are merely new.
+_WHOLE, _MATCHING, _LATEST, _NEWEST = range(4)
+# The order in which they take room, each at most so much of what is left.
+_SHARES = ((_WHOLE, 1.0), (_LATEST, 0.25), (_MATCHING, 1.0), (_NEWEST, 1.0), (_LATEST, 1.0))
 
 Part = Literal["Notes", "Facts", "Summary", "Messages", "Latest messages"]
 
@@ -33,7 +38,7 @@ class _Piece:
     """A line of the text.
 
     Attributes:
-        rank: pieces of a smaller rank have the room first.
+        rank: what it is, and its place among those: a smaller one has the room first.
         kind: what is cited; None if the line has no source, as an application's own block.
     """
 
@@ -62,32 +67,29 @@ def context_result(
 
 
 def _pieces(context: MemoryContext) -> Iterator[_Piece]:
-    """All pieces, in the order of the text.  Rank 0 is for what matches, 1 for what is new or sums up."""
+    """All pieces, in the order of the text."""
     for section in context.memory.sections:
         if section.kind == "other":
-            yield _Piece("Notes", (0, -1.0), f"{section.name}: {_line(section.text)}", None)
+            yield _Piece("Notes", (_WHOLE, 0.0), f"{section.name}: {_line(section.text)}", None)
     for fact in context.facts:
         yield _fact(fact)
     if context.summary is not None:
-        yield _Piece("Summary", (1, 0.0), _line(context.summary.text), "summary")
+        yield _Piece("Summary", (_WHOLE, 0.0), _line(context.summary.text), "summary")
     for hit in context.hits:
-        yield _hit(hit)
+        source = Source(hit.session_id, (hit.message.seq or 0,))
+        yield _message("Messages", (_MATCHING, -hit.score), hit.message, source)
     latest = [*context.tail, *context.window]
     for age, message in zip(range(len(latest), 0, -1), latest, strict=True):
         if message.text.strip():
             source = Source(context.session_id, (message.seq or 0,))
-            yield _message("Latest messages", (1, float(age)), message, source)
+            yield _message("Latest messages", (_LATEST, float(age)), message, source)
 
 
 def _fact(fact: GivenFact) -> _Piece:
-    rank = (0, -fact.score) if fact.score > 0 else (2, -fact.said_at.timestamp())
+    is_match = fact.score > 0
+    rank = (_MATCHING, -fact.score) if is_match else (_NEWEST, -fact.said_at.timestamp())
     line = f"{_day(fact.said_at)}{_line(fact.text)}"
     return _Piece("Facts", rank, line, "fact", str(fact.fact_id), fact.sources)
-
-
-def _hit(hit: GivenMessage) -> _Piece:
-    source = Source(hit.session_id, (hit.message.seq or 0,))
-    return _message("Messages", (0, -hit.score), hit.message, source)
 
 
 def _message(part: Part, rank: tuple[int, float], message: Message, source: Source) -> _Piece:
@@ -110,17 +112,24 @@ def _those_that_fit(
 ) -> list[int]:
     """Places of the pieces that have room, the most important first; one that is too long is passed over."""
     room = token_limit - _cost(_lay_out([]), count_text) - _headings_cost(count_text)
+    costs = [_piece_cost(piece, len(pieces), count_text) for piece in pieces]
+    order = sorted(range(len(pieces)), key=lambda place: pieces[place].rank)
     kept: list[int] = []
-    for place in sorted(range(len(pieces)), key=lambda place: pieces[place].rank):
-        citation = pieces[place].cite(len(pieces))
-        source = "" if citation is None else json.dumps(citation.as_json(), ensure_ascii=False)
-        # As it stands in JSON, where quotes and ends of lines are escaped.
-        line = json.dumps(pieces[place].line, ensure_ascii=False)
-        tokens = count_text(line) + count_text(source) + _NUMBER_TOKENS
-        if tokens <= room:
-            room -= tokens
-            kept.append(place)
+    for group, share in _SHARES:
+        left = int(room * share)
+        for place in order:
+            if pieces[place].rank[0] == group and place not in kept and costs[place] <= left:
+                left -= costs[place]
+                room -= costs[place]
+                kept.append(place)
     return kept
+
+
+def _piece_cost(piece: _Piece, number: int, count_text: Callable[[str], int]) -> int:
+    """Its tokens in JSON, where quotes and ends of lines are escaped."""
+    citation = piece.cite(number)
+    source = "" if citation is None else json.dumps(citation.as_json(), ensure_ascii=False)
+    return count_text(json.dumps(piece.line, ensure_ascii=False)) + count_text(source) + _NUMBER_TOKENS
 
 
 def _headings_cost(count_text: Callable[[str], int]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -40,18 +41,29 @@ def command(user: str, namespace: str, session: str | None, read_only: bool, **t
     stopped with this command unless another process runs it. SIGTERM ends the server in order; the exit code
     is then 0 as well.
     """
+    make_server = _load_server()
     with protocol_streams() as streams, ends_as_interrupts():
         log_to_stderr("WARNING")
-        with opened_for_agent(
-            settings_from(**target), user, namespace=namespace, session_id=session
-        ) as memory:
-            asyncio.run(_serve(memory, streams, read_only=read_only))
+        settings = settings_from(**target)
+        with opened_for_agent(settings, user, namespace=namespace, session_id=session) as memory:
+            server = make_server(memory.acall_tool, read_only=read_only)
+            asyncio.run(_serve(server, memory, streams))
     return 0
 
 
-async def _serve(memory: Memory, streams: ProtocolStreams, *, read_only: bool) -> None:
+def _load_server() -> Callable[..., Server[Any]]:
+    """The function that makes the server; raises ConfigurationError without the extra."""
+    try:
+        from strandline.producers.tools.mcp_server import make_server
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise ConfigurationError(_NEEDED) from None
+    return make_server
+
+
+async def _serve(server: Server[Any], memory: Memory, streams: ProtocolStreams) -> None:
     """Answer the client until it closes its end, or a signal comes."""
-    server = _server(memory, read_only=read_only)
     loop = asyncio.get_running_loop()
     numbers = ending_signals()
     serving = asyncio.ensure_future(_answer(server, streams))
@@ -74,13 +86,3 @@ async def _answer(server: Server[Any], streams: ProtocolStreams) -> None:
     stream = cast("Any", streams)  # all that the SDK does with these two is what a ProtocolStreams can do
     async with stdio_server(stdin=stream, stdout=stream) as (requests, answers):
         await server.run(requests, answers, server.create_initialization_options())
-
-
-def _server(memory: Memory, *, read_only: bool) -> Server[Any]:
-    try:
-        from strandline.producers.tools.mcp_server import make_server
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
-            raise
-        raise ConfigurationError(_NEEDED) from None
-    return make_server(memory.acall_tool, read_only=read_only)
