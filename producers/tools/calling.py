@@ -175,7 +175,7 @@ def _add(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     wording = Wording.check(arguments["text"], topics=arguments["topics"])
     owner = scope.identity.owner
     fact_id = yield from edit_facts(owner.shard_key, partial(add_fact, owner, wording, AGENT))
-    return (yield from _stored(scope, fact_id, str(fact_id)))
+    return (yield from _show_fact(scope, fact_id, str(fact_id)))
 
 
 def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
@@ -186,7 +186,7 @@ def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     changed = yield from edit_facts(shard_key, partial(replace_fact, shard_key, fact_id, wording, AGENT))
     if changed is None:
         return _not_found(arguments["id"])
-    return (yield from _stored(scope, changed, arguments["id"]))
+    return (yield from _show_fact(scope, changed, arguments["id"]))
 
 
 def _delete(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
@@ -212,7 +212,7 @@ def _context(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     return context_result(context, request.token_limit, request.count_text)
 
 
-def _stored(scope: ToolScope, fact_id: UUID, asked: str) -> Operation[ToolResult]:
+def _show_fact(scope: ToolScope, fact_id: UUID, asked: str) -> Operation[ToolResult]:
     """The fact as it stands; another caller may have deleted it meanwhile."""
     fact: Fact | None = yield from get_fact(scope.identity.owner, fact_id)
     if fact is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -11,11 +13,10 @@ import click
 from strandline.cli.mcp.streams import ProtocolStreams, protocol_streams
 from strandline.cli.servers.memories import opened_for_agent
 from strandline.cli.servers.options import namespace_option, settings_from, target_options
-from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.memory import Memory
 from strandline.schemas.errors import ConfigurationError
-from strandline.workers.signal_pipe import ending_signals
+from strandline.workers.signal_pipe import SignalPipe, ending_signals
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
@@ -42,13 +43,34 @@ def command(user: str, namespace: str, session: str | None, read_only: bool, **t
     is then 0 as well.
     """
     make_server = _load_server()
-    with protocol_streams() as streams, ends_as_interrupts():
+    with protocol_streams() as streams, _given_up_at_signals(streams):
         log_to_stderr("WARNING")
         settings = settings_from(**target)
         with opened_for_agent(settings, user, namespace=namespace, session_id=session) as memory:
             server = make_server(memory.acall_tool, read_only=read_only)
             asyncio.run(_serve(server, memory, streams))
     return 0
+
+
+@contextmanager
+def _given_up_at_signals(streams: ProtocolStreams) -> Iterator[None]:
+    """Within it a signal that asks for an end counts as the end of the client's input, and nothing more.
+
+    So the SDK ends as usual, and embedded servers are stopped, even if the client closed its end just before.
+    """
+
+    def watch() -> None:
+        if signals.wait() is not None:
+            streams.give_up()
+
+    with SignalPipe(ending_signals()) as signals:
+        watcher = threading.Thread(target=watch, name="signals", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            signals.wake()
+            watcher.join()
 
 
 def _load_server() -> Callable[..., Server[Any]]:
@@ -63,20 +85,11 @@ def _load_server() -> Callable[..., Server[Any]]:
 
 
 async def _serve(server: Server[Any], memory: Memory, streams: ProtocolStreams) -> None:
-    """Answer the client until it closes its end, or a signal comes."""
-    loop = asyncio.get_running_loop()
-    numbers = ending_signals()
-    serving = asyncio.ensure_future(_answer(server, streams))
-    for number in numbers:
-        loop.add_signal_handler(number, serving.cancel)
+    """Answer the client until its input ends."""
     try:
-        await asyncio.wait([serving])
-        if not serving.cancelled():
-            serving.result()
+        await _answer(server, streams)
     finally:
         streams.give_up()
-        for number in numbers:
-            loop.remove_signal_handler(number)
         await memory.aclose()
 
 

@@ -76,6 +76,8 @@ def test_another_form_is_refused(memory: Memory, form: Any) -> None:
 
 
 def test_read_only_is_true_or_false(memory: Memory) -> None:
-    for call in (memory.tools, lambda **options: memory.call_tool("get_context", {}, **options)):
-        with pytest.raises(ConfigurationError, match="read_only"):
-            call(read_only="no")
+    wrong: Any = "no"
+    with pytest.raises(ConfigurationError, match="read_only"):
+        memory.tools(read_only=wrong)
+    with pytest.raises(ConfigurationError, match="read_only"):
+        memory.call_tool("get_context", {}, read_only=wrong)
