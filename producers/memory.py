@@ -21,6 +21,7 @@ from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
 from strandline.producers.memory_search import MemorySearch
+from strandline.producers.memory_tools import MemoryTools
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read
@@ -40,7 +41,7 @@ from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
-class SessionMemory(MemorySearch):
+class SessionMemory(MemoryTools, MemorySearch):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share

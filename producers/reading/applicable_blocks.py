@@ -57,6 +57,19 @@ def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list
     return shorter, [omission]
 
 
+def latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
+    """The snapshot without its pinned head, and with the newest window messages within so many tokens."""
+    kept = newest_that_fit(Tail(snapshot.window), tokens)
+    window_from = kept[0].seq if kept else snapshot.last_seq + 1
+    return replace(
+        snapshot,
+        pinned=(),
+        window=kept,
+        window_from=max(snapshot.window_from, window_from or 0),
+        fixed_tokens=_tokens(kept),
+    )
+
+
 def _unreadable(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
     serving = snapshot.serving.get(block.pipeline or "")
     if isinstance(block, CustomMemoryBlock) and serving is not None:

@@ -18,7 +18,7 @@ from strandline.producers.blocks.base import (
 )
 from strandline.producers.blocks.resolve import pipelines_of
 from strandline.producers.reading.accounting import account_for
-from strandline.producers.reading.applicable_blocks import readable_blocks, shorter_window
+from strandline.producers.reading.applicable_blocks import latest_alone, readable_blocks, shorter_window
 from strandline.producers.reading.budget.contributions import Contribution
 from strandline.producers.reading.budget.filling import Filling
 from strandline.producers.reading.budget.fitting import Fitted, fit
@@ -149,6 +149,8 @@ def _narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snap
         request = replace(request, token_limit=max(0, request.token_limit - request.initial_token_count))
         snapshot, cut = shorter_window(snapshot, request.token_limit)
         omissions += cut
+    if request.latest_tokens is not None:
+        snapshot = latest_alone(snapshot, request.latest_tokens)
     return request, snapshot, omissions
 
 

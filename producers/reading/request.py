@@ -25,6 +25,8 @@ class ReadRequest:
         count_text: the session's tokenizer.
         part_tokens: tokens of content parts that are not text, by type.
         initial_token_count: tokens of the limit that are already used.
+        latest_tokens: read without the pinned head, and only the newest messages of the window within so many
+            tokens; None: both whole.
         query: the text that vector blocks search for; without it ``messages``, else the latest of the window.
         wait_for: wait until this ``seq`` has been put and, if it was flushed, the blocks cover it.
         timeout_seconds: how long to wait (default 10 s); after that the read continues anyway.
@@ -51,6 +53,7 @@ class ReadRequest:
     in_callers_transaction: bool = False
     part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
     initial_token_count: int = 0
+    latest_tokens: int | None = None
     shared_key: UUID | None = None
     windows: WindowCache | None = None
 

@@ -50,6 +50,14 @@ SELECT %(shard_key)s, coalesce(max(e.number), 0) + 1, %(kind)s, %(fact_id)s::uui
 FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s
 RETURNING number, created_at
 
+-- name: fact_was_deleted
+-- Whether a person or an agent deleted the owner's fact of this id.
+-- params: shard_key uuid, fact_id uuid
+-- row: was_deleted boolean
+-- repeatable
+SELECT EXISTS (SELECT FROM strandline.fact_event e
+    WHERE e.shard_key = %(shard_key)s AND e.fact_id = %(fact_id)s AND e.kind = 'delete') AS was_deleted
+
 -- name: name_fact_owner
 -- Record the namespace of an owner whom people give facts; there may be no session that names it.
 -- params: shard_key uuid, namespace text

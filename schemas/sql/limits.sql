@@ -3,18 +3,19 @@
 -- name: set_limits
 -- Set limits of a namespace; a limit that is not given (NULL) stays as it was.
 -- params: namespace text, max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day
---     bigint?, usd_per_day float8?
+--     bigint?, usd_per_day float8?, agents_read_only boolean?
 -- row: namespace text
 INSERT INTO strandline.namespace_limit AS l (namespace, max_lanes, max_lanes_per_worker, calls_per_day,
-    tokens_per_day, usd_per_day)
+    tokens_per_day, usd_per_day, agents_read_only)
 VALUES (%(namespace)s, %(max_lanes)s, %(max_lanes_per_worker)s, %(calls_per_day)s, %(tokens_per_day)s,
-    %(usd_per_day)s)
+    %(usd_per_day)s, %(agents_read_only)s)
 ON CONFLICT (namespace) DO UPDATE SET max_lanes = coalesce(excluded.max_lanes, l.max_lanes),
     max_lanes_per_worker = coalesce(excluded.max_lanes_per_worker, l.max_lanes_per_worker),
     calls_per_day = coalesce(excluded.calls_per_day, l.calls_per_day),
     tokens_per_day = coalesce(excluded.tokens_per_day, l.tokens_per_day),
-    usd_per_day = coalesce(excluded.usd_per_day, l.usd_per_day), waits_until = NULL, waits_for = NULL,
-    updated_at = excluded.updated_at
+    usd_per_day = coalesce(excluded.usd_per_day, l.usd_per_day),
+    agents_read_only = coalesce(excluded.agents_read_only, l.agents_read_only), waits_until = NULL,
+    waits_for = NULL, updated_at = excluded.updated_at
 RETURNING namespace
 
 -- name: clear_limits
@@ -28,6 +29,7 @@ UPDATE strandline.namespace_limit SET
     calls_per_day = CASE WHEN 'calls_per_day' <> ALL (%(cleared)s::text[]) THEN calls_per_day END,
     tokens_per_day = CASE WHEN 'tokens_per_day' <> ALL (%(cleared)s::text[]) THEN tokens_per_day END,
     usd_per_day = CASE WHEN 'usd_per_day' <> ALL (%(cleared)s::text[]) THEN usd_per_day END,
+    agents_read_only = CASE WHEN 'agents_read_only' <> ALL (%(cleared)s::text[]) THEN agents_read_only END,
     waits_until = NULL, waits_for = NULL, updated_at = statement_timestamp()
 WHERE namespace = %(namespace)s
 RETURNING namespace
@@ -36,7 +38,16 @@ RETURNING namespace
 -- Delete the row of a namespace without any limit.
 -- params: namespace text
 DELETE FROM strandline.namespace_limit WHERE namespace = %(namespace)s
-    AND num_nonnulls(max_lanes, max_lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day) = 0
+    AND num_nonnulls(max_lanes, max_lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day,
+        agents_read_only) = 0
+
+-- name: agents_may_write
+-- Whether agents may change memories of a namespace by their tools.
+-- params: namespace text
+-- row: may_write boolean
+-- repeatable
+SELECT NOT EXISTS (SELECT FROM strandline.namespace_limit l
+    WHERE l.namespace = %(namespace)s AND l.agents_read_only) AS may_write
 
 -- name: revoke_slices
 -- Make workers return the slices of a namespace's budget, which were cut from the earlier one.
@@ -71,11 +82,11 @@ RETURNING d.shard_key
 -- The limits of namespaces, their use today, and their work under way and waiting.
 -- params: dead_after_seconds numeric, namespace text?
 -- row: namespace text, max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day
---     bigint?, usd_per_day float8?, calls bigint, tokens bigint, usd float8, lanes bigint, due bigint, until
+--     bigint?, usd_per_day float8?, agents_read_only boolean?, calls bigint, tokens bigint, usd float8, lanes bigint, due bigint, until
 --     timestamptz?, budgets text!
 -- repeatable
 SELECT l.namespace, l.max_lanes, l.max_lanes_per_worker, l.calls_per_day, l.tokens_per_day, l.usd_per_day,
-    used.calls, used.tokens, used.usd, (
+    l.agents_read_only, used.calls, used.tokens, used.usd, (
         SELECT count(*) FROM strandline.lane n JOIN strandline.worker w ON w.worker_id = n.holder
         WHERE n.holder IS NOT NULL AND n.namespace = l.namespace AND n.deadline_at > statement_timestamp()
             AND @beats(w, statement_timestamp(), %(dead_after_seconds)s)) AS lanes,

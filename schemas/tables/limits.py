@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Date,
@@ -26,13 +27,15 @@ namespace_limit = Table(
     Column("calls_per_day", BigInteger),
     Column("tokens_per_day", BigInteger),
     Column("usd_per_day", Double),
+    Column("agents_read_only", Boolean),
     moment("waits_until", nullable=True),
     Column("waits_for", Text),
     moment("updated_at", default=True),
     CheckConstraint("max_lanes >= 1 AND max_lanes_per_worker >= 1", name="lanes"),
     CheckConstraint("calls_per_day >= 0 AND tokens_per_day >= 0 AND usd_per_day >= 0", name="budgets"),
+    CheckConstraint("agents_read_only", name="agents"),
     CheckConstraint("(waits_until IS NULL) = (waits_for IS NULL)", name="waits"),
-    comment="The limits of a namespace, at once and per day, and until when its work waits; written by hand",
+    comment="The limits of a namespace, and until when its work waits; written by hand",
 )
 
 budget_slice = Table(

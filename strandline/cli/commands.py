@@ -87,6 +87,13 @@ def _search() -> click.Command:
     return command
 
 
+@_list_command("mcp", "Offer a user's memory to an MCP client, over stdio.")
+def _mcp() -> click.Command:
+    from strandline.cli.mcp import command
+
+    return command
+
+
 @_list_command("flush", "Deliver a session's messages to the pipelines now.")
 def _flush() -> click.Command:
     from strandline.cli.flush import command

@@ -1,4 +1,4 @@
-"""``strandline limits``: what a namespace may use at once and per day."""
+"""``strandline limits``: what a namespace may use at once and per day, and what agents may do in it."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ _OPTIONS = {
     "calls_per_day": "--calls-per-day",
     "tokens_per_day": "--tokens-per-day",
     "usd_per_day": "--usd-per-day",
+    "agents_read_only": "--agents-read-only",
 }
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -57,7 +58,7 @@ def _cleared_options(command: Command) -> Command:
 
 @click.group("limits")
 def command() -> None:
-    """Limit what namespaces may use at once, and their model use per day (UTC)."""
+    """Limit what namespaces may use at once, their model use per day (UTC), and what agents may do."""
 
 
 @command.command("set", short_help="Set the limits of a namespace.")
@@ -83,6 +84,11 @@ def command() -> None:
     metavar="USD",
     help="Dollars per day (UTC), by STRANDLINE_MODEL_PRICES.",
 )
+@click.option(
+    "--agents-read-only",
+    is_flag=True,
+    help="Agents may read memories by their tools (`Memory.tools`, `strandline mcp`), and not change them.",
+)
 @as_json
 @target_options
 def set_limits(
@@ -92,6 +98,7 @@ def set_limits(
     calls_per_day: int | None,
     tokens_per_day: int | None,
     usd_per_day: float | None,
+    agents_read_only: bool,
     as_json: bool,
     database_url: str | None,
     broker_url: str | None,
@@ -103,7 +110,8 @@ def set_limits(
     the earlier budget is tried again at once. A budget counts from the moment the namespace has one; earlier
     use on the same day is not counted.
     """
-    if all(limit is None for limit in (lanes, lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day)):
+    limits = (lanes, lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day)
+    if not agents_read_only and all(limit is None for limit in limits):
         raise click.UsageError(
             "No limit is given. Give one, such as --calls-per-day, or remove all with `strandline limits"
             " clear`."
@@ -121,6 +129,7 @@ def set_limits(
                 calls_per_day=calls_per_day,
                 tokens_per_day=tokens_per_day,
                 usd_per_day=usd_per_day,
+                agents_read_only=agents_read_only or None,
             )
         )
         _apply_at_once(database, namespace)
@@ -186,7 +195,7 @@ def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[
             f"No limit is set for namespace {quote(namespace)};"
             " `strandline limits list` shows the namespaces with limits."
         )
-    missing = [_OPTIONS[column] for column in named if getattr(limits[0], column) is None]
+    missing = [_OPTIONS[column] for column in named if getattr(limits[0], column) in (None, False)]
     if missing:
         raise NotFoundError(f"Namespace {quote(namespace)} has no limit {' or '.join(missing)}.")
 
@@ -251,6 +260,7 @@ def read_limits(
             calls_per_day=row.calls_per_day,
             tokens_per_day=row.tokens_per_day,
             usd_per_day=row.usd_per_day,
+            agents_read_only=bool(row.agents_read_only),
             calls_today=row.calls,
             tokens_today=row.tokens,
             usd_today=row.usd,
@@ -306,6 +316,8 @@ def _line(limits: NamespaceLimitsReport) -> str:
     ]
     if limits.usd_per_day is not None:
         parts.append(f"${limits.usd_today:,.2f} of ${limits.usd_per_day:,.2f} today")
+    if limits.agents_read_only:
+        parts.append("agents may only read")
     return f"{limits.namespace}: " + ", ".join(part for part in parts if part)
 
 

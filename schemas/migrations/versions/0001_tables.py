@@ -607,6 +607,7 @@ def upgrade() -> None:
         sa.Column("calls_per_day", sa.BigInteger(), nullable=True),
         sa.Column("tokens_per_day", sa.BigInteger(), nullable=True),
         sa.Column("usd_per_day", sa.Double(), nullable=True),
+        sa.Column("agents_read_only", sa.Boolean(), nullable=True),
         sa.Column("waits_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("waits_for", sa.Text(), nullable=True),
         sa.Column(
@@ -622,14 +623,13 @@ def upgrade() -> None:
             "calls_per_day >= 0 AND tokens_per_day >= 0 AND usd_per_day >= 0",
             name=op.f("namespace_limit_budgets_check"),
         ),
+        sa.CheckConstraint("agents_read_only", name=op.f("namespace_limit_agents_check")),
         sa.CheckConstraint(
             "(waits_until IS NULL) = (waits_for IS NULL)", name=op.f("namespace_limit_waits_check")
         ),
         sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_limit_pkey")),
         schema=schema,
-        comment=(
-            "The limits of a namespace, at once and per day, and until when its work waits; written by hand"
-        ),
+        comment="The limits of a namespace, and until when its work waits; written by hand",
     )
     op.create_table(
         "budget_slice",

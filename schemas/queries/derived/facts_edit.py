@@ -82,6 +82,22 @@ class RecordFactEvent(Query[RecordFactEventRow]):
         self.values = (shard_key, kind, fact_id, payload, traces, actor)
 
 
+class FactWasDeletedRow(NamedTuple):
+    was_deleted: bool
+
+
+class FactWasDeleted(Query[FactWasDeletedRow]):
+    """Whether a person or an agent deleted the owner's fact of this id."""
+
+    __slots__ = ()
+    name = "fact_was_deleted"
+    repeatable = True
+    row = FactWasDeletedRow
+
+    def __init__(self, *, shard_key: UUID, fact_id: UUID) -> None:
+        self.values = (shard_key, fact_id)
+
+
 class NameFactOwner(Query[Never]):
     """Record the namespace of an owner whom people give facts; there may be no session that names it."""
 

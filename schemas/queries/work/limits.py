@@ -30,8 +30,17 @@ class SetLimits(Query[SetLimitsRow]):
         calls_per_day: int | None,
         tokens_per_day: int | None,
         usd_per_day: float | None,
+        agents_read_only: bool | None,
     ) -> None:
-        self.values = (namespace, max_lanes, max_lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day)
+        self.values = (
+            namespace,
+            max_lanes,
+            max_lanes_per_worker,
+            calls_per_day,
+            tokens_per_day,
+            usd_per_day,
+            agents_read_only,
+        )
 
 
 class ClearLimitsRow(NamedTuple):
@@ -54,6 +63,22 @@ class ForgetCleared(Query[Never]):
 
     __slots__ = ()
     name = "forget_cleared"
+
+    def __init__(self, *, namespace: str) -> None:
+        self.values = (namespace,)
+
+
+class AgentsMayWriteRow(NamedTuple):
+    may_write: bool
+
+
+class AgentsMayWrite(Query[AgentsMayWriteRow]):
+    """Whether agents may change memories of a namespace by their tools."""
+
+    __slots__ = ()
+    name = "agents_may_write"
+    repeatable = True
+    row = AgentsMayWriteRow
 
     def __init__(self, *, namespace: str) -> None:
         self.values = (namespace,)
@@ -108,6 +133,7 @@ class ListLimitsRow(NamedTuple):
     calls_per_day: int | None
     tokens_per_day: int | None
     usd_per_day: float | None
+    agents_read_only: bool | None
     calls: int
     tokens: int
     usd: float

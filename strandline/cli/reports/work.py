@@ -101,7 +101,8 @@ class NamespaceLimitsReport(Report):
 
     Workers write their use about once a minute. ``lanes_at_work`` are those of all workers; ``due`` counts
     due events, each in every stage that it is due in; ``waits_until`` says until when they wait for a budget
-    that is used up or held by workers, ``waits_for`` which.
+    that is used up or held by workers, ``waits_for`` which.  ``agents_read_only``: agents may read memories
+    by their tools, and not change them.
     """
 
     namespace: str
@@ -110,6 +111,7 @@ class NamespaceLimitsReport(Report):
     calls_per_day: int | None
     tokens_per_day: int | None
     usd_per_day: float | None
+    agents_read_only: bool
     calls_today: int
     tokens_today: int
     usd_today: float

@@ -15,9 +15,14 @@ from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.sessions import SessionState, session_state
 from strandline.producers.blocks.base import FactExtractionMemoryBlock
 from strandline.producers.blocks.resolve import BlockSource, default_blocks
+from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.sessions import check_owner
+from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import SessionIdentity, identify_session
 from strandline.schemas.values.lanes import FACTS
+from strandline.schemas.values.policy import DEFAULT_TOKEN_LIMIT
 
 
 @contextmanager
@@ -76,6 +81,44 @@ def opened_user(settings: Settings, user_id: str, *, namespace: str) -> Iterator
 
 
 @contextmanager
+def opened_for_agent(
+    settings: Settings, user_id: str, *, namespace: str, session_id: str | None
+) -> Iterator[Memory]:
+    """What an agent of a user works on: facts, and the messages of all sessions; there may be nothing yet.
+
+    With a session, its blocks and limits, and its latest messages.
+
+    Raises:
+        OwnerError: the session belongs to another owner.
+        InvalidMessageError: a name cannot name anything.
+    """
+    with servers_for_once(settings, create=True) as servers:
+        state = None
+        if session_id is not None:
+            with opened_pool(servers.database_url, settings) as database:
+                state = _known_state(database, identify_session(namespace, session_id, user_id))
+        policy = None if state is None else state.policy
+        memory = Memory.from_defaults(
+            session_id,
+            user_id=user_id,
+            namespace=namespace,
+            token_limit=DEFAULT_TOKEN_LIMIT if policy is None else policy.token_limit,
+            memory_blocks=[
+                VectorMemoryBlock(scope="owner") if isinstance(block, VectorMemoryBlock) else block
+                for block in (
+                    default_blocks() if policy is None else blocks_of(policy.pipelines, policy.max_facts)
+                )
+            ],
+            database_url=servers.database_url,
+            schema=settings.database_schema,
+        )
+        try:
+            yield memory
+        finally:
+            memory.close()
+
+
+@contextmanager
 def opened_facts(
     settings: Settings, *, namespace: str, user_id: str | None, session_id: str | None
 ) -> Iterator[Facts]:
@@ -108,6 +151,16 @@ def blocks_of(pipelines: Sequence[str], max_facts: int | None) -> list[BlockSour
     if max_facts is not None:
         own[FACTS] = FactExtractionMemoryBlock(max_facts=max_facts)
     return [own.get(pipeline, pipeline) for pipeline in pipelines]
+
+
+def _known_state(database: Database, identity: SessionIdentity) -> SessionState | None:
+    """The state of a session of this owner; None if nothing was put to it yet."""
+    try:
+        stored = find_session(database, identity.session_id, namespace=identity.namespace)
+    except NotFoundError:
+        return None
+    check_owner(identity, stored.shard_key)
+    return session_state(database, identity)
 
 
 def _owner(database: Database, namespace: str, user_id: str | None, session_id: str | None) -> dict[str, Any]:

@@ -1,0 +1,89 @@
+"""The tools that a session's memory offers to an agent, and their calls, sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from strandline.producers.arguments import check_flag
+from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.reading.request import ReadRequest
+from strandline.producers.tools.calling import ToolScope, call_tool
+from strandline.producers.tools.definitions import ToolForm, openai_tools
+from strandline.producers.tools.results import ToolResult
+from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.identity import SessionIdentity
+
+
+class MemoryTools:
+    """The tool methods of ``SessionMemory``."""
+
+    _resources: Resources
+    _runner: OperationRunner
+    _identity: SessionIdentity
+
+    def tools(self, *, form: ToolForm = "chat", read_only: bool = False) -> list[dict[str, Any]]:
+        """The memory as tools for an agent: dicts for ``tools=`` of OpenAI's API; does no I/O.
+
+        ``search_memories``, ``add_memory``, ``update_memory``, ``delete_memory`` and ``get_context`` take
+        fewer than 1,000 tokens in all.  None of them takes a user: they work on this memory's owner.
+
+        Args:
+            form: ``"chat"`` for Chat Completions, ``"responses"`` for the Responses API.
+            read_only: offer only the tools that change nothing; pass it to ``call_tool`` as well.
+
+        Raises:
+            ConfigurationError: an argument is not one of these.
+        """
+        return openai_tools(form, read_only=check_flag("read_only", read_only))
+
+    def call_tool(
+        self, name: str, arguments: str | Mapping[str, Any] | None = None, *, read_only: bool = False
+    ) -> dict[str, Any]:
+        """Carry out a model's call of one of ``tools()``; return what ``json.dumps`` takes, for the model.
+
+        A call that cannot be carried out (an unknown tool or id, wrong arguments, broken JSON) raises
+        nothing: the result then has ``error``, one of ``unknown_tool``, ``invalid_arguments``, ``not_found``
+        and ``read_only``, and ``message``, a sentence for the model.  Changes are recorded with the actor
+        ``agent``.
+
+        Args:
+            arguments: the JSON text of the model's call, or a mapping.
+            read_only: refuse the tools that change something.  A namespace can refuse them to all its
+                memories (`strandline limits set NAMESPACE --agents-read-only`).
+
+        Raises:
+            ConfigurationError: ``read_only`` is neither True nor False.
+            OwnerError: the session belongs to another owner.
+            UnknownPipelineError: no worker has ever run, so there is nowhere to keep facts.
+            DatabaseUnavailableError: Postgres cannot be reached.
+        """
+        return self._runner.run(self._call_operation(name, arguments, read_only)).as_json()
+
+    async def acall_tool(
+        self, name: str, arguments: str | Mapping[str, Any] | None = None, *, read_only: bool = False
+    ) -> dict[str, Any]:
+        """Async twin of ``call_tool``."""
+        return (await self._runner.arun(self._call_operation(name, arguments, read_only))).as_json()
+
+    def _call_operation(self, name: object, arguments: object, read_only: bool) -> Operation[ToolResult]:
+        scope = ToolScope(self._identity, self._resources.embed_query, self._read_for_tool)
+        return call_tool(scope, name, arguments, read_only=check_flag("read_only", read_only))
+
+    def _read_for_tool(self, question: str, token_limit: int) -> ReadRequest:
+        request = self._read_request(question, None, 0, None, None, None)
+        limit = min(token_limit, request.token_limit)
+        # The rest is for what matches the question.
+        return replace(request, token_limit=limit, latest_tokens=limit // 4)
+
+    def _read_request(
+        self,
+        input: object | None,
+        messages: None,
+        initial_token_count: int,
+        wait_for: None,
+        timeout: None,
+        connection: None,
+    ) -> ReadRequest:
+        raise NotImplementedError

@@ -1,0 +1,247 @@
+"""Carrying out a call of a tool: written once, run sync or async.
+
+What a model gets wrong is a result that says so; only failures that it cannot mend, such as a database that
+is away, are raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
+from uuid import UUID
+
+from strandline.producers.facts.edit_operations import (
+    Wording,
+    add_fact,
+    delete_fact,
+    edit_facts,
+    replace_fact,
+)
+from strandline.producers.facts.listing import Fact, as_fact_id, get_fact
+from strandline.producers.reading.given import Source, sources_of_places
+from strandline.producers.reading.read import read
+from strandline.producers.reading.request import ReadRequest
+from strandline.producers.search.facts import FoundFact
+from strandline.producers.search.hits import HitKind
+from strandline.producers.search.query import EmbedQuery
+from strandline.producers.search.search import FoundMessage, SearchRequest, SearchResult, search_history
+from strandline.producers.tools.arguments import read_arguments
+from strandline.producers.tools.context_text import context_result
+from strandline.producers.tools.definitions import (
+    ADD,
+    CONTEXT,
+    DELETE,
+    SEARCH,
+    TOOLS,
+    UPDATE,
+    ToolDefinition,
+    offered_tools,
+)
+from strandline.producers.tools.results import (
+    DeletedMemory,
+    MemoryResult,
+    ScoredMemory,
+    SearchedMemories,
+    StoredMemory,
+    ToolProblem,
+    ToolResult,
+    memory_fields,
+    scored_message,
+)
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.read import FactSources
+from strandline.schemas.queries.conversation.search import SessionNames
+from strandline.schemas.queries.derived.facts_edit import FactWasDeleted
+from strandline.schemas.queries.work.limits import AgentsMayWrite
+from strandline.schemas.values.foreign_values import plain_text
+from strandline.schemas.values.identity import SessionIdentity
+
+# Who acts, in the events of an owner's facts.
+AGENT = "agent"
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolScope:
+    """Whose memory the calls work on.
+
+    Attributes:
+        read_request: makes the read for a question, within a number of tokens.
+    """
+
+    identity: SessionIdentity
+    embed_query: EmbedQuery
+    read_request: Callable[[str, int], ReadRequest]
+
+
+def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: bool) -> Operation[ToolResult]:
+    """Carry out one call; a ``ToolProblem`` says what is wrong with it.
+
+    Args:
+        arguments: a mapping, or the JSON of an object.
+        read_only: refuse the tools that change something, as a namespace can do for all its memories.
+
+    Raises:
+        OwnerError: the memory's session belongs to another owner.
+        UnknownPipelineError: no worker has ever run, so there is nowhere to keep facts.
+        StrandlineError: the database failed.
+    """
+    tool = TOOLS.get(plain_text(name)) if isinstance(name, str) else None
+    if tool is None:
+        return _unknown(name, read_only=read_only)
+    try:
+        checked = read_arguments(tool, arguments)
+    except InvalidMessageError as error:
+        return ToolProblem(error="invalid_arguments", message=str(error))
+    if not tool.is_read_only and (read_only or not (yield from _may_write(scope))):
+        return _refusal(tool)
+    return (yield from _CALLS[tool.name](scope, checked))
+
+
+def _unknown(name: object, *, read_only: bool) -> ToolProblem:
+    names = ", ".join(tool.name for tool in offered_tools(read_only=read_only))
+    return ToolProblem(
+        error="unknown_tool", message=f"There is no tool {quote(name)}; the tools are {names}."
+    )
+
+
+def _may_write(scope: ToolScope) -> Operation[bool]:
+    rows = yield from fetch(AgentsMayWrite(namespace=scope.identity.namespace))
+    return rows[0].may_write
+
+
+def _refusal(tool: ToolDefinition) -> ToolProblem:
+    names = " and ".join(one.name for one in offered_tools(read_only=True))
+    return ToolProblem(
+        error="read_only",
+        message=f"{tool.name} did nothing: agents may only read this memory. {names} can be used.",
+    )
+
+
+def _not_found(fact_id: str) -> ToolProblem:
+    return ToolProblem(
+        error="not_found",
+        message=f"No remembered fact has the id {quote(fact_id)}; search_memories gives the ids of facts.",
+    )
+
+
+def _search(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
+    scope = replace(scope, embed_query=_embed_once(scope.embed_query))
+    facts = cast("Sequence[FoundFact]", (yield from _hits(scope, arguments, "fact")))
+    messages = cast("Sequence[FoundMessage]", (yield from _hits(scope, arguments, "message")))
+    sources = yield from _sources(scope, [hit.fact.fact_id for hit in facts])
+    return SearchedMemories(
+        memories=[
+            ScoredMemory(**memory_fields(hit.fact, sources.get(hit.fact.fact_id, ())), score=hit.score)
+            for hit in facts
+        ],
+        messages=[scored_message(hit) for hit in messages],
+    )
+
+
+def _hits(scope: ToolScope, arguments: Arguments, kind: HitKind) -> Operation[list[SearchResult]]:
+    return search_history(
+        SearchRequest(
+            identity=scope.identity,
+            query=arguments["query"],
+            limit=arguments["limit"],
+            scope="owner",
+            embed_query=scope.embed_query,
+            kinds=(kind,),
+        )
+    )
+
+
+def _embed_once(embed_query: EmbedQuery) -> EmbedQuery:
+    """As ``embed_query``, which is called once for two searches with the same text."""
+    answers: list[tuple[str, Mapping[str, Any], str | None]] = []
+
+    def embed(text: str, config: Mapping[str, Any]) -> str | None:
+        for asked, of_config, vector in answers:
+            if (asked, of_config) == (text, config):
+                return vector
+        answers.append((text, config, embed_query(text, config)))
+        return answers[-1][2]
+
+    return embed
+
+
+def _add(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
+    wording = Wording.check(arguments["text"], topics=arguments["topics"])
+    owner = scope.identity.owner
+    fact_id = yield from edit_facts(owner.shard_key, partial(add_fact, owner, wording, AGENT))
+    return (yield from _show_fact(scope, fact_id, str(fact_id)))
+
+
+def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
+    fact_id = as_fact_id(arguments["id"])
+    if fact_id is None:
+        return _not_found(arguments["id"])
+    shard_key, wording = scope.identity.shard_key, Wording.check(arguments["text"])
+    changed = yield from edit_facts(shard_key, partial(replace_fact, shard_key, fact_id, wording, AGENT))
+    if changed is None:
+        return _not_found(arguments["id"])
+    return (yield from _show_fact(scope, changed, arguments["id"]))
+
+
+def _delete(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
+    fact_id = as_fact_id(arguments["id"])
+    if fact_id is None:
+        return _not_found(arguments["id"])
+    shard_key = scope.identity.shard_key
+    is_gone = yield from edit_facts(shard_key, partial(_delete_once, shard_key, fact_id))
+    return DeletedMemory(id=str(fact_id), deleted=True) if is_gone else _not_found(arguments["id"])
+
+
+def _delete_once(shard_key: UUID, fact_id: UUID) -> Operation[bool]:
+    """Delete a fact, or see that it was deleted before; False if this owner never had it."""
+    if (yield from delete_fact(shard_key, fact_id, AGENT)):
+        return True
+    rows = yield from fetch(FactWasDeleted(shard_key=shard_key, fact_id=fact_id))
+    return rows[0].was_deleted
+
+
+def _context(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
+    request = scope.read_request(arguments["question"], arguments["token_limit"])
+    context = yield from read(request)
+    return context_result(context, request.token_limit, request.count_text)
+
+
+def _show_fact(scope: ToolScope, fact_id: UUID, asked: str) -> Operation[ToolResult]:
+    """The fact as it stands; another caller may have deleted it meanwhile."""
+    fact: Fact | None = yield from get_fact(scope.identity.owner, fact_id)
+    if fact is None:
+        return _not_found(asked)
+    sources = yield from _sources(scope, [fact_id])
+    return StoredMemory(memory=MemoryResult(**memory_fields(fact, sources.get(fact_id, ()))))
+
+
+def _sources(scope: ToolScope, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Source, ...]]]:
+    """The messages that live facts come from, by session."""
+    if not fact_ids:
+        return {}
+    shard_key = scope.identity.shard_key
+    rows = yield from fetch(FactSources(shard_key=shard_key, fact_ids=list(fact_ids)))
+    keys = sorted({row.session_key for row in rows if row.session_key is not None})
+    names = yield from fetch(SessionNames(shard_key=shard_key, session_keys=keys))
+    session_ids = {row.session_key: row.session_id for row in names}
+    places: dict[UUID, set[tuple[str, int]]] = {}
+    for row in rows:
+        if row.session_key in session_ids:
+            session_id = session_ids[row.session_key]
+            places.setdefault(row.fact_id, set()).update((session_id, seq) for seq in row.seqs or ())
+    return {fact_id: sources_of_places(sorted(of_fact)) for fact_id, of_fact in places.items()}
+
+
+_CALLS: Mapping[str, Callable[[ToolScope, Arguments], Operation[ToolResult]]] = {
+    SEARCH.name: _search,
+    ADD.name: _add,
+    UPDATE.name: _update,
+    DELETE.name: _delete,
+    CONTEXT.name: _context,
+}

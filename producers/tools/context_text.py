@@ -1,0 +1,158 @@
+"""What ``get_context`` gives: the pieces of a read as one text with numbers, and their sources.
+
+The limit of tokens holds for the whole result as JSON, sources included.  If not all pieces fit, those that
+match the question best stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from strandline.producers.reading.context import MemoryContext
+from strandline.producers.reading.given import GivenFact, Source
+from strandline.producers.tools.results import CitationResult, ContextResult, source_results
+from strandline.schemas.display.shown_text import seen
+from strandline.schemas.values.message import Message, speaker_name
+
+NOTHING = "Memory holds nothing for this question."
+
+# Of a piece beside its line and its source: its number in both, and what separates it from the next.
+_NUMBER_TOKENS = 8
+
+# What pieces are: parts that the read bounds itself, matches, the latest messages, facts that are merely new.
+_WHOLE, _MATCHING, _LATEST, _NEWEST = range(4)
+# The order in which they take room, each at most so much of what is left.
+_SHARES = ((_WHOLE, 1.0), (_LATEST, 0.25), (_MATCHING, 1.0), (_NEWEST, 1.0), (_LATEST, 1.0))
+
+Part = Literal["Notes", "Facts", "Summary", "Messages", "Latest messages"]
+
+_PARTS: tuple[Part, ...] = ("Notes", "Facts", "Summary", "Messages", "Latest messages")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A line of the text.
+
+    Attributes:
+        rank: what it is, and its place among those: a smaller one has the room first.
+        kind: what is cited; None if the line has no source, as an application's own block.
+    """
+
+    part: Part
+    rank: tuple[int, float]
+    line: str
+    kind: Literal["fact", "message", "summary"] | None
+    id: str = ""
+    sources: tuple[Source, ...] = ()
+
+    def cite(self, number: int) -> CitationResult | None:
+        if self.kind is None:
+            return None
+        return CitationResult(number=number, kind=self.kind, id=self.id, sources=source_results(self.sources))
+
+
+def context_result(
+    context: MemoryContext, token_limit: int, count_text: Callable[[str], int]
+) -> ContextResult:
+    """The pieces of a read that fit ``token_limit``, as a text with numbers, and their sources."""
+    pieces = list(_pieces(context))
+    kept = _those_that_fit(pieces, token_limit, count_text)
+    while kept and _cost(result := _lay_out(_in_order(pieces, kept)), count_text) > token_limit:
+        kept = kept[:-1]
+    return result if kept else ContextResult(text=NOTHING, citations=[])
+
+
+def _pieces(context: MemoryContext) -> Iterator[_Piece]:
+    """All pieces, in the order of the text."""
+    for section in context.memory.sections:
+        if section.kind == "other":
+            yield _Piece("Notes", (_WHOLE, 0.0), f"{section.name}: {_line(section.text)}", None)
+    for fact in context.facts:
+        yield _fact(fact)
+    if context.summary is not None:
+        yield _Piece("Summary", (_WHOLE, 0.0), _line(context.summary.text), "summary")
+    for hit in context.hits:
+        source = Source(hit.session_id, (hit.message.seq or 0,))
+        yield _message("Messages", (_MATCHING, -hit.score), hit.message, source)
+    latest = [*context.tail, *context.window]
+    for age, message in zip(range(len(latest), 0, -1), latest, strict=True):
+        if message.text.strip():
+            source = Source(context.session_id, (message.seq or 0,))
+            yield _message("Latest messages", (_LATEST, float(age)), message, source)
+
+
+def _fact(fact: GivenFact) -> _Piece:
+    is_match = fact.score > 0
+    rank = (_MATCHING, -fact.score) if is_match else (_NEWEST, -fact.said_at.timestamp())
+    line = f"{_day(fact.said_at)}{_line(fact.text)}"
+    return _Piece("Facts", rank, line, "fact", str(fact.fact_id), fact.sources)
+
+
+def _message(part: Part, rank: tuple[int, float], message: Message, source: Source) -> _Piece:
+    speaker = speaker_name(message.name, message.role) if message.name else message.role
+    line = f"{_day(message.created_at)}{_line(speaker)}: {_line(message.text)}"
+    return _Piece(part, rank, line, "message", message.id or "", (source,))
+
+
+def _line(text: str) -> str:
+    """A text whose further lines are indented, so that none passes for a piece or a heading."""
+    return seen(text).strip().replace("\n", "\n  ")
+
+
+def _day(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d} "
+
+
+def _those_that_fit(
+    pieces: Sequence[_Piece], token_limit: int, count_text: Callable[[str], int]
+) -> list[int]:
+    """Places of the pieces that have room, the most important first; one that is too long is passed over."""
+    room = token_limit - _cost(_lay_out([]), count_text) - _headings_cost(count_text)
+    costs = [_piece_cost(piece, len(pieces), count_text) for piece in pieces]
+    order = sorted(range(len(pieces)), key=lambda place: pieces[place].rank)
+    kept: list[int] = []
+    for group, share in _SHARES:
+        left = int(room * share)
+        for place in order:
+            if pieces[place].rank[0] == group and place not in kept and costs[place] <= left:
+                left -= costs[place]
+                room -= costs[place]
+                kept.append(place)
+    return kept
+
+
+def _piece_cost(piece: _Piece, number: int, count_text: Callable[[str], int]) -> int:
+    """Its tokens in JSON, where quotes and ends of lines are escaped."""
+    citation = piece.cite(number)
+    source = "" if citation is None else json.dumps(citation.as_json(), ensure_ascii=False)
+    return count_text(json.dumps(piece.line, ensure_ascii=False)) + count_text(source) + _NUMBER_TOKENS
+
+
+def _headings_cost(count_text: Callable[[str], int]) -> int:
+    return sum(count_text(f"\\n{part}:\\n") for part in _PARTS)
+
+
+def _in_order(pieces: Sequence[_Piece], kept: Sequence[int]) -> list[_Piece]:
+    return [pieces[place] for place in sorted(kept)]
+
+
+def _lay_out(pieces: Sequence[_Piece]) -> ContextResult:
+    lines: list[str] = []
+    citations: list[CitationResult] = []
+    for part in _PARTS:
+        of_part = [piece for piece in pieces if piece.part == part]
+        if of_part:
+            lines.append(f"{part}:")
+        for piece in of_part:
+            citation = piece.cite(len(citations) + 1)
+            lines.append(piece.line if citation is None else f"[{citation.number}] {piece.line}")
+            citations += [] if citation is None else [citation]
+    return ContextResult(text="\n".join(lines), citations=citations)
+
+
+def _cost(result: ContextResult, count_text: Callable[[str], int]) -> int:
+    return count_text(json.dumps(result.as_json(), ensure_ascii=False))

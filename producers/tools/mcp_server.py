@@ -1,0 +1,100 @@
+"""The tools as a server of the Model Context Protocol, by its official SDK (the extra ``mcp``).
+
+The transport is the caller's.  Tools, their annotations and their results are those of the one definition.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Mapping
+from typing import Any, Protocol
+
+from mcp import types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+
+from strandline.producers.tools.definitions import ToolDefinition, offered_tools
+from strandline.producers.tools.results import RESULTS
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.version import VERSION
+
+logger = logging.getLogger("strandline.mcp")
+
+INSTRUCTIONS = (
+    "The long-term memory of one user. Ask get_context or search_memories before answering what earlier"
+    " conversations may tell; add_memory what later ones need."
+)
+
+Context = ServerRequestContext[Any, Any]
+
+
+class CallTool(Protocol):
+    """``SessionMemory.acall_tool``."""
+
+    def __call__(
+        self, name: str, arguments: Mapping[str, Any] | None, *, read_only: bool
+    ) -> Awaitable[dict[str, Any]]: ...
+
+
+def make_server(call_tool: CallTool, *, read_only: bool) -> Server[Any]:
+    """A server of these tools, which answers each call by ``call_tool``.
+
+    Args:
+        read_only: offer the tools that change nothing, and refuse the others.
+    """
+    tools = [_tool(tool) for tool in offered_tools(read_only=read_only)]
+
+    async def list_tools(
+        _context: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
+
+    async def answer_call(_context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        try:
+            result = await call_tool(params.name, params.arguments, read_only=read_only)
+        except StrandlineError as error:
+            logger.warning(
+                "a tool could not be called", extra={"action": "tool_failed", "reason": type(error).__name__}
+            )
+            return types.CallToolResult(content=[_text(str(error))], is_error=True)
+        return _call_result(result)
+
+    return Server(
+        "strandline",
+        version=VERSION,
+        title="Strandline memory",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=answer_call,
+    )
+
+
+def _tool(tool: ToolDefinition) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.parameters,
+        output_schema=RESULTS[tool.name].model_json_schema(mode="serialization"),
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.is_read_only,
+            destructive_hint=tool.is_destructive,
+            idempotent_hint=tool.is_idempotent,
+            open_world_hint=False,
+        ),
+    )
+
+
+def _call_result(result: Mapping[str, Any]) -> types.CallToolResult:
+    """The result as structured content, and as JSON text for clients that show only text."""
+    return types.CallToolResult(
+        content=[_text(json.dumps(result, ensure_ascii=False))],
+        structured_content=dict(result),
+        is_error="error" in result,
+    )
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=text)

@@ -1,0 +1,7 @@
+"""``strandline mcp``, and its parts."""
+
+from __future__ import annotations
+
+from strandline.cli.mcp.command import command
+
+__all__ = ["command"]

@@ -1,0 +1,98 @@
+"""The standard streams of a protocol: stdin and stdout carry its lines alone, and can be given up.
+
+A thread that reads a pipe cannot be interrupted, so the end of a process would wait for the other side's next
+line.  Here each wait ends as well when ``give_up`` is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+
+# What a pipe that is ready takes without blocking (POSIX's least value of PIPE_BUF).
+_WRITE_BYTES = 512
+_READ_BYTES = 65_536
+
+
+class ProtocolStreams:
+    """Lines of text from one descriptor and to another; each in its own thread, while it is awaited."""
+
+    def __init__(self, source: int, target: int) -> None:
+        self._source, self._target = source, target
+        self._given_up, self._giving_up = os.pipe()
+
+    async def lines(self) -> AsyncIterator[str]:
+        """The lines as they come, until the other side closes, or ``give_up``.
+
+        The last one may lack its end.
+        """
+        rest = bytearray()
+        while piece := await asyncio.to_thread(self._read):
+            *ends, last = piece.split(b"\n")
+            for end in ends:
+                yield (rest + end).decode(errors="replace")
+                rest.clear()
+            rest += last
+        if rest:
+            yield rest.decode(errors="replace")
+
+    async def write(self, text: str) -> None:
+        """Write a text; it is dropped after ``give_up``, and if the other side does not read any more."""
+        with suppress(BrokenPipeError):
+            await asyncio.to_thread(self._write, text.encode())
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self.lines()
+
+    def give_up(self) -> None:
+        """End all that waits to read or to write, and what begins to."""
+        os.write(self._giving_up, b"\0")
+
+    def close(self) -> None:
+        os.close(self._given_up)
+        os.close(self._giving_up)
+
+    def _read(self) -> bytes:
+        return os.read(self._source, _READ_BYTES) if self._is_ready(reads=True) else b""
+
+    def _write(self, content: bytes) -> None:
+        while content and self._is_ready(reads=False):
+            content = content[os.write(self._target, content[:_WRITE_BYTES]) :]
+
+    def _is_ready(self, *, reads: bool) -> bool:
+        """Wait for the other side; False after ``give_up``."""
+        poll = select.poll()
+        poll.register(self._given_up, select.POLLIN)
+        poll.register(self._source if reads else self._target, select.POLLIN if reads else select.POLLOUT)
+        return all(number != self._given_up for number, _ in poll.poll())
+
+
+@contextmanager
+def protocol_streams() -> Iterator[ProtocolStreams]:
+    """Stdin and stdout for a protocol alone: other readers get nothing, and what others print goes to stderr.
+
+    Processes that are started within it inherit neither.
+    """
+    sys.stdout.flush()
+    source, target = os.dup(0), os.dup(1)  # which no child inherits
+    streams = ProtocolStreams(source, target)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    try:
+        yield streams
+    finally:
+        sys.stdout.flush()
+        os.dup2(source, 0)
+        os.dup2(target, 1)
+        os.close(source)
+        os.close(target)
+        streams.close()
