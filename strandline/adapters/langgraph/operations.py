@@ -61,7 +61,7 @@ class Batch:
     """
 
     def __init__(self, ops: Iterable[Op], index: VectorIndex | None, max_value_bytes: int) -> None:
-        self.ops = _listed(ops)
+        self.ops = _list_operations(ops)
         self._index = index
         self._max_value_bytes = max_value_bytes
         self._requests = [self._request(op) for op in self.ops]
@@ -132,7 +132,7 @@ class Batch:
         )
 
 
-def _listed(ops: Iterable[Op]) -> list[Op]:
+def _list_operations(ops: Iterable[Op]) -> list[Op]:
     listed = list(ops)
     if len(listed) > MAX_OPERATIONS:
         raise ConfigurationError(

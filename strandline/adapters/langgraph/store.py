@@ -41,7 +41,7 @@ class ItemStore(BaseStore):
         self, resources: Resources, namespace: str, *, index: VectorIndex | None, ttl: TTLConfig | None
     ) -> None:
         self.namespace = check_name("namespace", namespace)
-        self.ttl_config = _checked_ttl(ttl)
+        self.ttl_config = _check_ttl_config(ttl)
         self.index_config: dict[str, Any] | None = None if index is None else index.config
         self._index = index
         self._resources = resources
@@ -57,18 +57,18 @@ class ItemStore(BaseStore):
             InvalidNamespaceError: a label of a namespace cannot be used.
             ConfigurationError, InvalidMessageError: another part of an operation cannot; nothing was done.
         """
-        batch = self._checked(ops)
+        batch = self._read_batch(ops)
         vectors = NO_VECTORS
         if self._index is not None and (batch.texts or batch.queries):
-            vectors = self._index.embed(batch.texts, batch.queries)
+            vectors = self._index.make_vectors(batch.texts, batch.queries)
         return batch.results(self._runner.run(answer_requests(self._key, batch.requests(vectors))))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async twin of ``batch``."""
-        batch = self._checked(ops)
+        batch = self._read_batch(ops)
         vectors = NO_VECTORS
         if self._index is not None and (batch.texts or batch.queries):
-            vectors = await self._index.aembed(batch.texts, batch.queries)
+            vectors = await self._index.amake_vectors(batch.texts, batch.queries)
         async with self._turn():
             answers = await self._runner.arun(answer_requests(self._key, batch.requests(vectors)))
         return batch.results(answers)
@@ -83,7 +83,7 @@ class ItemStore(BaseStore):
         """Async twin of ``close``; to be called on the event loop that used the store."""
         await self._resources.aclose()
 
-    def _checked(self, ops: Iterable[Op]) -> Batch:
+    def _read_batch(self, ops: Iterable[Op]) -> Batch:
         return Batch(ops, self._index, self._resources.settings.max_content_bytes)
 
     def _turn(self) -> asyncio.Semaphore:
@@ -93,7 +93,7 @@ class ItemStore(BaseStore):
         return self._turns[loop]
 
 
-def _checked_ttl(config: TTLConfig | None) -> TTLConfig | None:
+def _check_ttl_config(config: TTLConfig | None) -> TTLConfig | None:
     if config is None:
         return None
     if unknown := sorted(set(config) - _TTL_KEYS):

@@ -53,8 +53,8 @@ class VectorIndex:
         if index is False:
             return []
         paths = self._fields if index is None else _paths("index", index)
-        found = [get_text_at_path(dict(value), path) for path in paths]
-        texts = list(dict.fromkeys(text for some in found for text in some if text))
+        texts_by_path = [get_text_at_path(dict(value), path) for path in paths]
+        texts = list(dict.fromkeys(text for some in texts_by_path for text in some if text))
         if len(texts) > MAX_TEXTS_PER_ITEM:
             raise ConfigurationError(
                 f"An item has {len(texts):,} texts to index, over the limit of {MAX_TEXTS_PER_ITEM:,};"
@@ -62,34 +62,37 @@ class VectorIndex:
             )
         return texts
 
-    def embed(self, texts: Sequence[str], queries: Sequence[str]) -> Vectors:
+    def make_vectors(self, texts: Sequence[str], queries: Sequence[str]) -> Vectors:
         """Make the vectors; raises what the embedder raises."""
-        made = self.embeddings.embed_documents(list(texts)) if texts else []
-        asked = [self.embeddings.embed_query(query) for query in queries]
-        return self._vectors(texts, made, queries, asked)
+        text_vectors = self.embeddings.embed_documents(list(texts)) if texts else []
+        query_vectors = [self.embeddings.embed_query(query) for query in queries]
+        return self._vectors(texts, text_vectors, queries, query_vectors)
 
-    async def aembed(self, texts: Sequence[str], queries: Sequence[str]) -> Vectors:
-        """Async twin of ``embed``."""
-        made = await self.embeddings.aembed_documents(list(texts)) if texts else []
-        asked = [await self.embeddings.aembed_query(query) for query in queries]
-        return self._vectors(texts, made, queries, asked)
+    async def amake_vectors(self, texts: Sequence[str], queries: Sequence[str]) -> Vectors:
+        """Async twin of ``make_vectors``."""
+        text_vectors = await self.embeddings.aembed_documents(list(texts)) if texts else []
+        query_vectors = [await self.embeddings.aembed_query(query) for query in queries]
+        return self._vectors(texts, text_vectors, queries, query_vectors)
 
     def _vectors(
         self,
         texts: Sequence[str],
-        made: Sequence[Sequence[float]],
+        text_vectors: Sequence[Sequence[float]],
         queries: Sequence[str],
-        asked: Sequence[Sequence[float]],
+        query_vectors: Sequence[Sequence[float]],
     ) -> Vectors:
-        if len(made) != len(texts):
+        if (count := len(text_vectors)) != len(texts):
             raise ConfigurationError(
-                f"The embedder returned {len(made)} vectors for {len(texts)} texts; each text needs one."
+                f"The embedder returned {count} vectors for {len(texts)} texts; each text needs one."
             )
         return Vectors(
-            {text: vector_text(vector, self._dimensions) for text, vector in zip(texts, made, strict=True)},
+            {
+                text: vector_text(vector, self._dimensions)
+                for text, vector in zip(texts, text_vectors, strict=True)
+            },
             {
                 query: vector_text(vector, self._dimensions)
-                for query, vector in zip(queries, asked, strict=True)
+                for query, vector in zip(queries, query_vectors, strict=True)
             },
         )
 

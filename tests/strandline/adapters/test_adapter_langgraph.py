@@ -38,7 +38,7 @@ from strandline.adapters.langgraph import StrandlineStore
 from strandline.schemas.postgres.database import Database
 from strandline.workers.sweep import Sweep
 from tests.conftest import rows_of
-from tests.support.letter_vectors import DIMENSIONS, LetterEmbeddings, letter_vector, letter_vectors
+from tests.support.agents.letter_vectors import DIMENSIONS, LetterEmbeddings, letter_vector, letter_vectors
 from tests.support.stored_form import JSON_VALUES, NAMES
 
 Namespace = tuple[str, ...]
@@ -930,9 +930,7 @@ def test_many_threads(database_url: str) -> None:
     store.close()
 
 
-def test_more_calls_at_once_than_there_are_connections(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_calls_at_once_than_connections(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They wait for a turn, and not for a connection against its time limit."""
     monkeypatch.setenv("STRANDLINE_POOL_MAX_SIZE", "2")
     monkeypatch.setenv("STRANDLINE_POOL_TIMEOUT_SECONDS", "0.5")
@@ -943,6 +941,19 @@ def test_more_calls_at_once_than_there_are_connections(
             *(store.abatch([op]) for number in range(500) for op in six_operations(number))
         )
         assert len(done) == 3_000
+        await store.aclose()
+
+    asyncio.run(use())
+
+
+def test_a_batch_takes_one_connection(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_POOL_MAX_SIZE", "1")
+
+    async def use() -> None:
+        store = StrandlineStore(database_url=database_url)
+        await store.aput(("t",), "one", {}, ttl=10)
+        assert len(await store.abatch(six_operations(1))) == 6
+        assert len(store.batch(six_operations(2))) == 6
         await store.aclose()
 
     asyncio.run(use())
