@@ -30,6 +30,7 @@ _FILES = (
     "generations.sql",
     "replay.sql",
     "sharing.sql",
+    "items.sql",
     "verify.sql",
     "explain.sql",
     "status.sql",
@@ -38,6 +39,7 @@ _FRAGMENT_FILES = (
     "fragments/bm25.sql",
     "fragments/derivations.sql",
     "fragments/facts.sql",
+    "fragments/items.sql",
     "fragments/lanes.sql",
     "fragments/search.sql",
 )
@@ -91,6 +93,7 @@ FUNCTIONS = (
     "renew_lane_v1",
     "forget_shared_v1",
     "lock_shared_session_v1",
+    "fits_condition_v1",
 )
 
 

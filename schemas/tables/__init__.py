@@ -6,7 +6,7 @@ reference tables.  Invariants are named constraints in the database. Hot rows ar
 counter of ``session``, so that its updates stay HOT, and ``message`` rows are never updated.
 """
 
-from strandline.schemas.tables import derived, limits, log, shared, work
+from strandline.schemas.tables import derived, items, limits, log, shared, work
 from strandline.schemas.tables.base import SCHEMA, metadata
 
-__all__ = ["SCHEMA", "derived", "limits", "log", "metadata", "shared", "work"]
+__all__ = ["SCHEMA", "derived", "items", "limits", "log", "metadata", "shared", "work"]

@@ -104,6 +104,16 @@ def shared_scope_key(namespace: str, shared_scope: str) -> UUID:
     return _digest("shared-scope", namespace, shared_scope)
 
 
+@lru_cache(maxsize=4_096)
+def item_store_key(namespace: str) -> UUID:
+    """The ``shard_key`` of a namespace's items.
+
+    Raises:
+        InvalidMessageError: the namespace is not a valid name.
+    """
+    return _digest("item-store", check_name("namespace", namespace))
+
+
 @lru_cache(maxsize=4096)
 def key_text(key: UUID) -> str:
     """A key as text, cached: a session's keys come with each of its messages."""

@@ -37,7 +37,12 @@ COMMAND = re.compile(r"(?:\S*/)?strandline ([a-z].*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 TEST_NAME = re.compile(r"`(tests/(?:\w+/)*test_\w+\.py)::(test_\w+)`")
 ADAPTER = re.compile(r"^from strandline\.adapters\.(\w+) import", re.MULTILINE)
-ADAPTED = {"agents": "agents", "langchain": "langchain_core", "llamaindex": "llama_index.core"}
+ADAPTED = {
+    "agents": "agents",
+    "langchain": "langchain_core",
+    "langgraph": "langgraph",
+    "llamaindex": "llama_index.core",
+}
 FEATURE_ROWS = [
     f"{part}{n}" for part, count in zip("ABCD", (16, 12, 11, 11), strict=True) for n in range(1, count + 1)
 ]
@@ -261,8 +266,11 @@ def test_every_feature_has_a_row_with_its_status_and_proof() -> None:
         assert (status == "not yet") == (not TEST_NAME.findall(proof)), number
 
 
-def test_every_proof_is_a_test() -> None:
-    for file, name in TEST_NAME.findall(text_of(DOCS / "features.md")):
+@pytest.mark.parametrize(
+    "page", [DOCS / "features.md", *sorted((DOCS / "adapters").glob("*.md"))], ids=name_of
+)
+def test_every_proof_is_a_test(page: Path) -> None:
+    for file, name in TEST_NAME.findall(text_of(page)):
         source = ROOT / file
         assert source.exists(), file
         assert re.search(rf"^(?:async )?def {name}\(", text_of(source), re.MULTILINE), f"{file}::{name}"

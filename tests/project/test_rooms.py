@@ -14,15 +14,16 @@ from tests.project.test_contracts import ALL, BESIDE, ROOT, imports_in, is_own, 
 # Folders that hold modules; what is new belongs to one of them, or is a decision (docs/decisions).
 ROOMS = {
     "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
-    " queries/conversation queries/derived queries/inspection queries/work sql tables values",
+    " queries/application queries/conversation queries/derived queries/inspection queries/work sql"
+    " tables values",
     "pipelines": "custom engine facts flush generations inspect models models/local models/openai"
     " models/prompts replay text vectors",
-    "producers": "blocks doorbell facts reading reading/budget reading/searching search tools writing",
+    "producers": "blocks doorbell facts items reading reading/budget reading/searching search tools writing",
     "workers": "celery_app",
     "deploy": "embedded",
-    "strandline": "adapters adapters/agents adapters/langchain adapters/llamaindex chat_import cli cli/ask"
-    " cli/demo cli/doctor cli/facts cli/generations cli/mcp cli/reports cli/servers cli/sessions cli/terminal"
-    " wiring",
+    "strandline": "adapters adapters/agents adapters/langchain adapters/langgraph adapters/llamaindex"
+    " chat_import cli cli/ask cli/demo cli/doctor cli/facts cli/generations cli/mcp cli/reports cli/servers"
+    " cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13
 # One module a command, or a folder if the command has parts; these are what the commands share.

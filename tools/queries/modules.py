@@ -16,6 +16,7 @@ QUERIES = SQL.parent / "queries"
 ROOMS = {
     "conversation": ("messages", "sessions", "flush", "read", "search", "sharing"),
     "work": ("lanes", "limits", "dead_letters", "workers", "states"),
+    "application": ("items",),
     "derived": ("facts_merge", "facts_edit", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),
 }

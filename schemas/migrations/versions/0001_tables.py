@@ -42,6 +42,7 @@ WITHOUT_STATISTICS = {
     "session_owner": ("session_id", "user_id"),
     "shared_message": ("id", "envelope", "metadata"),
     "shared_session": ("session_id",),
+    "store_item": ("path", "key", "value", "vectors"),
 }
 
 # What grows with each message and stays: these four hold three quarters of all bytes. `strandline migrate
@@ -962,6 +963,40 @@ def upgrade() -> None:
         comment="Copies of what sessions shared with a scope, as searches of the scope show them",
     )
     op.create_table(
+        "store_item",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("path", sa.Text(collation="C"), nullable=False),
+        sa.Column("key", sa.Text(collation="C"), nullable=False),
+        sa.Column("value", sa.JSON(), nullable=False),
+        sa.Column("vectors", postgresql.ARRAY(HALFVEC()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("ttl_minutes", sa.Double(), nullable=True),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column(
+            "updated_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint("(ttl_minutes IS NULL) = (expires_at IS NULL)", name=op.f("store_item_ttl_check")),
+        sa.PrimaryKeyConstraint("shard_key", "path", "key", name=op.f("store_item_pkey")),
+        schema=schema,
+        comment="Values that an application keeps under a path and a key, with vectors of their texts",
+    )
+    op.create_index(
+        "store_item_by_expiry",
+        "store_item",
+        ["expires_at"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("expires_at IS NOT NULL"),
+    )
+    op.create_table(
         "worker",
         sa.Column("worker_id", sa.Uuid(), nullable=False),
         sa.Column("host", sa.Text(), nullable=False),
@@ -1036,6 +1071,7 @@ def upgrade() -> None:
         "renew_lane_v1",
         "forget_shared_v1",
         "lock_shared_session_v1",
+        "fits_condition_v1",
     ):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from agents import SessionSettings, TResponseInputItem
+from agents.memory import OpenAIResponsesCompactionArgs
 
+from strandline.adapters.agents.compaction import COMPACTION, without_compacted
 from strandline.adapters.agents.items import Item, items_of, message_of
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.values.message import HEAD_ROLES
@@ -35,6 +37,8 @@ class ItemSession:
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The items for the next model call: memory as a system item, messages it does not cover, the window.
 
+        What a compaction item of OpenAI stands for is left out, and stays in the log.
+
         Args:
             limit: return only this many of the latest items, without memory. Do not set it to bound a run's
                 input: the memory's ``token_limit`` does that.
@@ -42,9 +46,10 @@ class ItemSession:
         if limit is None:
             context = await self.memory.aget()
             items = [item for message in context for item in items_of(message)]
-            return _typed_items(_without_lost_reasoning(items))
+            return _typed_items(_without_lost_reasoning(without_compacted(items)))
         messages = (await self._bare.aget()).messages if limit > 0 else ()
-        return _typed_items([item for message in messages for item in items_of(message)][-limit:])
+        items = [item for message in messages for item in items_of(message)]
+        return _typed_items(without_compacted(items)[-limit:])
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Accept items in one round trip, all or none; an empty list does nothing."""
@@ -68,6 +73,15 @@ class ItemSession:
         """Start the session over; facts of its user stay (``memory.areset(derived=True)`` deletes them)."""
         await self.memory.areset()
 
+    async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
+        """Compact the conversation: with ``force``, deliver all but the last turn to memory.
+
+        The SDK calls it after each turn.  Without ``force`` it does nothing: a put above the token mark
+        delivers by itself.  No model of OpenAI is called; workers derive memory from what was delivered.
+        """
+        if args is not None and args.get("force"):
+            await self.memory.aflush()
+
 
 def _typed_items(items: Sequence[Item]) -> list[TResponseInputItem]:
     return cast("list[TResponseInputItem]", list(items))
@@ -82,6 +96,6 @@ def _without_lost_reasoning(items: Sequence[Item]) -> list[Item]:
     inside = True
     for item in items:
         inside = inside and item.get("role") != "user" and item.get("type") != "reasoning"
-        lost = inside and item.get("role") not in HEAD_ROLES
+        lost = inside and item.get("role") not in HEAD_ROLES and item.get("type") != COMPACTION
         shown.append({key: value for key, value in item.items() if key != "id"} if lost else item)
     return shown

@@ -52,6 +52,7 @@ ACROSS_SHARDS = {
     "one page shows sessions or owners of several keys": {"owner_names", "owners_backlog", "session_rows"},
     "the sweep and the turns look for work of any owner": {
         "bring_rings_forward_v1",
+        "forget_expired_items",
         "next_lane_v1",
         "orphaned_lanes",
         "replay_lanes",

@@ -1,0 +1,64 @@
+"""Filters of items, checked and written as JSON; ``fits_condition_v1`` says what they mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.values.message import plain
+from strandline.schemas.values.nesting import check_nesting
+from strandline.schemas.values.stored_text import check_texts_within
+
+EQUALITIES = frozenset({"$eq", "$ne"})
+ORDERS = frozenset({"$gt", "$gte", "$lt", "$lte"})
+OPERATORS = EQUALITIES | ORDERS
+
+MAX_FILTER_BYTES = 16_384
+
+
+def filter_json(conditions: Mapping[str, Any] | None) -> str:
+    """A filter as JSON text: the fields of an item's value, each with the condition that it has to fit.
+
+    Raises:
+        ConfigurationError: an operator is unknown, compares what has no order, or the filter is too large.
+        InvalidMessageError: a part of it is not JSON, or too deep.
+    """
+    if conditions is None:
+        return "{}"
+    if not isinstance(conditions, Mapping):
+        raise ConfigurationError(f"filter is of the type {quote(type(conditions).__name__)}; give a dict.")
+    check_nesting("filter", conditions)
+    fields: dict[str, Any] = plain(conditions)
+    check_texts_within("filter", fields)
+    for field, condition in fields.items():
+        _check_condition(f"filter.{field}", condition)
+    try:
+        text = json.dumps(fields, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"filter cannot be written as JSON: {error}") from None
+    if len(text.encode()) > MAX_FILTER_BYTES:
+        raise ConfigurationError(f"filter has more than {MAX_FILTER_BYTES:,} bytes as JSON; ask for less.")
+    return text
+
+
+def _check_condition(where: str, condition: object) -> None:
+    if isinstance(condition, Sequence) and not isinstance(condition, str):
+        for place, inner in enumerate(condition):
+            _check_condition(f"{where}[{place}]", inner)
+    if not isinstance(condition, Mapping):
+        return
+    has_operators = any(name.startswith("$") for name in condition)
+    for name, inner in condition.items():
+        if not has_operators:
+            _check_condition(f"{where}.{name}", inner)
+        elif name not in OPERATORS:
+            raise ConfigurationError(
+                f"{quote(where)} has the operator {quote(name)}; use {', '.join(sorted(OPERATORS))}."
+            )
+        elif name in ORDERS and (isinstance(inner, bool) or not isinstance(inner, (int, float, str))):
+            raise ConfigurationError(
+                f"{quote(where)} compares {name} with {quote(inner)}; use a number or text."
+            )

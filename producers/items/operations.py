@@ -1,0 +1,187 @@
+"""Operations on items: reads first, then writes; of several, all in one transaction if one is a write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol
+from uuid import UUID
+
+from strandline.producers.items.paths import labels_of
+from strandline.producers.items.requests import ItemGet, ItemPut, ItemSearch, PathList
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.application.items import (
+    DeleteItems,
+    GetItems,
+    ListItemPaths,
+    PutItems,
+    RefreshItems,
+    SearchItems,
+    SearchItemsByVector,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """An item as it is stored; ``score`` is its nearness to the query of a search, if there was one."""
+
+    labels: tuple[str, ...]
+    key: str
+    value: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+    score: float | None = None
+
+
+Request = ItemGet | ItemSearch | PathList | ItemPut
+Answer = StoredItem | list[StoredItem] | list[tuple[str, ...]] | None
+
+
+class _Row(Protocol):
+    """The columns that all reads of items have."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def ttl_minutes(self) -> float | None: ...
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def updated_at(self) -> datetime: ...
+
+
+def answer_requests(shard_key: UUID, requests: Sequence[Request]) -> Operation[list[Answer]]:
+    """Carry requests out and return an answer to each, in their order.
+
+    Reads see what was stored before these requests; of several puts of one item the last one counts.
+    """
+    if len(requests) > 1 and any(isinstance(request, ItemPut) for request in requests):
+        answers: list[Answer] = yield Atomic(partial(_answer_all, shard_key, requests))
+        return answers
+    return (yield from _answer_all(shard_key, requests))
+
+
+def _answer_all(shard_key: UUID, requests: Sequence[Request]) -> Operation[list[Answer]]:
+    answers: list[Answer] = [None] * len(requests)
+    gets = {place: one for place, one in enumerate(requests) if isinstance(one, ItemGet)}
+    if gets:
+        items = yield from _get(shard_key, list(gets.values()))
+        for place, get in gets.items():
+            answers[place] = items.get((get.path, get.key))
+    for place, request in enumerate(requests):
+        if isinstance(request, ItemSearch):
+            answers[place] = yield from _search(shard_key, request)
+        elif isinstance(request, PathList):
+            answers[place] = yield from _list_paths(shard_key, request)
+    yield from _put(shard_key, [one for one in requests if isinstance(one, ItemPut)])
+    return answers
+
+
+def _get(shard_key: UUID, gets: Sequence[ItemGet]) -> Operation[dict[tuple[str, str], StoredItem]]:
+    names = sorted({(get.path, get.key) for get in gets})
+    rows = yield from fetch(
+        GetItems(
+            shard_key=shard_key, paths=[path for path, _key in names], keys=[key for _path, key in names]
+        )
+    )
+    refreshed = {(get.path, get.key) for get in gets if get.refreshes}
+    yield from _refresh(shard_key, [row for row in rows if (row.path, row.key) in refreshed])
+    return {(row.path, row.key): _item(row) for row in rows}
+
+
+def _search(shard_key: UUID, search: ItemSearch) -> Operation[list[StoredItem]]:
+    if search.vector is None:
+        rows = yield from fetch(
+            SearchItems(
+                shard_key=shard_key,
+                path_from=search.paths.start,
+                path_before=search.paths.end,
+                filter=search.filter,
+                limit=search.limit,
+                offset=search.offset,
+            )
+        )
+        items = [_item(row) for row in rows]
+        yield from _refresh(shard_key, rows if search.refreshes else ())
+        return items
+    scored = yield from fetch(
+        SearchItemsByVector(
+            shard_key=shard_key,
+            path_from=search.paths.start,
+            path_before=search.paths.end,
+            filter=search.filter,
+            vector=search.vector,
+            distance=search.distance,
+            limit=search.limit,
+            offset=search.offset,
+        )
+    )
+    yield from _refresh(shard_key, scored if search.refreshes else ())
+    return [_item(row, row.score) for row in scored]
+
+
+def _list_paths(shard_key: UUID, listing: PathList) -> Operation[list[tuple[str, ...]]]:
+    rows = yield from fetch(
+        ListItemPaths(
+            shard_key=shard_key,
+            path_from=listing.paths.start,
+            path_before=listing.paths.end,
+            patterns=list(listing.patterns),
+            max_depth=listing.max_depth,
+            limit=listing.limit,
+            offset=listing.offset,
+        )
+    )
+    return [tuple(row.labels) for row in rows]
+
+
+def _refresh(shard_key: UUID, rows: Iterable[_Row]) -> Operation[None]:
+    """Only items that live for a time cost a write."""
+    names = sorted({(row.path, row.key) for row in rows if row.ttl_minutes is not None})
+    if names:
+        yield from fetch(
+            RefreshItems(
+                shard_key=shard_key, paths=[path for path, _key in names], keys=[key for _path, key in names]
+            )
+        )
+
+
+def _put(shard_key: UUID, puts: Sequence[ItemPut]) -> Operation[None]:
+    latest = {(put.path, put.key): put for put in puts}
+    # In one order everywhere, so that two transactions do not wait for each other.
+    ordered = [latest[name] for name in sorted(latest)]
+    gone = [put for put in ordered if put.value is None]
+    if gone:
+        yield from fetch(
+            DeleteItems(shard_key=shard_key, paths=[put.path for put in gone], keys=[put.key for put in gone])
+        )
+    if stored := [put for put in ordered if put.value is not None]:
+        yield from fetch(PutItems(shard_key=shard_key, items=f"[{','.join(map(_put_json, stored))}]"))
+
+
+def _put_json(put: ItemPut) -> str:
+    beside = {
+        "path": put.path,
+        "key": put.key,
+        "vectors": put.vectors,
+        "ttl_minutes": put.ttl_minutes,
+    }
+    return f'{json.dumps(beside, ensure_ascii=False)[:-1]}, "value": {put.value}}}'
+
+
+def _item(row: _Row, score: float | None = None) -> StoredItem:
+    return StoredItem(
+        labels=labels_of(row.path),
+        key=row.key,
+        value=json.loads(row.value),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        score=score,
+    )

@@ -1,0 +1,1 @@
+"""Statements about application; written by `make queries`."""

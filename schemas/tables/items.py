@@ -1,0 +1,26 @@
+"""The table of items: values that an application keeps itself, for frameworks with a store of their own."""
+
+from __future__ import annotations
+
+from pgvector.sqlalchemy import HALFVEC
+from sqlalchemy import ARRAY, JSON, CheckConstraint, Column, Double, Index, Table, Text, text
+
+from strandline.schemas.tables.base import key, metadata, moment, personal
+
+store_item = Table(
+    "store_item",
+    metadata,
+    key("shard_key"),
+    # The labels of the path, each with a full stop after it: what is below a path begins with it.
+    personal("path", Text(collation="C"), primary_key=True),
+    personal("key", Text(collation="C"), primary_key=True),
+    personal("value", JSON, nullable=False),
+    personal("vectors", ARRAY(HALFVEC), nullable=False, server_default=text("'{}'")),
+    Column("ttl_minutes", Double),
+    moment("expires_at", nullable=True),
+    moment("created_at", default=True),
+    moment("updated_at", default=True),
+    Index("store_item_by_expiry", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
+    CheckConstraint("(ttl_minutes IS NULL) = (expires_at IS NULL)", name="ttl"),
+    comment="Values that an application keeps under a path and a key, with vectors of their texts",
+)

@@ -1,0 +1,108 @@
+"""LangGraph's ``BaseStore`` over the items of a namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from langgraph.store.base import BaseStore, Op, Result, TTLConfig
+
+from strandline.adapters.langgraph.operations import Batch
+from strandline.adapters.langgraph.vector_index import NO_VECTORS, VectorIndex
+from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.items.operations import answer_requests
+from strandline.producers.items.requests import check_ttl
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.values.identity import check_name, item_store_key
+
+_TTL_KEYS = frozenset({"default_ttl", "omit_expired", "refresh_on_read", "sweep_interval_minutes"})
+
+
+class ItemStore(BaseStore):
+    """The items of a namespace as a store of LangGraph; safe to share between threads and event loops.
+
+    Reads of a batch see what was stored before it.  An item whose time is over is never shown; the sweep of
+    any worker deletes it.
+
+    Args:
+        namespace: the tenant that the items belong to.
+        index: the semantic index; None: a search's query is ignored, as in LangGraph's stores.
+        ttl: expiry, in minutes.
+
+    All methods raise DatabaseUnavailableError if Postgres cannot be reached.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self, resources: Resources, namespace: str, *, index: VectorIndex | None, ttl: TTLConfig | None
+    ) -> None:
+        self.namespace = check_name("namespace", namespace)
+        self.ttl_config = _check_ttl_config(ttl)
+        self.index_config: dict[str, Any] | None = None if index is None else index.config
+        self._index = index
+        self._resources = resources
+        self._runner = OperationRunner(resources)
+        self._key = item_store_key(self.namespace)
+        # However many calls a loop begins at once, they do not wait for a connection against its time limit.
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carry operations out in one transaction, and return their results in order.
+
+        Raises:
+            InvalidNamespaceError: a label of a namespace cannot be used.
+            ConfigurationError, InvalidMessageError: another part of an operation cannot; nothing was done.
+        """
+        batch = self._read_batch(ops)
+        vectors = NO_VECTORS
+        if self._index is not None and (batch.texts or batch.queries):
+            vectors = self._index.make_vectors(batch.texts, batch.queries)
+        return batch.results(self._runner.run(answer_requests(self._key, batch.requests(vectors))))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Async twin of ``batch``."""
+        batch = self._read_batch(ops)
+        vectors = NO_VECTORS
+        if self._index is not None and (batch.texts or batch.queries):
+            vectors = await self._index.amake_vectors(batch.texts, batch.queries)
+        async with self._turn():
+            answers = await self._runner.arun(answer_requests(self._key, batch.requests(vectors)))
+        return batch.results(answers)
+
+    def close(self) -> None:
+        """Close the resources that this process shares: pools, threads, the embedded servers; its stores and
+        memories cannot be used after that.
+        """
+        self._resources.close()
+
+    async def aclose(self) -> None:
+        """Async twin of ``close``; to be called on the event loop that used the store."""
+        await self._resources.aclose()
+
+    def _read_batch(self, ops: Iterable[Op]) -> Batch:
+        return Batch(ops, self._index, self._resources.settings.max_content_bytes)
+
+    def _turn(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if loop not in self._turns:
+            self._turns[loop] = asyncio.Semaphore(max(1, self._resources.settings.pool_max_size // 2))
+        return self._turns[loop]
+
+
+def _check_ttl_config(config: TTLConfig | None) -> TTLConfig | None:
+    if config is None:
+        return None
+    if unknown := sorted(set(config) - _TTL_KEYS):
+        raise ConfigurationError(
+            f"ttl has no key {quote(unknown[0])}; it has {', '.join(sorted(_TTL_KEYS))}."
+        )
+    if config.get("omit_expired") is False:
+        raise ConfigurationError(
+            "ttl has omit_expired=False; an item whose time is over is never shown here, so leave it out."
+        )
+    check_ttl(config.get("default_ttl"))
+    return config

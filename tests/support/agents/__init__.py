@@ -1,0 +1,1 @@
+"""What tests of adapters share: conversations of agents, and an embedder without a model."""
