@@ -23,7 +23,8 @@ CREATE FUNCTION strandline.put_v1(
     p_metadata text[],
     p_created_at timestamptz[],
     p_calls text[],
-    p_answers text[]
+    p_answers text[],
+    p_labels text[]
 ) RETURNS TABLE (status text, detail text, seqs bigint[], to_flush text)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -87,11 +88,11 @@ BEGIN
         END IF;
         INSERT INTO strandline.message (
             shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata,
-            calls, answers, created_at)
+            calls, answers, created_at, labels)
         VALUES (
             p_shard_key, p_session_key, s.next_seq, s.incarnation, p_ids[1], p_roles[1], p_tokens[1],
             p_bytes[1], p_digests[1], p_envelopes[1]::json, p_metadata[1]::json, p_calls[1]::json, p_answers[1],
-            coalesce(p_created_at[1], accepted_at));
+            coalesce(p_created_at[1], accepted_at), p_labels[1]::bigint[]);
         seqs := ARRAY[s.next_seq];
         added := 1;
         all_tokens := p_tokens[1];
@@ -122,17 +123,17 @@ BEGIN
         WITH fresh AS (
             SELECT given.*, s.next_seq - 1 + row_number() OVER (ORDER BY given.place) AS seq
             FROM unnest(seqs, p_ids, p_roles, p_tokens, p_bytes, p_digests, p_envelopes, p_metadata,
-                        p_created_at, p_calls, p_answers) WITH ORDINALITY
+                        p_created_at, p_calls, p_answers, p_labels) WITH ORDINALITY
                 AS given (had, id, role, tokens, bytes, digest, envelope, metadata, created_at, calls, answers,
-                    place)
+                    labels, place)
             WHERE given.had IS NULL
         ), stored AS (
             INSERT INTO strandline.message (
                 shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata,
-                calls, answers, created_at)
+                calls, answers, created_at, labels)
             SELECT p_shard_key, p_session_key, f.seq, s.incarnation, f.id, f.role, f.tokens, f.bytes, f.digest,
                 f.envelope::json, f.metadata::json, f.calls::json, f.answers,
-                coalesce(f.created_at, accepted_at)
+                coalesce(f.created_at, accepted_at), f.labels::bigint[]
             FROM fresh f
         ), placed AS (
             SELECT given.place, coalesce(given.had, f.seq) AS seq

@@ -175,6 +175,8 @@ READS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "get": ({}, ("input", "messages", "initial_token_count", "timeout", "connection")),
     "search": ({"query": "x"}, ("query", "limit", "scope", "kinds", "exclude_current", "include_window")),
     "iterate": ({}, ("after_seq", "page_size")),
+    "history": ({}, ("limit", "offset", "roles", "metadata", "since", "until", "connection")),
+    "context_window": ({}, ("max_tokens", "connection")),
     "put": ({"message": HELLO}, ("connection",)),
     "flush": ({}, ("all", "connection")),
     "set_policy": (
