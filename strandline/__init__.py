@@ -41,6 +41,7 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
+from strandline.schemas.values.policy import sliding_window, summary_window
 
 __all__ = [
     "AudioPart",
@@ -84,4 +85,6 @@ __all__ = [
     "UnknownPipelineError",
     "VectorMemoryBlock",
     "VideoPart",
+    "sliding_window",
+    "summary_window",
 ]

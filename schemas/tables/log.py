@@ -58,6 +58,7 @@ session = Table(
     Column("token_flush_size", Integer, nullable=False),
     Column("max_window_messages", Integer, nullable=False),
     Column("max_window_bytes", Integer, nullable=False),
+    Column("message_flush_size", Integer),
     Column("idle_seconds", Integer),
     moment("last_put_at", default=True),
     moment("watched_until", nullable=True),

@@ -17,7 +17,8 @@ ROOMS = {
     " queries/conversation queries/derived queries/inspection queries/work sql tables values",
     "pipelines": "custom engine facts flush generations inspect models models/local models/openai"
     " models/prompts replay text vectors",
-    "producers": "blocks doorbell facts reading reading/budget reading/history reading/searching search writing",
+    "producers": "blocks doorbell facts reading reading/budget reading/history reading/searching search"
+    " writing",
     "workers": "celery_app",
     "deploy": "embedded",
     "strandline": "adapters adapters/agents adapters/langchain adapters/llamaindex chat_import cli cli/ask"

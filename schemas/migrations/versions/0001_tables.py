@@ -861,6 +861,7 @@ def upgrade() -> None:
         sa.Column("token_flush_size", sa.Integer(), nullable=False),
         sa.Column("max_window_messages", sa.Integer(), nullable=False),
         sa.Column("max_window_bytes", sa.Integer(), nullable=False),
+        sa.Column("message_flush_size", sa.Integer(), nullable=True),
         sa.Column("idle_seconds", sa.Integer(), nullable=True),
         sa.Column(
             "last_put_at",

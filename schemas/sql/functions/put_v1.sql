@@ -60,15 +60,15 @@ BEGIN
         END IF;
         INSERT INTO strandline.session (
             shard_key, session_key, namespace, session_id, user_id, token_limit, flush_at_tokens,
-            token_flush_size, max_window_messages, max_window_bytes, idle_seconds, tokenizer, pipelines,
-            max_facts, shared_scope, shared_key)
+            token_flush_size, max_window_messages, max_window_bytes, message_flush_size, idle_seconds, tokenizer,
+            pipelines, max_facts, shared_scope, shared_key)
         SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
-            n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes, n.idle_seconds,
-            n.tokenizer, n.pipelines, n.max_facts, n.shared_scope, n.shared_key
+            n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes,
+            n.message_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts, n.shared_scope, n.shared_key
         FROM jsonb_to_record(p_session) AS n (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
             token_flush_size integer, max_window_messages integer, max_window_bytes integer,
-            idle_seconds integer, tokenizer text, pipelines text[], max_facts integer, shared_scope text, shared_key uuid)
+            message_flush_size integer, idle_seconds integer, tokenizer text, pipelines text[], max_facts integer, shared_scope text, shared_key uuid)
         ON CONFLICT DO NOTHING;
         SELECT * INTO s FROM strandline.session t
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;

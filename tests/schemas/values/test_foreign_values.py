@@ -128,8 +128,8 @@ def tried(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
 
 MEMORY_ARGUMENTS = (
     "session_id user_id namespace token_limit chat_history_token_ratio token_flush_size max_window_messages"
-    " max_window_bytes memory_blocks insert_method tokenizer_fn part_tokens memory_template shared_scope"
-    " idle_seconds database_url pool schema broker_url consume"
+    " max_window_bytes message_flush_size memory_blocks insert_method tokenizer_fn part_tokens"
+    " memory_template shared_scope idle_seconds database_url pool schema broker_url consume"
 ).split()
 
 
@@ -183,7 +183,7 @@ READS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {},
         (
             *("token_limit", "chat_history_token_ratio", "token_flush_size", "idle_seconds"),
-            *("memory_blocks", "max_window_messages", "max_window_bytes", "actor"),
+            *("memory_blocks", "max_window_messages", "max_window_bytes", "message_flush_size", "actor"),
         ),
     ),
 }
