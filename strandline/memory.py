@@ -107,14 +107,12 @@ class Memory(SessionMemory):
             token_flush_size: minimum tokens of one flush event.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             message_flush_size: minimum messages of a flush by their number; None: a quarter of the bound.
-            memory_blocks: memory blocks, custom blocks, or names of either; None: facts, summary and vectors;
-                an empty list: none, flushed messages are only archived.
+            memory_blocks: blocks or names of them; None: facts, summary, vectors; ``[]``: only archive.
             insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
             tokenizer_fn: turns text into a list of tokens or their number; default: ``o200k_base``.
             part_tokens: tokens of an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048).
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
-            shared_scope: a name in the namespace; sessions of any user whose first put names it share their
-                flushed messages, and searches with ``scope="shared"`` find these; default: none.
+            shared_scope: a name; sessions whose first put names it share what they flush; default: none.
             idle_seconds: after this long without a put the window is delivered, but kept; None: never.
             database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
             pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
@@ -123,8 +121,7 @@ class Memory(SessionMemory):
             consume: with ``"background"``, threads of this process also consume events.
 
         Raises:
-            ConfigurationError: an argument or setting cannot be used; the error names it.
-            InvalidMessageError: ``session_id``, ``user_id`` or ``namespace`` is not a valid name.
+            ConfigurationError, InvalidMessageError: an argument or setting cannot be used; it is named.
         """
         _refuse(elsewhere)
         settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)

@@ -40,6 +40,7 @@ ACROSS_SHARDS = {
         "find_sessions",
         "namespace_is_known",
         "user_is_known",
+        "users_page",
     },
     "people name what they look for by namespace, not by owner": {
         "explain_find_fact_events",

@@ -228,10 +228,22 @@ def test_a_block_is_made_and_shown_or_refused(value: Any, database_url: str) -> 
             tried(show, kind, argument)
 
 
+NEEDED: dict[str, dict[str, Any]] = {
+    "add": {"text": "a word"},
+    "search": {"query": "boat"},
+    "choose": {"question": "boat"},
+    "list": {},
+    "topics": {},
+}
 FACTS: dict[str, tuple[str, ...]] = {
     "add": ("text", "topics", "about_date", "input", "agent_id", "team_id", "actor"),
     "get": ("fact_id",),
-    "list": ("limit", "offset", "sort", "contains", "topics", "agent_id", "team_id", "with_invalidated"),
+    "list": (
+        *("limit", "offset", "sort", "contains", "topics", "agent_id", "team_id", "with_invalidated"),
+        *("first_n", "last_n"),
+    ),
+    "choose": ("question", "limit", "among", "topics", "model"),
+    "topics": ("limit",),
     "search": ("query", "limit", "topics"),
     "replace": ("fact_id", "text", "topics", "actor"),
     "delete": ("fact_id", "actor"),
@@ -246,9 +258,7 @@ def test_facts_are_edited_and_listed_or_it_is_said_why_not(value: Any, database_
     for name, arguments in FACTS.items():
         for argument in arguments:
             known = facts.add("I have a boat.")
-            needed = {"add": {"text": "a word"}, "search": {"query": "boat"}, "list": {}}.get(
-                name, {"fact_id": known.fact_id}
-            )
+            needed = NEEDED.get(name, {"fact_id": known.fact_id})
             given = {**needed, **({"text": "A sail."} if name == "replace" else {}), argument: value}
             tried(getattr(facts, name), **given)
     assert facts.list().total
