@@ -60,9 +60,14 @@ def listed_messages(sources: object) -> Sequence[object]:
         raise unreadable("messages", error) from error
 
 
-def check_token_count(count: object) -> int:
+def check_token_count(name: str, count: object) -> int:
     """Check a number of tokens; raises ConfigurationError if it is not one."""
-    return _whole("initial_token_count", count, least=0, most=MAX_INTEGER)
+    return _whole(name, count, least=0, most=MAX_INTEGER)
+
+
+def check_count(name: str, count: object) -> int:
+    """Check a number of messages; raises ConfigurationError if it is not one."""
+    return _whole(name, count, least=0, most=MAX_INTEGER)
 
 
 def check_seq(name: str, seq: object) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import psycopg
 
+from strandline.pipelines.models.contract import ModelAnswer, Task
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.postgres.async_database import AsyncDatabase, AsyncTransaction
@@ -55,6 +56,15 @@ class Resources(Protocol):
 
         Raises:
             ModelError: the embedder failed or ran out of its time budget.
+        """
+        ...
+
+    def ask_model(self, task: Task, *, model: str | None = None) -> ModelAnswer:
+        """The answer of the text model for facts, or of ``model`` on the same server; waits for it.
+
+        Raises:
+            ModelError: it failed.
+            ConfigurationError: no model is configured, or many have been named.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from uuid import UUID, uuid4
@@ -20,13 +20,13 @@ from strandline.producers.arguments import (
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
-from strandline.producers.memory_search import MemorySearch
+from strandline.producers.memory_history import MemoryHistory
 from strandline.producers.memory_tools import MemoryTools
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
-from strandline.producers.sessions import HISTORY_PAGE, history_page, whole_history
+from strandline.producers.sessions import history_page
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
 from strandline.producers.writing.accepting import Accept, put_quickly, put_whole
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
@@ -41,7 +41,7 @@ from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
-class SessionMemory(MemoryTools, MemorySearch):
+class SessionMemory(MemoryTools, MemoryHistory):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -221,27 +221,6 @@ class SessionMemory(MemoryTools, MemorySearch):
             connection,
         )
 
-    def get_all(self, *, connection: object | None = None) -> list[Message]:
-        """The whole history in order, flushed messages included."""
-        return self._runner.run(whole_history(self._identity), connection)
-
-    async def aget_all(self, *, connection: object | None = None) -> list[Message]:
-        """Async twin of ``get_all``."""
-        return await self._runner.arun(whole_history(self._identity), connection)
-
-    def iterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> Iterator[Message]:
-        """The history page by page, for long ones; each page is a separate read."""
-        while page := self._runner.run(history_page(self._identity, after_seq, page_size), None):
-            yield from page
-            after_seq = page[-1].seq or after_seq
-
-    async def aiterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> AsyncIterator[Message]:
-        """Async twin of ``iterate``."""
-        while page := await self._runner.arun(history_page(self._identity, after_seq, page_size), None):
-            for message in page:
-                yield message
-            after_seq = page[-1].seq or after_seq
-
     def pop(self, *, connection: object | None = None) -> Message | None:
         """Remove the newest message and return it, for example to repeat the last turn; None if none is left.
 
@@ -376,7 +355,7 @@ class SessionMemory(MemoryTools, MemorySearch):
             render=self._render,
             in_callers_transaction=connection is not None,
             part_tokens=self._part_tokens,
-            initial_token_count=check_token_count(initial_token_count),
+            initial_token_count=check_token_count("initial_token_count", initial_token_count),
             shared_key=self._shared_key,
         )
 

@@ -9,6 +9,9 @@ from uuid import UUID
 
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.facts.edit_operations import clear_facts, edit_facts
+from strandline.producers.facts.figures import UserPage, users_page
+from strandline.producers.facts.listing import check_count
+from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import OwnersWithFacts
 from strandline.schemas.values.identity import check_name
@@ -68,6 +71,17 @@ class NamespaceFacts:
     def namespace(self) -> str:
         return self._namespace
 
+    def users(self, *, limit: int = 50, after: str | None = None) -> UserPage:
+        """A page of the users who have a session, by name, each with their figures.
+
+        ``limit`` is at most 200; ``after`` is that of the page before.
+        """
+        return self._runner.run(self._users_operation(limit, after))
+
+    async def ausers(self, *, limit: int = 50, after: str | None = None) -> UserPage:
+        """Async twin of ``users``."""
+        return await self._runner.arun(self._users_operation(limit, after))
+
     def to_clear(self) -> Clearing:
         """Count the owners and facts that ``clear`` would delete now; changes nothing."""
         total = Clearing()
@@ -119,6 +133,17 @@ class NamespaceFacts:
                     1, await self._runner.arun(edit_facts(owner, partial(clear_facts, owner, actor)))
                 )
             after = page.last
+
+    def _users_operation(self, limit: int, after: str | None) -> Operation[UserPage]:
+        place = None if after is None else check_name("after", after)
+        return users_page(self._namespace, _users_limit(limit), place)
+
+
+def _users_limit(limit: int) -> int:
+    number = check_count("limit", limit, OWNERS_PER_PAGE)
+    if number == 0:
+        raise InvalidMessageError("limit", "must be above 0")
+    return number
 
 
 def _page(namespace: str, after: UUID) -> Operation[_Page]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.fact_lookups import FactLookups
 from strandline.producers.facts.edit_operations import (
     Wording,
     add_fact,
@@ -32,12 +32,11 @@ from strandline.producers.facts.listing import (
 )
 from strandline.producers.search.facts import FoundFact, search_facts
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.identity import Owner
 
 T = TypeVar("T")
 
 
-class OwnerFacts:
+class OwnerFacts(FactLookups):
     """The facts of one owner, over all sessions; get it from ``memory.facts``, or make a ``Facts``.
 
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:
@@ -48,11 +47,6 @@ class OwnerFacts:
     All methods raise InvalidMessageError for an argument that cannot be used, and DatabaseUnavailableError
     when Postgres cannot be reached; those that edit, UnknownPipelineError before any worker has ever run.
     """
-
-    def __init__(self, resources: Resources, owner: Owner) -> None:
-        self._resources = resources
-        self._owner = owner
-        self._runner = OperationRunner(resources)
 
     @property
     def namespace(self) -> str:
@@ -82,6 +76,8 @@ class OwnerFacts:
         agent_id: str | None = None,
         team_id: str | None = None,
         with_invalidated: bool = False,
+        first_n: int | None = None,
+        last_n: int | None = None,
     ) -> FactPage:
         """A page of the live facts; ``.total`` is the number of all of them.
 
@@ -93,9 +89,14 @@ class OwnerFacts:
             topics: only facts with one of these topics.
             agent_id, team_id: only facts that were added for this agent or team.
             with_invalidated: include facts that ended, or were condensed into another.
+            first_n, last_n: instead of ``limit``, ``offset`` and ``sort``, the facts said first or last, so
+                many of them, in the order in which they were said; 0 gives none.
         """
         return self._runner.run(
-            self._list_operation(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
+            self._list_operation(
+                PageRequest.check(limit, offset, sort, contains, first_n, last_n),
+                FactFilter.check(topics, agent_id, team_id, with_invalidated),
+            )
         )
 
     async def alist(
@@ -109,10 +110,15 @@ class OwnerFacts:
         agent_id: str | None = None,
         team_id: str | None = None,
         with_invalidated: bool = False,
+        first_n: int | None = None,
+        last_n: int | None = None,
     ) -> FactPage:
         """Async twin of ``list``."""
         return await self._runner.arun(
-            self._list_operation(limit, offset, sort, contains, topics, agent_id, team_id, with_invalidated)
+            self._list_operation(
+                PageRequest.check(limit, offset, sort, contains, first_n, last_n),
+                FactFilter.check(topics, agent_id, team_id, with_invalidated),
+            )
         )
 
     def search(
@@ -246,19 +252,8 @@ class OwnerFacts:
         judged = checked_feedback(feedback)
         return await self._runner.arun(self._edit(partial(self._judge_operation, fact_id, judged, actor)))
 
-    def _list_operation(
-        self,
-        limit: int,
-        offset: int,
-        sort: Sort,
-        contains: str | None,
-        topics: Sequence[str] | None,
-        agent_id: str | None,
-        team_id: str | None,
-        with_invalidated: bool,
-    ) -> Operation[FactPage]:
-        page = PageRequest.check(limit, offset, sort, contains)
-        return list_facts(self._owner, page, FactFilter.check(topics, agent_id, team_id, with_invalidated))
+    def _list_operation(self, page: PageRequest, filters: FactFilter) -> Operation[FactPage]:
+        return list_facts(self._owner, page, filters)
 
     def _search_operation(
         self, query: str, limit: int, topics: Sequence[str] | None, agent_id: str | None, team_id: str | None

@@ -14,9 +14,11 @@ from strandline.producers.blocks.base import (
     SummaryMemoryBlock,
 )
 from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.facts.figures import OwnerFigures, TopicCount
 from strandline.producers.facts.listing import Fact
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.given import Citation, GivenFact, GivenMessage, GivenSummary
+from strandline.producers.search.choice import ChosenFacts
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
@@ -30,6 +32,7 @@ from strandline.schemas.errors import (
     DeliveredError,
     EmbeddedUnavailableError,
     InvalidMessageError,
+    ModelError,
     NotFoundError,
     OutcomeUnknownError,
     OwnerError,
@@ -41,10 +44,12 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
+from strandline.schemas.values.policy import sliding_window, summary_window
 
 __all__ = [
     "AudioPart",
     "BaseMemoryBlock",
+    "ChosenFacts",
     "Citation",
     "ConfigurationError",
     "ConflictError",
@@ -71,9 +76,11 @@ __all__ = [
     "Memory",
     "MemoryContext",
     "Message",
+    "ModelError",
     "NotFoundError",
     "OutcomeUnknownError",
     "OwnerError",
+    "OwnerFigures",
     "ReplayError",
     "SchemaError",
     "ServerLimitError",
@@ -81,7 +88,10 @@ __all__ = [
     "StrandlineError",
     "SummaryMemoryBlock",
     "TextPart",
+    "TopicCount",
     "UnknownPipelineError",
     "VectorMemoryBlock",
     "VideoPart",
+    "sliding_window",
+    "summary_window",
 ]

@@ -81,6 +81,7 @@ class Memory(SessionMemory):
         token_flush_size: int = DEFAULT_FLUSH_SIZE,
         max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
         max_window_bytes: int = DEFAULT_WINDOW_BYTES,
+        message_flush_size: int | None = None,
         memory_blocks: Sequence[BlockSource] | None = None,
         insert_method: str | InsertMethod = InsertMethod.SYSTEM,
         tokenizer_fn: Tokenizer | None = None,
@@ -105,14 +106,13 @@ class Memory(SessionMemory):
             chat_history_token_ratio: share of that limit for the short-term window; above it a put flushes.
             token_flush_size: minimum tokens of one flush event.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
-            memory_blocks: memory blocks, custom blocks, or names of either; None: facts, summary and vectors;
-                an empty list: none, flushed messages are only archived.
+            message_flush_size: minimum messages of a flush by their number; None: a quarter of the bound.
+            memory_blocks: blocks or names of them; None: facts, summary, vectors; ``[]``: only archive.
             insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
             tokenizer_fn: turns text into a list of tokens or their number; default: ``o200k_base``.
             part_tokens: tokens of an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048).
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
-            shared_scope: a name in the namespace; sessions of any user whose first put names it share their
-                flushed messages, and searches with ``scope="shared"`` find these; default: none.
+            shared_scope: a name; sessions whose first put names it share what they flush; default: none.
             idle_seconds: after this long without a put the window is delivered, but kept; None: never.
             database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
             pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
@@ -121,8 +121,7 @@ class Memory(SessionMemory):
             consume: with ``"background"``, threads of this process also consume events.
 
         Raises:
-            ConfigurationError: an argument or setting cannot be used; the error names it.
-            InvalidMessageError: ``session_id``, ``user_id`` or ``namespace`` is not a valid name.
+            ConfigurationError, InvalidMessageError: an argument or setting cannot be used; it is named.
         """
         _refuse(elsewhere)
         settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)
@@ -133,6 +132,7 @@ class Memory(SessionMemory):
             token_flush_size=token_flush_size,
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
+            message_flush_size=message_flush_size,
             idle_seconds=idle_seconds,
             tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
             pipelines=pipelines_of(blocks),
@@ -161,6 +161,7 @@ class Memory(SessionMemory):
         memory_blocks: Sequence[BlockSource] | None = None,
         max_window_messages: int | None = None,
         max_window_bytes: int | None = None,
+        message_flush_size: int | None = None,
         actor: str | None = None,
         connection: object | None = None,
         **fixed: Any,
@@ -173,8 +174,8 @@ class Memory(SessionMemory):
         at once, or by the sweep if that fails.
 
         Args:
-            token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes: as for
-                ``from_defaults``; None: unchanged.
+            token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes,
+                message_flush_size: as for ``from_defaults``; None: unchanged.
             chat_history_token_ratio: as for ``from_defaults``; None: the mark keeps its share of the limit.
             idle_seconds: as for ``from_defaults`` (None: never); by default unchanged.
             actor: the name of the person who makes the change, kept with the record.
@@ -191,6 +192,7 @@ class Memory(SessionMemory):
             _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
+            message_flush_size=message_flush_size,
         )
         done = self._runner.run(self._changing_policy(change, actor, connection), connection)
         self._announce_flush(done.flushed, connection)
@@ -206,6 +208,7 @@ class Memory(SessionMemory):
         memory_blocks: Sequence[BlockSource] | None = None,
         max_window_messages: int | None = None,
         max_window_bytes: int | None = None,
+        message_flush_size: int | None = None,
         actor: str | None = None,
         connection: object | None = None,
         **fixed: Any,
@@ -216,6 +219,7 @@ class Memory(SessionMemory):
             _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
+            message_flush_size=message_flush_size,
         )
         done = await self._runner.arun(self._changing_policy(change, actor, connection), connection)
         self._announce_flush(done.flushed, connection)

@@ -38,6 +38,7 @@ class Marks:
     window_bytes: int
     max_window_messages: int
     max_window_bytes: int
+    message_flush_size: int | None
     idle_for_seconds: float
     idle_seconds: int | None
     watched: bool | None
@@ -101,6 +102,7 @@ def _flush_threshold(
         flush_size=marks.token_flush_size,
         max_messages=marks.max_window_messages,
         max_bytes=marks.max_window_bytes,
+        message_flush_size=marks.message_flush_size,
     )
     if plan is None:
         yield from fetch(_postponement(shard_key, session_key, marks))

@@ -95,6 +95,7 @@ def plan_threshold(
     flush_size: int,
     max_messages: int = UNBOUNDED,
     max_bytes: int = UNBOUNDED,
+    message_flush_size: int | None = None,
     event_bound: Size = EVENT_BOUND,
 ) -> FlushPlan | None:
     """Flush the oldest messages until the window is within all its marks; None if nothing can leave.
@@ -102,20 +103,30 @@ def plan_threshold(
     ``entries`` is the whole window in order.  The marks are ``mark`` tokens, the pinned head's included, and
     ``max_messages`` and ``max_bytes`` of the window.  Each step takes at least ``flush_size`` tokens, or a
     quarter of the messages or bytes that the window may hold, if a cut allows it; messages after the last
-    possible cut stay, however large they are.
+    possible cut stay, however large they are.  ``message_flush_size`` takes the place of that quarter: a
+    window of too many messages then gives off so many, or a multiple, whatever tokens they have.
     """
     window = _Window(entries)
     limit = Size(mark - pinned_tokens, max_messages, max_bytes)
-    step = Size(flush_size, max(1, max_messages // _SHARE_OF_WINDOW), max(1, max_bytes // _SHARE_OF_WINDOW))
+    share = max(1, max_messages // _SHARE_OF_WINDOW)
+    usual = Size(flush_size, message_flush_size or share, max(1, max_bytes // _SHARE_OF_WINDOW))
     ends: list[int] = []
     start = 0
-    while not limit.holds(window.size(start, len(entries))):
+    while not limit.holds(size := window.size(start, len(entries))):
+        excess = size.messages - max_messages
+        by_messages = message_flush_size is not None and excess > 0
+        step = Size(messages=_multiple(message_flush_size or share, excess)) if by_messages else usual
         end = window.next_cut(start, step)
         if end is None:
             break
         ends.append(end)
         start = end
     return _plan(window, ends, flushed_through, _bound(event_bound, flush_size)) if ends else None
+
+
+def _multiple(step: int, least: int) -> int:
+    """The smallest multiple of ``step`` that is at least ``least``."""
+    return -(-least // step) * step
 
 
 def plan_manual(

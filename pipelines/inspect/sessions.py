@@ -45,7 +45,8 @@ class SessionPolicy(_Part):
     """The stored policy of a session; its tokenizer counts the tokens.
 
     ``flush_at_tokens`` is the mark; ``idle_seconds`` null: never flushed because it is idle; ``max_facts``
-    null: no influence on when facts are condensed.
+    null: no influence on when facts are condensed; ``message_flush_size`` null: a quarter of
+    ``max_window_messages``.
     """
 
     token_limit: int
@@ -58,6 +59,7 @@ class SessionPolicy(_Part):
     shared_scope: str | None
     max_window_messages: int
     max_window_bytes: int
+    message_flush_size: int | None
 
 
 class SessionState(_Part):
@@ -264,6 +266,7 @@ def _state(row: SessionRowsRow) -> SessionState:
             shared_scope=row.shared_scope,
             max_window_messages=row.max_window_messages,
             max_window_bytes=row.max_window_bytes,
+            message_flush_size=row.message_flush_size,
         ),
     )
 

@@ -95,11 +95,18 @@ class SummaryAnswer(BaseModel):
     topics: _Listed[str] | None = None
 
 
+class ChooseAnswer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    facts: _Listed[int]
+
+
 FORMS: dict[TaskName, type[BaseModel]] = {
     "extract": ExtractAnswer,
     "merge": MergeAnswer,
     "condense": CondenseAnswer,
     "summary": SummaryAnswer,
+    "choose": ChooseAnswer,
 }
 
 

@@ -15,6 +15,7 @@ from datetime import date
 
 from strandline.pipelines.models.answer_forms import (
     FORMS,
+    ChooseAnswer,
     CondenseAnswer,
     ExtractAnswer,
     FactAnswer,
@@ -130,6 +131,16 @@ def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[Merg
     ended: set[int] = set()
     decided = [op for n, items in proposed.items() for op in _decide(n, items, ended)]
     return tuple(_without_rootless(decided))
+
+
+def parse_choice(text: str, fact_count: int) -> tuple[int, ...]:
+    """Read a choose answer: the numbers that exist, each once, in the model's order.
+
+    Raises:
+        PermanentModelError: the text is not a choose answer.
+    """
+    answer = read_form(ChooseAnswer, object_in(text))
+    return tuple(dict.fromkeys(number for number in answer.facts if 1 <= number <= fact_count))
 
 
 def parse_condense(text: str, fact_count: int) -> tuple[CondensedFact, ...]:

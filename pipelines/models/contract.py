@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-TaskName = Literal["extract", "merge", "condense", "summary"]
+TaskName = Literal["extract", "merge", "condense", "summary", "choose"]
 
 # What a text model is asked for; each has its own setting for the model.
 TextPurpose = Literal["facts", "summary"]
@@ -101,7 +101,20 @@ class SummaryTask:
     name: TaskName = "summary"
 
 
-Task = ExtractTask | MergeTask | CondenseTask | SummaryTask
+@dataclass(frozen=True, slots=True)
+class ChooseTask:
+    """Choose from known facts of one owner those that help with a question; an application asks for this.
+
+    Answer: ``{"facts": [int]}``, the most helpful first; at most ``max_facts`` are wanted.
+    """
+
+    question: str
+    facts: tuple[NumberedFact, ...]
+    max_facts: int
+    name: TaskName = "choose"
+
+
+Task = ExtractTask | MergeTask | CondenseTask | SummaryTask | ChooseTask
 
 
 @dataclass(frozen=True, slots=True)

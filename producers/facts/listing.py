@@ -149,16 +149,26 @@ class FactFilter:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """The page of facts to return: limit and offset, order, and a substring."""
+    """The page of facts to return: limit and offset, order, and a substring.
+
+    ``is_turned``: the page in the opposite order, so that the newest few end with the newest.
+    """
 
     limit: int
     offset: int = 0
     sort: Sort = "newest"
     contains: str | None = None
+    is_turned: bool = False
 
     @classmethod
     def check(
-        cls, limit: int, offset: int = 0, sort: Sort = "newest", contains: str | None = None
+        cls,
+        limit: int,
+        offset: int = 0,
+        sort: Sort = "newest",
+        contains: str | None = None,
+        first_n: int | None = None,
+        last_n: int | None = None,
     ) -> PageRequest:
         """Check the arguments of a caller.
 
@@ -170,8 +180,16 @@ class PageRequest:
         if contains is not None:
             check_text("contains", contains)
             contains = plain_text(contains)
-        first = min(_count("offset", offset, None), MAX_INTEGER)  # no owner has so many, so none is missed
-        return cls(_count("limit", limit, MAX_LIMIT), first, sort, contains)
+        first = min(check_count("offset", offset, None), MAX_INTEGER)  # no owner has so many: none is missed
+        number = check_count("limit", limit, MAX_LIMIT)
+        if first_n is None and last_n is None:
+            return cls(number, first, sort, contains)
+        field = "last_n" if first_n is None else "first_n"
+        if (first_n is not None and last_n is not None) or first or plain_text(sort) != "newest":
+            raise InvalidMessageError(field, "excludes the other of first_n and last_n, offset and sort")
+        if first_n is None:
+            return cls(check_count(field, last_n, MAX_LIMIT), 0, "newest", contains, is_turned=True)
+        return cls(check_count(field, first_n, MAX_LIMIT), 0, "oldest", contains)
 
 
 def list_facts(
@@ -192,7 +210,8 @@ def list_facts(
             sort=page.sort,
         )
     )
-    return FactPage(list(_facts(rows, owner)), rows[0].total)
+    facts = list(_facts(rows, owner))
+    return FactPage(facts[::-1] if page.is_turned else facts, rows[0].total)
 
 
 def get_fact(owner: Owner, fact_id: UUID | str) -> Operation[Fact | None]:
@@ -222,7 +241,7 @@ def checked_limit(limit: int) -> int:
     Raises:
         InvalidMessageError: it is below 0 or above 1,000.
     """
-    return _count("limit", limit, MAX_LIMIT)
+    return check_count("limit", limit, MAX_LIMIT)
 
 
 def _ids_containing(owner: Owner, contains: str, filters: FactFilter) -> Operation[list[UUID]]:
@@ -238,7 +257,8 @@ def _ids_containing(owner: Owner, contains: str, filters: FactFilter) -> Operati
     return [row.fact_id for row in rows if needle in folded(row.text)]
 
 
-def _count(field: str, value: object, most: int | None) -> int:
+def check_count(field: str, value: object, most: int | None) -> int:
+    """Check a number; raises InvalidMessageError, naming ``field``, if it is below 0 or above ``most``."""
     if isinstance(value, bool) or not isinstance(value, int) or plain_int(value) < 0:
         raise InvalidMessageError(field, "must be a whole number, 0 or above")
     number = plain_int(value)

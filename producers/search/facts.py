@@ -47,7 +47,7 @@ def search_facts(
     The query is compared with the facts' words, and with the meaning of the messages that they come from if
     these are searchable; without an embedder, or if it fails, only with the words.
     """
-    text = _checked_query(query)
+    text = checked_query(query)
     generation_id = yield from facts_generation(("fact",), owner.shard_key)
     if not text or not limit or generation_id is None:
         return []
@@ -73,7 +73,8 @@ def facts_of(owner: Owner, hits: Sequence[Hit]) -> Operation[dict[UUID, Fact]]:
     return {fact.fact_id: fact for fact in page}
 
 
-def _checked_query(query: object) -> str:
+def checked_query(query: object) -> str:
+    """The end of a query, as far as it is used; raises InvalidMessageError if it is not text."""
     if not isinstance(query, str):
         raise InvalidMessageError("query", f"must be text, not {type(query).__name__}")
     check_text("query", query)

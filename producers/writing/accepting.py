@@ -11,6 +11,7 @@ from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import Put, PutMany, PutOne, PutRow
 from strandline.schemas.values.identity import SessionIdentity, key_text
+from strandline.schemas.values.labels import labels_of
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class SinglePut:
             created_at=message.created_at,
             calls=message.calls,
             answers=message.answers,
+            labels=labels_of(self.identity.session_key, message.metadata),
         )
 
 
@@ -84,14 +86,17 @@ def _record(put: SinglePut) -> str:
         f'{{"shard_key":"{key_text(identity.shard_key)}","session_key":"{key_text(identity.session_key)}",'
         f'"id":{quoted(message.id)},"role":"{message.role}","tokens":{put.tokens},'
         f'"bytes":{message.size},'
-        f'"digest":"\\\\x{message.digest.hex()}","envelope":{message.envelope}{"".join(_rarer(message))}}}'
+        f'"digest":"\\\\x{message.digest.hex()}","envelope":{message.envelope}{"".join(_rarer(put))}}}'
     )
 
 
-def _rarer(message: PreparedMessage) -> Iterator[str]:
+def _rarer(put: SinglePut) -> Iterator[str]:
     """The fields that most messages do not have."""
+    message = put.message
     if message.metadata is not None:
         yield f',"metadata":{message.metadata}'
+        if labels := labels_of(put.identity.session_key, message.metadata):
+            yield f',"labels":{labels}'
     if message.created_at is not None:
         yield f',"created_at":{quoted(message.created_at.isoformat())}'
     if message.calls is not None:

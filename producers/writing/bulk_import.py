@@ -22,6 +22,7 @@ from strandline.schemas.queries.conversation.messages import (
     PutImported,
     PutImportedRow,
 )
+from strandline.schemas.values.labels import label_array
 
 # A row of the table that is copied to.
 _Copied = tuple[object, ...]
@@ -97,4 +98,5 @@ def _rows(request: PutRequest) -> Iterator[_Copied]:
             message.created_at,
             message.calls,
             message.answers,
+            label_array(request.identity.session_key, message.metadata),
         )

@@ -23,6 +23,7 @@ from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.messages import Put, PutImportedRow, PutRow
 from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
+from strandline.schemas.values.labels import label_array
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy
 
@@ -187,6 +188,7 @@ def _whole(request: PutRequest, tokens: list[int], *, claimed: bool = False) -> 
         created_at=[m.created_at for m in messages],
         calls=[m.calls for m in messages],
         answers=[m.answers for m in messages],
+        labels=[label_array(request.identity.session_key, m.metadata) for m in messages],
     )
 
 
@@ -203,6 +205,7 @@ def session_record(identity: SessionIdentity, policy: Policy) -> str:
             "token_flush_size": policy.token_flush_size,
             "max_window_messages": policy.max_window_messages,
             "max_window_bytes": policy.max_window_bytes,
+            "message_flush_size": policy.message_flush_size,
             "idle_seconds": policy.idle_seconds,
             "tokenizer": policy.tokenizer,
             "pipelines": policy.pipelines,

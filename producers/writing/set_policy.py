@@ -23,7 +23,7 @@ MAX_ATTEMPTS = 10
 
 _CHANGEABLE = (
     "token_limit", "flush_at_tokens", "token_flush_size", "idle_seconds", "pipelines", "max_facts",
-    "max_window_messages", "max_window_bytes",
+    "max_window_messages", "max_window_bytes", "message_flush_size",
 )  # fmt: skip
 
 
@@ -107,6 +107,7 @@ def _present(identity: SessionIdentity) -> Operation[Policy]:
         shared_scope=stored.shared_scope,
         max_window_messages=stored.max_window_messages,
         max_window_bytes=stored.max_window_bytes,
+        message_flush_size=stored.message_flush_size,
     )
 
 

@@ -41,6 +41,7 @@ _FRAGMENT_FILES = (
     "fragments/facts.sql",
     "fragments/items.sql",
     "fragments/lanes.sql",
+    "fragments/messages.sql",
     "fragments/search.sql",
 )
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -53,9 +54,10 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 _QUALIFIER = re.compile(r"\bstrandline\.")
 # In an order in which each finds what it calls.
 FUNCTIONS = (
-    # The table of chunks is made with these two.
+    # The tables of chunks and messages are made with these three.
     "search_code_v1",
     "search_terms_v1",
+    "role_key_v1",
     "window_v1",
     "put_v1",
     "set_policy_v1",

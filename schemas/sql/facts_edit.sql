@@ -316,6 +316,18 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
 SELECT fact_id, live, worded_by FROM strandline.remove_facts_v1(
     %(shard_key)s, %(generation_id)s, %(fact_ids)s::uuid[], %(number)s)
 
+-- name: owner_topics
+-- The topics of an owner's live facts, the most frequent first, each with the number of its facts.
+-- params: shard_key uuid, limit bigint
+-- row: topic text, facts bigint
+-- repeatable
+SELECT listed.topic, count(DISTINCT f.fact_id) AS facts
+FROM strandline.fact f
+JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
+CROSS JOIN LATERAL unnest(f.topics) AS listed (topic)
+WHERE f.shard_key = %(shard_key)s AND f.live
+GROUP BY listed.topic ORDER BY count(DISTINCT f.fact_id) DESC, listed.topic LIMIT %(limit)s
+
 -- name: list_facts
 -- A page of an owner's facts with where each came from, and how many there are in all; always one row.
 -- params: shard_key uuid, with_invalidated boolean, fact_ids uuid[]?, topics text[]?, agent_id text?, team_id text?,

@@ -5,7 +5,7 @@
 -- marks, and no watch has to be planned. No row: nothing was done, and put_v1 decides. It also decides if the id was
 -- used before: the unique index refuses it then, which undoes all of this.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
---     json, metadata json?, calls json?, answers text?, created_at timestamptz?
+--     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?
 -- row: seq bigint
 -- repeatable
 WITH moved AS (
@@ -24,10 +24,10 @@ WITH moved AS (
 )
 INSERT INTO strandline.message (
     shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
-    answers, created_at)
+    answers, created_at, labels)
 SELECT %(shard_key)s, %(session_key)s, n.seq, n.incarnation, %(id)s::text, %(role)s::text,
     %(tokens)s::integer, %(bytes)s::integer, %(digest)s::bytea, %(envelope)s::json, %(metadata)s::json, %(calls)s::json,
-    %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at)
+    %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at), %(labels)s::bigint[]
 FROM moved n
 RETURNING seq
 
@@ -44,7 +44,7 @@ WITH held AS (
     SELECT g.*, t.next_seq, t.incarnation
     FROM json_to_recordset(%(messages)s::json) AS g (
         shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
-        envelope json, metadata json, created_at timestamptz, calls json, answers text)
+        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[])
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     WHERE NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
         AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
@@ -54,9 +54,9 @@ WITH held AS (
 ), stored AS (
     INSERT INTO strandline.message (
         shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
-        answers, created_at)
+        answers, created_at, labels)
     SELECT h.shard_key, h.session_key, h.next_seq, h.incarnation, h.id, h.role, h.tokens, h.bytes, h.digest,
-        h.envelope, h.metadata, h.calls, h.answers, coalesce(h.created_at, statement_timestamp())
+        h.envelope, h.metadata, h.calls, h.answers, coalesce(h.created_at, statement_timestamp()), h.labels
     FROM held h
     ON CONFLICT (shard_key, incarnation, id) DO NOTHING
     RETURNING shard_key, session_key, seq, role, tokens, bytes
@@ -74,13 +74,13 @@ SELECT session_key::text, seq FROM stored
 -- Accept messages: one round trip.
 -- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, ids text[], roles text[], tokens
 --     integer[], bytes integer[], digests bytea[], envelopes text[], metadata text?[], created_at timestamptz?[],
---     calls text?[], answers text?[]
+--     calls text?[], answers text?[], labels text?[]
 -- row: status text, detail text?, seqs bigint?[]?, to_flush text?
 -- repeatable
 SELECT status, detail, seqs, to_flush FROM strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, %(ids)s::text[], %(roles)s::text[],
     %(tokens)s::integer[], %(bytes)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[],
-    %(metadata)s::text[], %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[])
+    %(metadata)s::text[], %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[], %(labels)s::text[])
 
 -- name: history
 -- A page of the whole log, in order.
@@ -93,6 +93,118 @@ JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.ses
     AND m.seq >= s.log_start_seq AND m.seq < s.next_seq AND m.seq > %(after_seq)s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 ORDER BY m.seq LIMIT %(page_size)s
+
+-- name: newest_seqs
+-- The numbers of the newest messages of a log, the newest first; without a filter, so the primary key has all of it.
+-- params: shard_key uuid, session_key uuid, limit bigint, offset bigint
+-- row: seq bigint
+-- repeatable
+SELECT m.seq FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND @is_logged(m, %(shard_key)s, %(session_key)s)
+ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: recent_matches
+-- Of the newest messages, as many as are looked at, the numbers of those that a filter lets pass, the newest first. One
+-- row at least, which says how many there were to look at: fewer than asked for are the whole log.
+-- params: shard_key uuid, session_key uuid, scan bigint, roles text[], since timestamptz?, until timestamptz?, labels
+--     bigint[]?, limit bigint, offset bigint
+-- row: scanned bigint, seq bigint?
+-- repeatable
+WITH recent AS MATERIALIZED (
+    SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
+    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+        AND @is_logged(m, %(shard_key)s, %(session_key)s)
+    ORDER BY m.seq DESC LIMIT %(scan)s
+)
+SELECT n.scanned, f.seq FROM (SELECT count(*) AS scanned FROM recent) AS n
+LEFT JOIN (
+    SELECT r.seq FROM recent r
+    WHERE r.role = ANY (%(roles)s::text[])
+        AND r.created_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
+            AND coalesce(%(until)s::timestamptz, 'infinity')
+        AND (%(labels)s::bigint[] IS NULL OR r.labels @> %(labels)s::bigint[])
+    ORDER BY r.seq DESC LIMIT %(limit)s OFFSET %(offset)s) AS f ON true
+ORDER BY f.seq DESC
+
+-- name: matches_by_role
+-- The numbers of the newest messages of some roles and a time, the newest first. The index over roles and times leads to
+-- what matches alone; in the order of the log all of it might have to be read. Here and below, the keys are compared in
+-- a form that no other index serves: the planner cannot know how many messages a session has, and with the usual number
+-- in mind it would read all of a long one's.
+-- params: shard_key uuid, session_key uuid, roles text[], since timestamptz?, until timestamptz?, limit bigint, offset
+--     bigint
+-- row: seq bigint
+-- repeatable
+WITH matching AS MATERIALIZED (
+    SELECT m.seq FROM strandline.message m
+    WHERE strandline.role_key_v1(m.session_key, m.role) = ANY (ARRAY(
+            SELECT strandline.role_key_v1(%(session_key)s, asked.role) FROM unnest(%(roles)s::text[]) AS asked (role)))
+        AND m.created_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
+            AND coalesce(%(until)s::timestamptz, 'infinity')
+        AND m.shard_key IS NOT DISTINCT FROM %(shard_key)s AND m.session_key IS NOT DISTINCT FROM %(session_key)s
+        AND m.role = ANY (%(roles)s::text[])
+)
+SELECT f.seq FROM matching f WHERE @is_logged(f, %(shard_key)s, %(session_key)s)
+ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: matches_by_label
+-- The same of messages whose metadata has all of some labels, whose numbers differ from session to session.
+-- params: shard_key uuid, session_key uuid, labels bigint[], roles text[], since timestamptz?, until timestamptz?, limit
+--     bigint, offset bigint
+-- row: seq bigint
+-- repeatable
+WITH matching AS MATERIALIZED (
+    SELECT m.seq, m.role, m.created_at FROM strandline.message m
+    WHERE m.labels @> %(labels)s::bigint[]
+        AND m.shard_key IS NOT DISTINCT FROM %(shard_key)s AND m.session_key IS NOT DISTINCT FROM %(session_key)s
+)
+SELECT f.seq FROM matching f
+WHERE @is_logged(f, %(shard_key)s, %(session_key)s) AND f.role = ANY (%(roles)s::text[])
+    AND f.created_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
+        AND coalesce(%(until)s::timestamptz, 'infinity')
+ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: messages_by_seq
+-- Some messages of a session by their numbers, in order.
+-- params: shard_key uuid, session_key uuid, seqs bigint[]
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- repeatable
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
+ORDER BY m.seq
+
+-- name: newest_within
+-- A page of messages behind the pinned head, the newest first, as far as they fit so many tokens together.
+-- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- repeatable
+SELECT p.seq, p.id, p.role, p.tokens, p.created_at, p.envelope::text, p.metadata::text
+FROM (
+    SELECT n.*, sum(n.tokens) OVER (ORDER BY n.seq DESC) AS taken FROM (
+        SELECT m.* FROM strandline.message m
+        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+            AND @is_logged(m, %(shard_key)s, %(session_key)s) AND m.seq < %(before_seq)s
+            AND m.seq > (
+                SELECT s.pinned_through FROM strandline.session s
+                WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s)
+        ORDER BY m.seq DESC LIMIT %(page_size)s) AS n
+    ) AS p
+WHERE p.taken <= %(tokens)s
+ORDER BY p.seq DESC
+
+-- name: head_messages
+-- The pinned head of a session, in order.
+-- params: shard_key uuid, session_key uuid
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- repeatable
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.session s
+JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
+    AND m.seq BETWEEN s.log_start_seq AND s.pinned_through
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+ORDER BY m.seq
 
 -- name: newest_message
 -- The message that a pop would remove.
@@ -127,12 +239,12 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 -- Where COPY writes to: a table of this connection alone, empty again when the transaction ends.
 CREATE TEMPORARY TABLE IF NOT EXISTS strandline_import (
     place integer, id text, role text, tokens integer, bytes integer, digest bytea, envelope text, metadata text,
-    created_at timestamptz, calls text, answers text) ON COMMIT DELETE ROWS
+    created_at timestamptz, calls text, answers text, labels text) ON COMMIT DELETE ROWS
 
 -- name: copy_import
 -- Messages in their order.
 COPY pg_temp.strandline_import (
-    place, id, role, tokens, bytes, digest, envelope, metadata, created_at, calls, answers) FROM STDIN
+    place, id, role, tokens, bytes, digest, envelope, metadata, created_at, calls, answers, labels) FROM STDIN
 
 -- name: put_imported
 -- Put what was copied, as ``put`` does.
@@ -146,11 +258,12 @@ FROM (
         array_agg(i.envelope ORDER BY i.place) AS envelopes,
         array_agg(i.metadata ORDER BY i.place) AS metadata,
         array_agg(i.created_at ORDER BY i.place) AS created_at,
-        array_agg(i.calls ORDER BY i.place) AS calls, array_agg(i.answers ORDER BY i.place) AS answers
+        array_agg(i.calls ORDER BY i.place) AS calls, array_agg(i.answers ORDER BY i.place) AS answers,
+        array_agg(i.labels ORDER BY i.place) AS labels
     FROM pg_temp.strandline_import i) AS a
 CROSS JOIN LATERAL strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, a.ids, a.roles, a.tokens, a.bytes, a.digests,
-    a.envelopes, a.metadata, a.created_at, a.calls, a.answers) AS p
+    a.envelopes, a.metadata, a.created_at, a.calls, a.answers, a.labels) AS p
 
 -- name: reset
 -- Start the log over; with derived, forget the derived memory.

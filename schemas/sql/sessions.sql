@@ -71,16 +71,55 @@ ORDER BY o.session_id LIMIT %(limit)s
 --     pinned_through bigint, flushed_through bigint, window_from bigint, last_seq bigint, pinned_tokens bigint,
 --     window_tokens bigint, created_at timestamptz, last_put_at timestamptz, token_limit integer, flush_at_tokens
 --     integer, token_flush_size integer, idle_seconds integer?, tokenizer text, pipelines text[], max_facts integer?,
---     shared_scope text?, max_window_messages integer, max_window_bytes integer
+--     shared_scope text?, max_window_messages integer, max_window_bytes integer, message_flush_size integer?
 SELECT s.session_key, s.namespace, s.session_id, s.user_id, s.next_seq - s.log_start_seq - (
         SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
             AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages,
     s.log_start_seq, s.pinned_through, s.flushed_through, s.window_from, s.next_seq - 1 AS last_seq,
     s.pinned_tokens, s.window_tokens, s.created_at, s.last_put_at, s.token_limit, s.flush_at_tokens,
     s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, s.shared_scope,
-    s.max_window_messages, s.max_window_bytes
+    s.max_window_messages, s.max_window_bytes, s.message_flush_size
 FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[]) AS wanted (shard_key, session_key)
 JOIN strandline.session s ON s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key
+
+-- name: users_page
+-- The next users of a namespace who have a session.
+-- params: namespace text, after text, limit bigint
+-- row: user_id text
+SELECT DISTINCT o.user_id FROM strandline.session_owner o
+WHERE o.namespace = %(namespace)s AND o.user_id > %(after)s ORDER BY o.user_id LIMIT %(limit)s
+
+-- name: owner_figures
+-- How much there is of an owner: live facts, sessions, and the messages and tokens of their logs as they are. Tokens
+-- are added up by events, and only of what was not delivered by messages.
+-- params: shard_key uuid
+-- row: facts bigint, oldest_fact_at timestamptz?, newest_fact_at timestamptz?, sessions bigint, messages bigint,
+--     tokens bigint, first_session_at timestamptz?, last_put_at timestamptz?
+-- repeatable
+SELECT known.facts, known.oldest_fact_at, known.newest_fact_at, held.sessions, held.messages, held.tokens,
+    held.first_session_at, held.last_put_at
+FROM (
+    SELECT count(*) AS facts, min(f.said_at) AS oldest_fact_at, max(f.said_at) AS newest_fact_at
+    FROM strandline.fact f
+    JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
+    WHERE f.shard_key = %(shard_key)s AND f.live) AS known
+CROSS JOIN (
+    SELECT count(*) AS sessions, coalesce(sum(s.next_seq - s.log_start_seq - gone.popped), 0)::bigint AS messages,
+        coalesce(sum(s.pinned_tokens + delivered.tokens + fresh.tokens), 0)::bigint AS tokens,
+        min(s.created_at) AS first_session_at, max(s.last_put_at) AS last_put_at
+    FROM strandline.session s
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS popped FROM strandline.popped p
+        WHERE p.shard_key = %(shard_key)s AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS gone
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(e.tokens), 0) AS tokens FROM strandline.flush_event e
+        WHERE e.shard_key = %(shard_key)s AND e.session_key = s.session_key
+            AND e.incarnation = s.incarnation) AS delivered
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(m.tokens), 0) AS tokens FROM strandline.message m
+        WHERE m.shard_key = %(shard_key)s AND m.session_key = s.session_key
+            AND m.seq > s.flushed_through AND m.seq < s.next_seq) AS fresh
+    WHERE s.shard_key = %(shard_key)s) AS held
 
 -- name: session_coverage
 -- The progress of each pipeline of a session: due and dead events in the derivation that serves its owner (null if no
@@ -131,10 +170,11 @@ ORDER BY d.from_seq, d.generation_id, d.stage
 -- The policy of a session, to make a change from.
 -- params: shard_key uuid, session_key uuid
 -- row: token_limit integer, flush_at_tokens integer, token_flush_size integer, idle_seconds integer?, tokenizer text,
---     pipelines text[], max_facts integer?, shared_scope text?, max_window_messages integer, max_window_bytes integer
+--     pipelines text[], max_facts integer?, shared_scope text?, max_window_messages integer, max_window_bytes integer,
+--     message_flush_size integer?
 -- repeatable
 SELECT s.token_limit, s.flush_at_tokens, s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines,
-    s.max_facts, s.shared_scope, s.max_window_messages, s.max_window_bytes
+    s.max_facts, s.shared_scope, s.max_window_messages, s.max_window_bytes, s.message_flush_size
 FROM strandline.session s WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: set_policy

@@ -16,10 +16,11 @@ from sqlalchemy import (
     Text,
     Uuid,
     func,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from strandline.schemas.tables.base import key, metadata, moment, personal
+from strandline.schemas.tables.base import SCHEMA, key, metadata, moment, personal
 from strandline.schemas.values.message import ROLES
 
 session_owner = Table(
@@ -57,6 +58,7 @@ session = Table(
     Column("token_flush_size", Integer, nullable=False),
     Column("max_window_messages", Integer, nullable=False),
     Column("max_window_bytes", Integer, nullable=False),
+    Column("message_flush_size", Integer),
     Column("idle_seconds", Integer),
     moment("last_put_at", default=True),
     moment("watched_until", nullable=True),
@@ -116,7 +118,20 @@ message = Table(
     personal("calls", JSON),
     personal("answers", Text),
     moment("created_at"),
+    personal("labels", ARRAY(BigInteger)),
     Index("message_by_id", "shard_key", "incarnation", "id", unique=True),
+    Index(
+        "message_by_role",
+        text(f"{SCHEMA}.role_key_v1(session_key, role)"),
+        "created_at",
+    ),
+    Index(
+        "message_by_label",
+        "labels",
+        postgresql_using="gin",
+        postgresql_where=text("labels IS NOT NULL"),
+        postgresql_with={"gin_pending_list_limit": 64},
+    ),
     CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="role"),
     CheckConstraint("tokens >= 0", name="tokens"),
     comment="The append-only log: no row is ever updated",

@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from typing import TypedDict
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
@@ -46,6 +47,7 @@ class Policy:
         shared_scope: the scope of its namespace in which its flushed messages are shared; None: not shared.
         max_window_messages: the second mark; a put that lifts the window above this many messages flushes.
         max_window_bytes: the third mark, in bytes as stored.
+        message_flush_size: minimum messages of a flush by the second mark; None: a quarter of the mark.
         max_facts: if the owner has more live facts than this, workers condense them; None: no influence.
     """
 
@@ -59,6 +61,7 @@ class Policy:
     shared_scope: str | None = None
     max_window_messages: int = DEFAULT_WINDOW_MESSAGES
     max_window_bytes: int = DEFAULT_WINDOW_BYTES
+    message_flush_size: int | None = None
 
 
 def make_policy(
@@ -73,6 +76,7 @@ def make_policy(
     shared_scope: str | None = None,
     max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
     max_window_bytes: int = DEFAULT_WINDOW_BYTES,
+    message_flush_size: int | None = None,
 ) -> Policy:
     """Check the limits and derive the mark.
 
@@ -80,14 +84,16 @@ def make_policy(
     the default does not fit, which is not a mistake.
 
     Raises:
-        ConfigurationError: a limit is not positive, no message fits the token limit, or the ratio is not in
-            (0, 1].
+        ConfigurationError: a limit is not positive, no message fits the token limit, the ratio is not in
+            (0, 1], or a flush by messages is to take more than the window may hold.
         InvalidMessageError: ``shared_scope`` is not a valid name.
     """
     token_limit = _token_limit(token_limit)
     token_flush_size = _positive("token_flush_size", token_flush_size)
     max_window_messages = _positive("max_window_messages", max_window_messages)
     max_window_bytes = _positive("max_window_bytes", max_window_bytes)
+    if message_flush_size is not None:
+        message_flush_size = _message_flush_size(message_flush_size, max_window_messages)
     if idle_seconds is not None:
         idle_seconds = _positive("idle_seconds", idle_seconds)
     if max_facts is not None:
@@ -106,7 +112,40 @@ def make_policy(
         shared_scope=None if shared_scope is None else check_name("shared_scope", shared_scope),
         max_window_messages=max_window_messages,
         max_window_bytes=max_window_bytes,
+        message_flush_size=message_flush_size,
     )
+
+
+class WindowOptions(TypedDict):
+    """Arguments of ``Memory.from_defaults`` and ``set_policy`` that bound a window by messages."""
+
+    max_window_messages: int
+    message_flush_size: int
+
+
+def sliding_window(window_size: int) -> WindowOptions:
+    """A window of at most the newest ``window_size`` messages.
+
+    Each put beyond it flushes the oldest turn; a whole turn leaves at once, so the window may hold fewer.
+
+    Raises:
+        ConfigurationError: ``window_size`` is not a whole number above 0.
+    """
+    return {"max_window_messages": _positive("window_size", window_size), "message_flush_size": 1}
+
+
+def summary_window(threshold_messages: int = 50, keep_last: int = 10) -> WindowOptions:
+    """A window that is flushed when it has ``threshold_messages``, all but at most the last ``keep_last``.
+
+    With a summary block these messages are then summarised together; until they are, reads show them.
+
+    Raises:
+        ConfigurationError: one is not a whole number above 0, or ``keep_last`` is not the smaller one.
+    """
+    threshold, kept = _positive("threshold_messages", threshold_messages), _positive("keep_last", keep_last)
+    if kept >= threshold:
+        raise ConfigurationError(f"keep_last is {kept}; it must be below threshold_messages, {threshold}")
+    return {"max_window_messages": threshold - 1, "message_flush_size": threshold - kept}
 
 
 class Unchanged(Enum):
@@ -132,6 +171,7 @@ class PolicyChange:
     max_facts: int | None = None
     max_window_messages: int | None = None
     max_window_bytes: int | None = None
+    message_flush_size: int | None = None
 
 
 def changed_policy(present: Policy, change: PolicyChange) -> Policy:
@@ -144,6 +184,7 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
     size = _or(change.token_flush_size, present.token_flush_size)
     idle = present.idle_seconds if isinstance(change.idle_seconds, Unchanged) else change.idle_seconds
     fits = change.token_flush_size is not None or size <= limit
+    most = _positive("max_window_messages", _or(change.max_window_messages, present.max_window_messages))
     policy = make_policy(
         token_limit=limit,
         chat_history_token_ratio=(
@@ -157,13 +198,23 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
         pipelines=present.pipelines if change.pipelines is None else change.pipelines,
         max_facts=present.max_facts if change.pipelines is None else change.max_facts,
         shared_scope=present.shared_scope,
-        max_window_messages=_or(change.max_window_messages, present.max_window_messages),
+        max_window_messages=most,
         max_window_bytes=_or(change.max_window_bytes, present.max_window_bytes),
+        message_flush_size=(
+            _within(present.message_flush_size, most)
+            if change.message_flush_size is None
+            else change.message_flush_size
+        ),
     )
     if change.chat_history_token_ratio is not None:
         return policy
     # In whole numbers: a mark that is not to change stays the same token.
     return replace(policy, flush_at_tokens=max(1, present.flush_at_tokens * limit // present.token_limit))
+
+
+def _within(size: int | None, most: int) -> int | None:
+    """A flush size that is not to change, as far as a smaller window has room for it."""
+    return None if size is None else min(size, most)
 
 
 def _or(new: int | None, present: int) -> int:
@@ -197,6 +248,16 @@ def _token_limit(value: object) -> int:
             f" it must be at least {MIN_MESSAGE_TOKENS}, and for most chats some thousands"
         )
     return limit
+
+
+def _message_flush_size(value: object, most: int) -> int:
+    size = _positive("message_flush_size", value)
+    if size > most:
+        raise ConfigurationError(
+            f"message_flush_size is {size}, and a window holds at most {most} messages"
+            " (max_window_messages); it must not be larger"
+        )
+    return size
 
 
 def _positive(name: str, value: object) -> int:

@@ -28,12 +28,14 @@ from strandline.wiring.loop_resources import LoopResources, OfLoop
 
 if TYPE_CHECKING:
     from strandline.deploy.embedded.stack import EmbeddedStack
-    from strandline.pipelines.models.contract import Embedder
+    from strandline.pipelines.models.contract import Embedder, ModelAnswer, Task, TextModel
     from strandline.producers.doorbell.doorbell import Doorbell
     from strandline.workers.in_process import BackgroundRunner
 
 Consume = Literal["background"]
 EXIT_SECONDS = 5.0
+# That this process asks by itself, each with connections of its own.
+MAX_TEXT_MODELS = 8
 
 
 class ProcessResources:
@@ -70,6 +72,7 @@ class ProcessResources:
         self._doorbell: Doorbell | None = None
         self._runner: BackgroundRunner | None = None
         self._embedders: dict[tuple[str, object], Embedder | None] = {}
+        self._text_models: dict[str, TextModel] = {}
 
     def database(self) -> Database:
         self._ensure_started()
@@ -107,6 +110,9 @@ class ProcessResources:
         asked = Prefixes.of_config(config).query + text
         answer = embedder.embed([asked], timeout_seconds=self.settings.query_embedding_timeout_seconds)
         return vector_text(answer.vectors[0])
+
+    def ask_model(self, task: Task, *, model: str | None = None) -> ModelAnswer:
+        return self._text_model(model).answer(task)
 
     def close(self) -> None:
         """End runner, doorbell, pool and stack in that order; running work gets five seconds."""
@@ -220,6 +226,19 @@ class ProcessResources:
     def _options(self, url: str) -> ConnectionOptions:
         return ConnectionOptions.from_settings(url, self.settings, planned_once=True, find_url=self._find_url)
 
+    def _text_model(self, name: str | None) -> TextModel:
+        """The model for facts, or another one of its server; its connections are kept for later questions."""
+        name = self.settings.facts_model if name is None else name
+        with self._starting:
+            if name not in self._text_models:
+                if len(self._text_models) >= MAX_TEXT_MODELS:
+                    raise ConfigurationError(
+                        f"model= has named {MAX_TEXT_MODELS} models in this process, and connections"
+                        " to each are kept; use one, or STRANDLINE_FACTS_MODEL."
+                    )
+                self._text_models[name] = _build_text_model(self.settings, name)
+            return self._text_models[name]
+
     def _query_embedder(self, config: Mapping[str, Any]) -> Embedder | None:
         """The embedder that the stored vectors were made with; None if this process cannot load it."""
         name = str(config.get("embedder"))
@@ -239,6 +258,17 @@ class ProcessResources:
             return None
         same = embedder.model == name and embedder.dimensions == config.get("dimensions")
         return embedder if same else None
+
+
+def _build_text_model(settings: Settings, name: str) -> TextModel:
+    with undivided:
+        from strandline.pipelines.models.factory import build_text_model
+        from strandline.pipelines.models.prompts.overrides import prompt_texts
+    return build_text_model(
+        settings.model_copy(update={"facts_model": name}),
+        purpose="facts",
+        prompts=prompt_texts(settings.prompts_dir),
+    )
 
 
 def _embedded_stack(settings: Settings) -> EmbeddedStack:

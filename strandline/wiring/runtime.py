@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from strandline.pipelines.models.contract import ModelAnswer, Task
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.display.shown_text import quote
@@ -112,6 +113,9 @@ class Runtime:
 
     def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
         return self.own().embed_query(text, config)
+
+    def ask_model(self, task: Task, *, model: str | None = None) -> ModelAnswer:
+        return self.own().ask_model(task, model=model)
 
     def close(self) -> None:
         """End runner, doorbell, pool and stack in that order; running work gets five seconds."""

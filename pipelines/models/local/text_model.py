@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any, assert_never
 
 from strandline.pipelines.models.contract import (
+    ChooseTask,
     CondenseTask,
     ExtractTask,
     MergeTask,
@@ -69,6 +70,8 @@ def _answer(task: Task) -> dict[str, Any]:
         case SummaryTask():
             summary, topics = roll_summary(task)
             return {"summary": summary, "topics": topics}
+        case ChooseTask():
+            return {"facts": _choose(task)}
         case _:
             assert_never(task)
 
@@ -154,3 +157,11 @@ def _condense(task: CondenseTask) -> dict[str, Any]:
         if len(group) > 1
     ]
     return {"facts": merged, "kept": [group[0].number for _first, group in groups if len(group) == 1]}
+
+
+def _choose(task: ChooseTask) -> list[int]:
+    """The facts that have words of the question, those with most of them first."""
+    sought = set(words(task.question))
+    shared = {fact.number: len(sought & set(words(fact.text))) for fact in task.facts}
+    ranked = sorted((number for number, count in shared.items() if count), key=lambda n: (-shared[n], -n))
+    return ranked[: task.max_facts]

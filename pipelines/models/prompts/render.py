@@ -18,6 +18,7 @@ from typing import assert_never
 
 from strandline.pipelines.models.answer_forms import answer_schema
 from strandline.pipelines.models.contract import (
+    ChooseTask,
     CondenseTask,
     ExtractTask,
     MergeTask,
@@ -82,6 +83,9 @@ def _data(task: Task) -> str:
         case SummaryTask():
             so_far = _section("summary_so_far", [_encode(task.previous)])
             return f"At most {task.max_tokens} tokens.\n{so_far}\n{_transcript(task.lines)}"
+        case ChooseTask():
+            question = _section("question", [_encode(task.question)])
+            return f"At most {task.max_facts} facts are wanted.\n{question}\n{_facts('facts', task.facts)}"
         case _:
             assert_never(task)
 

@@ -35,7 +35,7 @@ WITHOUT_STATISTICS = {
     "fact_candidate": ("text", "topics", "said_by", "about_date"),
     "fact_event": ("payload", "traces", "actor"),
     "fact_revision": ("text", "fingerprint", "lexemes", "own_text", "own_fingerprint", "own_lexemes"),
-    "message": ("id", "digest", "envelope", "metadata", "calls", "answers"),
+    "message": ("id", "digest", "envelope", "metadata", "calls", "answers", "labels"),
     "policy_change": ("before", "after", "actor"),
     "replay": ("selection",),
     "session": ("session_id", "user_id", "shared_scope"),
@@ -55,8 +55,8 @@ def upgrade() -> None:
     schema = context.config.attributes["schema"]
     partitions = context.config.attributes["partitions"]
     divided = "HASH (shard_key)" if partitions else None
-    # Functions that the table of chunks needs.
-    for name in ("search_code_v1", "search_terms_v1"):
+    # Functions that the tables of chunks and messages need.
+    for name in ("search_code_v1", "search_terms_v1", "role_key_v1"):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))
     op.create_table(
         "answer",
@@ -733,6 +733,7 @@ def upgrade() -> None:
         sa.Column("calls", sa.JSON(), nullable=True),
         sa.Column("answers", sa.Text(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("labels", sa.ARRAY(sa.BigInteger()), nullable=True),
         sa.CheckConstraint(
             "role IN ('system', 'developer', 'user', 'assistant', 'tool')", name=op.f("message_role_check")
         ),
@@ -744,6 +745,23 @@ def upgrade() -> None:
     )
     op.create_index(
         "message_by_id", "message", ["shard_key", "incarnation", "id"], unique=True, schema=schema
+    )
+    op.create_index(
+        "message_by_role",
+        "message",
+        [sa.text(in_schema("strandline.role_key_v1(session_key, role)", schema)), "created_at"],
+        unique=False,
+        schema=schema,
+    )
+    op.create_index(
+        "message_by_label",
+        "message",
+        ["labels"],
+        unique=False,
+        schema=schema,
+        postgresql_using="gin",
+        postgresql_where=sa.text("labels IS NOT NULL"),
+        postgresql_with={"gin_pending_list_limit": 64},
     )
     op.create_table(
         "model_call",
@@ -844,6 +862,7 @@ def upgrade() -> None:
         sa.Column("token_flush_size", sa.Integer(), nullable=False),
         sa.Column("max_window_messages", sa.Integer(), nullable=False),
         sa.Column("max_window_bytes", sa.Integer(), nullable=False),
+        sa.Column("message_flush_size", sa.Integer(), nullable=True),
         sa.Column("idle_seconds", sa.Integer(), nullable=True),
         sa.Column(
             "last_put_at",

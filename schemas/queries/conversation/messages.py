@@ -39,6 +39,7 @@ class PutOne(Query[PutOneRow]):
         calls: str | None,
         answers: str | None,
         created_at: datetime | None,
+        labels: list[int] | None,
     ) -> None:
         self.values = (
             tokens,
@@ -53,6 +54,7 @@ class PutOne(Query[PutOneRow]):
             calls,
             answers,
             created_at,
+            labels,
         )
 
 
@@ -110,6 +112,7 @@ class Put(Query[PutRow]):
         created_at: list[datetime | None],
         calls: list[str | None],
         answers: list[str | None],
+        labels: list[str | None],
     ) -> None:
         self.values = (
             shard_key,
@@ -126,6 +129,7 @@ class Put(Query[PutRow]):
             created_at,
             calls,
             answers,
+            labels,
         )
 
 
@@ -149,6 +153,185 @@ class History(Query[HistoryRow]):
 
     def __init__(self, *, after_seq: int, shard_key: UUID, session_key: UUID, page_size: int) -> None:
         self.values = (after_seq, shard_key, session_key, page_size)
+
+
+class NewestSeqsRow(NamedTuple):
+    seq: int
+
+
+class NewestSeqs(Query[NewestSeqsRow]):
+    """The numbers of the newest messages of a log, the newest first; without a filter, so the primary key has
+    all of it.
+    """
+
+    __slots__ = ()
+    name = "newest_seqs"
+    repeatable = True
+    row = NewestSeqsRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, limit: int, offset: int) -> None:
+        self.values = (shard_key, session_key, limit, offset)
+
+
+class RecentMatchesRow(NamedTuple):
+    scanned: int
+    seq: int | None
+
+
+class RecentMatches(Query[RecentMatchesRow]):
+    """Of the newest messages, as many as are looked at, the numbers of those that a filter lets pass, the
+    newest first. One row at least, which says how many there were to look at: fewer than asked for are the
+    whole log.
+    """
+
+    __slots__ = ()
+    name = "recent_matches"
+    repeatable = True
+    row = RecentMatchesRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        scan: int,
+        roles: list[str],
+        since: datetime | None,
+        until: datetime | None,
+        labels: list[int] | None,
+        limit: int,
+        offset: int,
+    ) -> None:
+        self.values = (shard_key, session_key, scan, roles, since, until, labels, limit, offset)
+
+
+class MatchesByRoleRow(NamedTuple):
+    seq: int
+
+
+class MatchesByRole(Query[MatchesByRoleRow]):
+    """The numbers of the newest messages of some roles and a time, the newest first. The index over roles and
+    times leads to what matches alone; in the order of the log all of it might have to be read. Here and
+    below, the keys are compared in a form that no other index serves: the planner cannot know how many
+    messages a session has, and with the usual number in mind it would read all of a long one's.
+    """
+
+    __slots__ = ()
+    name = "matches_by_role"
+    repeatable = True
+    row = MatchesByRoleRow
+
+    def __init__(
+        self,
+        *,
+        session_key: UUID,
+        roles: list[str],
+        since: datetime | None,
+        until: datetime | None,
+        shard_key: UUID,
+        limit: int,
+        offset: int,
+    ) -> None:
+        self.values = (session_key, roles, since, until, shard_key, limit, offset)
+
+
+class MatchesByLabelRow(NamedTuple):
+    seq: int
+
+
+class MatchesByLabel(Query[MatchesByLabelRow]):
+    """The same of messages whose metadata has all of some labels, whose numbers differ from session to
+    session.
+    """
+
+    __slots__ = ()
+    name = "matches_by_label"
+    repeatable = True
+    row = MatchesByLabelRow
+
+    def __init__(
+        self,
+        *,
+        labels: list[int],
+        shard_key: UUID,
+        session_key: UUID,
+        roles: list[str],
+        since: datetime | None,
+        until: datetime | None,
+        limit: int,
+        offset: int,
+    ) -> None:
+        self.values = (labels, shard_key, session_key, roles, since, until, limit, offset)
+
+
+class MessagesBySeqRow(NamedTuple):
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class MessagesBySeq(Query[MessagesBySeqRow]):
+    """Some messages of a session by their numbers, in order."""
+
+    __slots__ = ()
+    name = "messages_by_seq"
+    repeatable = True
+    row = MessagesBySeqRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, seqs: list[int]) -> None:
+        self.values = (shard_key, session_key, seqs)
+
+
+class NewestWithinRow(NamedTuple):
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class NewestWithin(Query[NewestWithinRow]):
+    """A page of messages behind the pinned head, the newest first, as far as they fit so many tokens
+    together.
+    """
+
+    __slots__ = ()
+    name = "newest_within"
+    repeatable = True
+    row = NewestWithinRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, before_seq: int, page_size: int, tokens: int
+    ) -> None:
+        self.values = (shard_key, session_key, before_seq, page_size, tokens)
+
+
+class HeadMessagesRow(NamedTuple):
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class HeadMessages(Query[HeadMessagesRow]):
+    """The pinned head of a session, in order."""
+
+    __slots__ = ()
+    name = "head_messages"
+    repeatable = True
+    row = HeadMessagesRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
 
 
 class NewestMessageRow(NamedTuple):

@@ -154,6 +154,7 @@ class SessionRowsRow(NamedTuple):
     shared_scope: str | None
     max_window_messages: int
     max_window_bytes: int
+    message_flush_size: int | None
 
 
 class SessionRows(Query[SessionRowsRow]):
@@ -165,6 +166,46 @@ class SessionRows(Query[SessionRowsRow]):
 
     def __init__(self, *, shard_keys: list[UUID], session_keys: list[UUID]) -> None:
         self.values = (shard_keys, session_keys)
+
+
+class UsersPageRow(NamedTuple):
+    user_id: str
+
+
+class UsersPage(Query[UsersPageRow]):
+    """The next users of a namespace who have a session."""
+
+    __slots__ = ()
+    name = "users_page"
+    row = UsersPageRow
+
+    def __init__(self, *, namespace: str, after: str, limit: int) -> None:
+        self.values = (namespace, after, limit)
+
+
+class OwnerFiguresRow(NamedTuple):
+    facts: int
+    oldest_fact_at: datetime | None
+    newest_fact_at: datetime | None
+    sessions: int
+    messages: int
+    tokens: int
+    first_session_at: datetime | None
+    last_put_at: datetime | None
+
+
+class OwnerFigures(Query[OwnerFiguresRow]):
+    """How much there is of an owner: live facts, sessions, and the messages and tokens of their logs as they
+    are. Tokens are added up by events, and only of what was not delivered by messages.
+    """
+
+    __slots__ = ()
+    name = "owner_figures"
+    repeatable = True
+    row = OwnerFiguresRow
+
+    def __init__(self, *, shard_key: UUID) -> None:
+        self.values = (shard_key,)
 
 
 class SessionCoverageRow(NamedTuple):
@@ -242,6 +283,7 @@ class SessionPolicyRow(NamedTuple):
     shared_scope: str | None
     max_window_messages: int
     max_window_bytes: int
+    message_flush_size: int | None
 
 
 class SessionPolicy(Query[SessionPolicyRow]):

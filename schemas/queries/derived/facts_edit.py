@@ -497,6 +497,23 @@ class RemoveFacts(Query[RemoveFactsRow]):
         self.values = (shard_key, generation_id, fact_ids, number)
 
 
+class OwnerTopicsRow(NamedTuple):
+    topic: str
+    facts: int
+
+
+class OwnerTopics(Query[OwnerTopicsRow]):
+    """The topics of an owner's live facts, the most frequent first, each with the number of its facts."""
+
+    __slots__ = ()
+    name = "owner_topics"
+    repeatable = True
+    row = OwnerTopicsRow
+
+    def __init__(self, *, shard_key: UUID, limit: int) -> None:
+        self.values = (shard_key, limit)
+
+
 class ListFactsRow(NamedTuple):
     total: int
     fact_id: UUID | None

@@ -23,7 +23,8 @@ CREATE FUNCTION strandline.put_v1(
     p_metadata text[],
     p_created_at timestamptz[],
     p_calls text[],
-    p_answers text[]
+    p_answers text[],
+    p_labels text[]
 ) RETURNS TABLE (status text, detail text, seqs bigint[], to_flush text)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -59,15 +60,15 @@ BEGIN
         END IF;
         INSERT INTO strandline.session (
             shard_key, session_key, namespace, session_id, user_id, token_limit, flush_at_tokens,
-            token_flush_size, max_window_messages, max_window_bytes, idle_seconds, tokenizer, pipelines,
-            max_facts, shared_scope, shared_key)
+            token_flush_size, max_window_messages, max_window_bytes, message_flush_size, idle_seconds, tokenizer,
+            pipelines, max_facts, shared_scope, shared_key)
         SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
-            n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes, n.idle_seconds,
-            n.tokenizer, n.pipelines, n.max_facts, n.shared_scope, n.shared_key
+            n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes,
+            n.message_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts, n.shared_scope, n.shared_key
         FROM jsonb_to_record(p_session) AS n (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
             token_flush_size integer, max_window_messages integer, max_window_bytes integer,
-            idle_seconds integer, tokenizer text, pipelines text[], max_facts integer, shared_scope text, shared_key uuid)
+            message_flush_size integer, idle_seconds integer, tokenizer text, pipelines text[], max_facts integer, shared_scope text, shared_key uuid)
         ON CONFLICT DO NOTHING;
         SELECT * INTO s FROM strandline.session t
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -87,11 +88,11 @@ BEGIN
         END IF;
         INSERT INTO strandline.message (
             shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata,
-            calls, answers, created_at)
+            calls, answers, created_at, labels)
         VALUES (
             p_shard_key, p_session_key, s.next_seq, s.incarnation, p_ids[1], p_roles[1], p_tokens[1],
             p_bytes[1], p_digests[1], p_envelopes[1]::json, p_metadata[1]::json, p_calls[1]::json, p_answers[1],
-            coalesce(p_created_at[1], accepted_at));
+            coalesce(p_created_at[1], accepted_at), p_labels[1]::bigint[]);
         seqs := ARRAY[s.next_seq];
         added := 1;
         all_tokens := p_tokens[1];
@@ -122,17 +123,17 @@ BEGIN
         WITH fresh AS (
             SELECT given.*, s.next_seq - 1 + row_number() OVER (ORDER BY given.place) AS seq
             FROM unnest(seqs, p_ids, p_roles, p_tokens, p_bytes, p_digests, p_envelopes, p_metadata,
-                        p_created_at, p_calls, p_answers) WITH ORDINALITY
+                        p_created_at, p_calls, p_answers, p_labels) WITH ORDINALITY
                 AS given (had, id, role, tokens, bytes, digest, envelope, metadata, created_at, calls, answers,
-                    place)
+                    labels, place)
             WHERE given.had IS NULL
         ), stored AS (
             INSERT INTO strandline.message (
                 shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata,
-                calls, answers, created_at)
+                calls, answers, created_at, labels)
             SELECT p_shard_key, p_session_key, f.seq, s.incarnation, f.id, f.role, f.tokens, f.bytes, f.digest,
                 f.envelope::json, f.metadata::json, f.calls::json, f.answers,
-                coalesce(f.created_at, accepted_at)
+                coalesce(f.created_at, accepted_at), f.labels::bigint[]
             FROM fresh f
         ), placed AS (
             SELECT given.place, coalesce(given.had, f.seq) AS seq

@@ -29,7 +29,8 @@ BEGIN
             'token_limit', s.token_limit, 'flush_at_tokens', s.flush_at_tokens,
             'token_flush_size', s.token_flush_size, 'idle_seconds', s.idle_seconds,
             'pipelines', to_jsonb(s.pipelines), 'max_facts', s.max_facts,
-            'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes) THEN
+            'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
+            'message_flush_size', s.message_flush_size) THEN
         status := 'changed';
         RETURN NEXT;
         RETURN;
@@ -70,7 +71,8 @@ BEGIN
             token_flush_size = (p_after ->> 'token_flush_size')::integer, idle_seconds = s.idle_seconds,
             pipelines = ARRAY(SELECT jsonb_array_elements_text(p_after -> 'pipelines')),
             max_facts = (p_after ->> 'max_facts')::integer,
-            max_window_messages = s.max_window_messages, max_window_bytes = s.max_window_bytes, replan_at_tokens = 0,
+            max_window_messages = s.max_window_messages, max_window_bytes = s.max_window_bytes,
+            message_flush_size = (p_after ->> 'message_flush_size')::integer, replan_at_tokens = 0,
             watched_until = s.watched_until, overdue_at = s.overdue_at
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     status := 'ok';

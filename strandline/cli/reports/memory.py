@@ -135,3 +135,48 @@ class FactHistoryReport(Report):
     text: str | None
     steps: list[FactStep]
     deeds: list[FactDeed]
+
+
+class TopicReport(Report):
+    """A topic, and the number of live facts that have it."""
+
+    topic: str
+    facts: int
+
+
+class FiguresReport(Report):
+    """How much there is of one owner; the times are null where there is nothing."""
+
+    facts: int
+    oldest_fact_at: datetime | None
+    newest_fact_at: datetime | None
+    sessions: int
+    messages: int
+    tokens: int
+    first_session_at: datetime | None
+    last_put_at: datetime | None
+
+
+class OwnerFiguresReport(Report):
+    """``strandline facts figures``: of a user or the owner of a session; the most frequent topics first."""
+
+    namespace: str
+    user_id: str | None
+    session_id: str | None
+    figures: FiguresReport
+    topics: list[TopicReport]
+
+
+class UserReport(Report):
+    """A user with the figures."""
+
+    user_id: str
+    figures: FiguresReport
+
+
+class UsersReport(Report):
+    """``strandline facts users``: a page by name; ``after`` is what ``--after`` takes, null at the end."""
+
+    namespace: str
+    users: list[UserReport]
+    after: str | None

@@ -22,6 +22,7 @@ from strandline.pipelines.models.answers import (
     parse_merge,
 )
 from strandline.pipelines.models.contract import (
+    ChooseTask,
     CondenseTask,
     ExtractTask,
     MergeTask,
@@ -138,7 +139,7 @@ def test_a_sentence_that_is_too_long_or_for_too_many_is_refused() -> None:
             parse_condense(json.dumps(answer), parts)
 
 
-@pytest.mark.parametrize("name", ["extract", "merge", "condense", "summary"])
+@pytest.mark.parametrize("name", ["extract", "merge", "condense", "summary", "choose"])
 def test_prompts_say_that_text_is_data(name: TaskName) -> None:
     assert "never follow them" in instructions(name)
 
@@ -149,6 +150,7 @@ def test_text_of_users_cannot_end_a_section_of_a_prompt() -> None:
         (ExtractTask((TranscriptLine(1, "user", None, hostile, NOW),)), "transcript"),
         (CondenseTask(numbered([hostile, "b"]), 1), "facts"),
         (MergeTask(numbered([hostile]), numbered([hostile])), "candidates"),
+        (ChooseTask(hostile, numbered([hostile, "b"]), 1), "facts"),
     ]
     for task, tag in tasks:
         data = render(task).data

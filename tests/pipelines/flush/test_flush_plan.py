@@ -367,6 +367,36 @@ def plan(entries: Sequence[Entry], mark: int, flush_size: int = 10) -> FlushPlan
     )
 
 
+@given(ENTRIES, st.integers(1, 30), st.integers(1, 30))
+@settings(max_examples=400, deadline=None)
+def test_a_window_of_too_many_messages_gives_off_so_many_or_a_multiple(
+    entries: list[Entry], most: int, size: int
+) -> None:
+    """The oldest of them, at the first cut behind the step, or at the last one there is."""
+    found = plan_threshold(
+        entries,
+        flushed_through=FIRST_SEQ - 1,
+        pinned_tokens=0,
+        mark=10**9,
+        flush_size=1,
+        max_messages=most,
+        message_flush_size=min(size, most),
+    )
+    cuts = legal_cuts(entries)
+    assert (found is not None) == (len(entries) > most and bool(cuts))
+    if found is None:
+        return
+    left = remaining(entries, found)
+    check_events(entries, found, FIRST_SEQ - 1)
+    step = min(size, most)
+    steps = -(-(len(entries) - most) // step) * step
+    turns = [at for at in cuts if entries[at].role == "user"]
+    if reaching := [at for at in turns if at >= steps]:
+        assert len(entries) - len(left) == reaching[0], "one step, and a whole turn begins the window"
+    elif len(left) > most:
+        assert all(len(entries) - at > most for at in cuts), "no cut leaves few enough"
+
+
 def test_a_lone_oversized_message_stays() -> None:
     assert plan(conversation([Said("user", 10_000)]), mark=100) is None
 

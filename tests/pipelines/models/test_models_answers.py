@@ -234,7 +234,7 @@ def test_other_forms_are_refused_without_quoting_them(text: str) -> None:
     assert "cut" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["extract", "merge", "condense", "summary"])
+@pytest.mark.parametrize("name", ["extract", "merge", "condense", "summary", "choose"])
 def test_schemas_are_strict_throughout(name: TaskName) -> None:
     def check(node: dict[str, object]) -> None:
         assert not set(node) - {

@@ -130,6 +130,7 @@ def whole(identity: SessionIdentity, message_id: str) -> Put:
         created_at=[],
         calls=[],
         answers=[],
+        labels=[],
     )
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from strandline import ConfigurationError, Memory
+from strandline import ConfigurationError, Memory, sliding_window, summary_window
+from strandline.cli.entry import run
+from strandline.pipelines.inspect.sessions import show_session
 from strandline.pipelines.inspect.verify import verify
 from strandline.producers.reading.read import MAX_TAIL_BYTES
 from strandline.schemas.postgres.database import Database
@@ -124,6 +126,100 @@ def test_puts_that_share_a_statement_keep_to_each_session_s_marks(
     assert verify(database).violations == ()
 
 
+@WAYS
+def test_five_of_ten_messages_stay_and_the_log_keeps_all(
+    put: Callable[[Memory, list[dict[str, Any]]], None],
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+) -> None:
+    memory = make_memory("s", memory_blocks=[], **sliding_window(5))
+    put(memory, [{"role": "user", "content": f"Message {number}"} for number in range(10)])
+    assert [one.text for one in memory.get()] == [f"Message {number}" for number in range(5, 10)]
+    assert len(memory.get_all()) == 10
+    events = "SELECT min(from_seq), max(through_seq), sum(message_count)::int FROM strandline.flush_event"
+    assert rows_of(database_url, events) == [(1, 5, 5)]
+    assert verify(database).violations == ()
+
+
+def test_a_sliding_window_begins_with_a_whole_turn(make_memory: MakeMemory) -> None:
+    memory = make_memory("s", memory_blocks=[], **sliding_window(10))
+    for number in range(30):
+        memory.put({"role": ("user", "assistant")[number % 2], "content": f"{number}"})
+        window = memory.get()
+        assert min(number, 9) <= len(window) <= 10 and window[0].role == "user"
+        assert window[-1].text == f"{number}"
+
+
+def test_a_window_beyond_tokens_as_well_is_flushed_until_both_hold(make_memory: MakeMemory) -> None:
+    memory = make_memory("s", token_limit=100, token_flush_size=10, memory_blocks=[], **sliding_window(40))
+    memory.put_messages([{"role": "user", "content": "one two three four five"} for _ in range(60)])
+    context = memory.get()
+    assert len(context) < 40 and context.tokens <= 70
+
+
+def test_a_summary_window_is_flushed_at_its_threshold_and_keeps_the_last(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    memory = make_memory("s", token_flush_size=1, memory_blocks=["summary"], **summary_window(50, 10))
+    sizes = []
+    for number in range(100):
+        memory.put({"role": ("user", "assistant")[number % 2], "content": f"{number}"})
+        sizes.append(counters(database_url)[0])
+    assert max(sizes) == 49 and sizes[48:51] == [49, 10, 11] and sizes[89] == 10
+    events = rows_of(database_url, "SELECT message_count FROM strandline.flush_event ORDER BY from_seq")
+    assert events == [(40,), (40,)], "what is summarised together is one event, however few its tokens"
+    assert len(memory.get()) == 100 and memory.get().omitted == (), "until then the messages are shown"
+
+
+def test_messages_that_come_together_leave_as_if_they_came_alone(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    memory = make_memory("s", memory_blocks=[], **summary_window(50, 10))
+    memory.put_messages([{"role": "user", "content": f"{number}"} for number in range(100)])
+    assert counters(database_url)[0] == 20
+    assert rows_of(database_url, "SELECT message_count FROM strandline.flush_event") == [(80,)]
+
+
+def test_the_flush_size_is_part_of_the_policy(
+    make_memory: MakeMemory, database: Database, capsys: pytest.CaptureFixture[str], database_url: str
+) -> None:
+    memory = make_memory("s", memory_blocks=[], max_window_messages=20)
+    memory.put_messages([{"role": "user", "content": f"{number}"} for number in range(20)])
+    assert memory.set_policy(message_flush_size=15).message_flush_size == 15
+    memory.put({"role": "user", "content": "one more"})
+    assert len(memory.get()) == 6
+    assert memory.set_policy(max_window_messages=4).message_flush_size == 4, "a smaller window has no room"
+    picture = show_session(database, "s")
+    assert picture.session.policy.message_flush_size == 4
+    assert [change.after for change in picture.policy_changes] == [
+        {"message_flush_size": 15},
+        {"message_flush_size": 4, "max_window_messages": 4},
+    ]
+    target = ["--database-url", database_url]
+    assert run(["sessions", "set-policy", "s", "--message-flush-size", "2", *target]) == 0
+    assert run(["sessions", "show", "s", *target]) == 0
+    assert "or 2 messages; window of at most 4 messages" in capsys.readouterr().out
+    assert verify(database).violations == ()
+    for wrong in (5, 0):
+        with pytest.raises(ConfigurationError, match="message_flush_size"):
+            memory.set_policy(message_flush_size=wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: sliding_window(0), "window_size is 0"),
+        (lambda: sliding_window(1.5), "window_size is 1.5"),  # type: ignore[arg-type]
+        (lambda: summary_window(10, 10), "below threshold_messages, 10"),
+        (lambda: summary_window(10, 0), "keep_last is 0"),
+    ],
+)
+def test_a_window_that_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        make()
+
+
 def test_counters_follow_pops_resets_idle_and_manual_flushes(
     make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:
@@ -161,7 +257,7 @@ def test_the_marks_of_the_first_put_hold(make_memory: MakeMemory, database_url: 
     assert rows_of(database_url, newest) == [(DEFAULT_WINDOW_MESSAGES, DEFAULT_WINDOW_BYTES)]
 
 
-@pytest.mark.parametrize("name", ["max_window_messages", "max_window_bytes"])
+@pytest.mark.parametrize("name", ["max_window_messages", "max_window_bytes", "message_flush_size"])
 @pytest.mark.parametrize("value", [0, -1, 2**31, 1.5, True, "5"])
 def test_a_mark_is_a_whole_number_above_0(name: str, value: object, make_memory: MakeMemory) -> None:
     with pytest.raises(ConfigurationError, match=name):

@@ -40,6 +40,7 @@ ACROSS_SHARDS = {
         "find_sessions",
         "namespace_is_known",
         "user_is_known",
+        "users_page",
     },
     "people name what they look for by namespace, not by owner": {
         "explain_find_fact_events",
@@ -81,8 +82,8 @@ ACROSS_SHARDS = {
         name for name in statements("strandline") if name.startswith("verify_")
     },
 }
-# The keys are compared in a form that no other index serves than the one over words.
-KEYED_OTHERWISE = {"search_big_v1": ["b", "b", "b"]}
+# The keys are compared in a form that no other index serves than the one over words, labels or roles.
+KEYED_OTHERWISE = {"search_big_v1": ["b", "b", "b"], "matches_by_label": ["m"], "matches_by_role": ["m"]}
 
 
 @pytest.fixture(scope="module")

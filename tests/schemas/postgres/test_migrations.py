@@ -70,7 +70,7 @@ def declared_url(empty_database_url: str) -> str:
     with made.begin() as connection:
         connection.execute(sa.text("CREATE EXTENSION vector"))
         connection.execute(sa.text(f"CREATE SCHEMA {SCHEMA}"))
-        for name in ("search_code_v1", "search_terms_v1"):
+        for name in ("search_code_v1", "search_terms_v1", "role_key_v1"):
             connection.exec_driver_sql(function_source(name, SCHEMA))
         metadata.create_all(connection)
     made.dispose()

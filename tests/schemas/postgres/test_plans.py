@@ -189,7 +189,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             blocks |= {"max_facts": 50}
             return lane | blocks | known
         case "put_one":
-            unset = dict.fromkeys(("metadata", "created_at", "calls", "answers"))
+            unset = dict.fromkeys(("metadata", "created_at", "calls", "answers", "labels"))
             message = {
                 "id": "new",
                 "role": "user",

@@ -128,8 +128,8 @@ def tried(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
 
 MEMORY_ARGUMENTS = (
     "session_id user_id namespace token_limit chat_history_token_ratio token_flush_size max_window_messages"
-    " max_window_bytes memory_blocks insert_method tokenizer_fn part_tokens memory_template shared_scope"
-    " idle_seconds database_url pool schema broker_url consume"
+    " max_window_bytes message_flush_size memory_blocks insert_method tokenizer_fn part_tokens"
+    " memory_template shared_scope idle_seconds database_url pool schema broker_url consume"
 ).split()
 
 
@@ -175,13 +175,15 @@ READS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "get": ({}, ("input", "messages", "initial_token_count", "timeout", "connection")),
     "search": ({"query": "x"}, ("query", "limit", "scope", "kinds", "exclude_current", "include_window")),
     "iterate": ({}, ("after_seq", "page_size")),
+    "history": ({}, ("limit", "offset", "roles", "metadata", "since", "until", "connection")),
+    "context_window": ({}, ("max_tokens", "connection")),
     "put": ({"message": HELLO}, ("connection",)),
     "flush": ({}, ("all", "connection")),
     "set_policy": (
         {},
         (
             *("token_limit", "chat_history_token_ratio", "token_flush_size", "idle_seconds"),
-            *("memory_blocks", "max_window_messages", "max_window_bytes", "actor"),
+            *("memory_blocks", "max_window_messages", "max_window_bytes", "message_flush_size", "actor"),
         ),
     ),
 }
@@ -226,10 +228,22 @@ def test_a_block_is_made_and_shown_or_refused(value: Any, database_url: str) -> 
             tried(show, kind, argument)
 
 
+NEEDED: dict[str, dict[str, Any]] = {
+    "add": {"text": "a word"},
+    "search": {"query": "boat"},
+    "choose": {"question": "boat"},
+    "list": {},
+    "topics": {},
+}
 FACTS: dict[str, tuple[str, ...]] = {
     "add": ("text", "topics", "about_date", "input", "agent_id", "team_id", "actor"),
     "get": ("fact_id",),
-    "list": ("limit", "offset", "sort", "contains", "topics", "agent_id", "team_id", "with_invalidated"),
+    "list": (
+        *("limit", "offset", "sort", "contains", "topics", "agent_id", "team_id", "with_invalidated"),
+        *("first_n", "last_n"),
+    ),
+    "choose": ("question", "limit", "among", "topics", "model"),
+    "topics": ("limit",),
     "search": ("query", "limit", "topics"),
     "replace": ("fact_id", "text", "topics", "actor"),
     "delete": ("fact_id", "actor"),
@@ -244,9 +258,7 @@ def test_facts_are_edited_and_listed_or_it_is_said_why_not(value: Any, database_
     for name, arguments in FACTS.items():
         for argument in arguments:
             known = facts.add("I have a boat.")
-            needed = {"add": {"text": "a word"}, "search": {"query": "boat"}, "list": {}}.get(
-                name, {"fact_id": known.fact_id}
-            )
+            needed = NEEDED.get(name, {"fact_id": known.fact_id})
             given = {**needed, **({"text": "A sail."} if name == "replace" else {}), argument: value}
             tried(getattr(facts, name), **given)
     assert facts.list().total

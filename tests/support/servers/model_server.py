@@ -339,9 +339,16 @@ def answer_to(prompt: str) -> dict[str, Any]:
     if so_far := _section(prompt, "summary_so_far"):
         joined = " ".join(row["text"] for row in _section(prompt, "transcript"))
         return {"summary": f"{so_far[0]} {joined}".strip()[-2000:] or "nothing yet", "topics": ["talk"]}
+    if question := _section(prompt, "question"):
+        sought, rows = _words(question[0]), _section(prompt, "facts")
+        return {"facts": [row["n"] for row in rows if sought & _words(row["text"])]}
     if facts := _section(prompt, "facts"):
         return {"facts": [], "kept": [row["n"] for row in facts]}
     return {"facts": [_fact(row) for row in _section(prompt, "transcript") if "user" in row["by"]]}
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
 
 
 def _fact(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from strandline.pipelines.engine.stage import Stage
 from strandline.pipelines.facts.extract import ExtractStage
 from strandline.pipelines.facts.merge import MergeStage
 from strandline.pipelines.models.contract import (
+    ChooseTask,
     CondenseTask,
     EmbeddingAnswer,
     ExtractTask,
@@ -62,6 +63,8 @@ class ScriptedModel:
                 return _condensed(task)
             case SummaryTask():
                 return {"summary": f"{len(task.lines)} lines since {len(task.previous)} characters"}
+            case ChooseTask():
+                return {"facts": [fact.number for fact in task.facts]}
 
     def _found(self, number: int, text: str) -> dict[str, Any]:
         return {"text": f"{self.prefix}{text}", "messages": [number]}

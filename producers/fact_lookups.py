@@ -1,0 +1,126 @@
+"""What is looked up about an owner's facts beside lists and searches: a model's choice, topics, figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.facts.figures import (
+    MAX_TOPICS_LISTED,
+    OwnerFigures,
+    TopicCount,
+    owner_figures,
+    owner_topics,
+)
+from strandline.producers.facts.listing import FactFilter, check_count, checked_limit
+from strandline.producers.search.choice import (
+    MAX_CONSIDERED_FACTS,
+    ChoiceRequest,
+    ChosenFacts,
+    choose_facts,
+)
+from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.identity import Owner, check_name
+
+
+class FactLookups:
+    """The methods of ``OwnerFacts`` that neither list nor edit."""
+
+    def __init__(self, resources: Resources, owner: Owner) -> None:
+        self._resources = resources
+        self._owner = owner
+        self._runner = OperationRunner(resources)
+
+    def choose(
+        self,
+        question: str,
+        *,
+        limit: int = 10,
+        among: int = 200,
+        topics: Sequence[str] | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        model: str | None = None,
+    ) -> ChosenFacts:
+        """Let a model choose the live facts that help with ``question``, the most helpful first.
+
+        This process calls the model that ``STRANDLINE_FACTS_MODEL`` names, once, and waits for it; a read
+        never does.  The result says what it cost, which no worker's budget or ledger counts.
+
+        Args:
+            question: a question or request; of a long text, only the end is used.
+            limit: maximum number of chosen facts, up to 1,000; with 0 the model is not asked.
+            among: maximum number of facts that the model is shown, up to 500: those that ``search`` finds,
+                and the newest.
+            topics, agent_id, team_id: as for ``list``.
+            model: another model of the same server.
+
+        Raises:
+            ModelError: the model does not answer, or not in the form asked for.
+            ConfigurationError: no model is configured, or many have been named.
+        """
+        return self._runner.run(
+            self._choice_operation(question, limit, among, topics, agent_id, team_id, model)
+        )
+
+    async def achoose(
+        self,
+        question: str,
+        *,
+        limit: int = 10,
+        among: int = 200,
+        topics: Sequence[str] | None = None,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        model: str | None = None,
+    ) -> ChosenFacts:
+        """Async twin of ``choose``."""
+        return await self._runner.arun(
+            self._choice_operation(question, limit, among, topics, agent_id, team_id, model)
+        )
+
+    def topics(self, *, limit: int = 100) -> Sequence[TopicCount]:
+        """The topics of the live facts, the most frequent first, each with its number of facts.
+
+        ``limit`` is the maximum number of topics, up to 1,000.
+        """
+        return self._runner.run(self._topics_operation(limit))
+
+    async def atopics(self, *, limit: int = 100) -> Sequence[TopicCount]:
+        """Async twin of ``topics``."""
+        return await self._runner.arun(self._topics_operation(limit))
+
+    def figures(self) -> OwnerFigures:
+        """How many facts, sessions, messages and tokens there are of this owner, and since when."""
+        return self._runner.run(owner_figures(self._owner))
+
+    async def afigures(self) -> OwnerFigures:
+        """Async twin of ``figures``."""
+        return await self._runner.arun(owner_figures(self._owner))
+
+    def _choice_operation(
+        self,
+        question: str,
+        limit: int,
+        among: int,
+        topics: Sequence[str] | None,
+        agent_id: str | None,
+        team_id: str | None,
+        model: str | None,
+    ) -> Operation[ChosenFacts]:
+        name = None if model is None else check_name("model", model)
+        return choose_facts(
+            ChoiceRequest(
+                owner=self._owner,
+                question=question,
+                limit=checked_limit(limit),
+                among=check_count("among", among, MAX_CONSIDERED_FACTS),
+                filters=FactFilter.check(topics, agent_id, team_id),
+                ask_model=partial(self._resources.ask_model, model=name),
+                embed_query=self._resources.embed_query,
+            )
+        )
+
+    def _topics_operation(self, limit: int) -> Operation[list[TopicCount]]:
+        return owner_topics(self._owner, check_count("limit", limit, MAX_TOPICS_LISTED))

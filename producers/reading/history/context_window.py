@@ -1,0 +1,62 @@
+"""The newest messages of a log that fit a number of tokens, behind the pinned head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from strandline.producers.sessions import check_unowned
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.messages import HeadMessages, NewestWithin
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.message import Message, read_rows
+
+DEFAULT_CONTEXT_TOKENS = 4_000
+PAGE_MESSAGES = 500
+_AFTER_ALL = 2**63 - 1
+
+
+def newest_that_fit(identity: SessionIdentity, max_tokens: int) -> Operation[list[Message]]:
+    """The pinned head, and the newest messages that fit beside it, flushed ones included, in order.
+
+    A head that does not fit by itself is left out. A tool's result whose call does not fit is left out too.
+
+    Raises:
+        OwnerError: the session belongs to another owner.
+    """
+    head = read_rows((yield from fetch(HeadMessages(**identity.keys))))
+    room = max_tokens - _tokens(head)
+    if room < 0:
+        head, room = [], max_tokens
+    newest: list[Message] = []
+    while True:
+        rows = yield from fetch(
+            NewestWithin(
+                **identity.keys,
+                before_seq=(newest[-1].seq or 0) if newest else _AFTER_ALL,
+                page_size=PAGE_MESSAGES,
+                tokens=room,
+            )
+        )
+        newest += (page := read_rows(rows))
+        room -= _tokens(page)
+        if len(page) < PAGE_MESSAGES:
+            break
+    if not head and not newest:
+        yield from check_unowned(identity)
+    return [*head, *with_calls(newest[::-1])]
+
+
+def with_calls(messages: Sequence[Message]) -> Iterator[Message]:
+    """The messages without results whose call is not among those before them."""
+    open_calls: set[str] = set()
+    for message in messages:
+        open_calls.update(str(call.get("id")) for call in message.tool_calls or ())
+        if message.tool_call_id is None:
+            yield message
+        elif message.tool_call_id in open_calls:
+            open_calls.discard(message.tool_call_id)
+            yield message
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    return sum(message.tokens or 0 for message in messages)

@@ -1,0 +1,120 @@
+"""The newest messages of a log that pass a filter, by number and offset.
+
+Their numbers come first, from an index, and the messages after, by their numbers.  Whatever passes often is
+found among the newest messages, so these are looked at first; what is rare is found by the index over roles
+and times, or by the one over labels of metadata, so a long log is not read for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.producers.reading.history.filters import HistoryFilter
+from strandline.producers.sessions import check_unowned
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.messages import (
+    MatchesByLabel,
+    MatchesByRole,
+    MessagesBySeq,
+    NewestSeqs,
+    RecentMatches,
+)
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.message import Message, read_rows
+from strandline.schemas.values.policy import MAX_INTEGER
+
+# So many of the newest messages are looked at before an index is asked.
+RECENT_MESSAGES = 1_000
+MAX_RECENT_MESSAGES = 10_000
+PAGE_MESSAGES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRequest:
+    """A part of a log: of what passes the filter, the newest ``limit`` (None: all) behind ``offset``."""
+
+    identity: SessionIdentity
+    filters: HistoryFilter
+    limit: int | None
+    offset: int
+
+
+def newest_history(request: HistoryRequest) -> Operation[list[Message]]:
+    """The messages of the request, in the order of the log.
+
+    Raises:
+        OwnerError: the session belongs to another owner.
+    """
+    seqs = yield from _seqs(request)
+    if not seqs:
+        yield from check_unowned(request.identity)
+    messages: list[Message] = []
+    for first in range(0, len(seqs), PAGE_MESSAGES):
+        page = seqs[first : first + PAGE_MESSAGES]
+        rows = yield from fetch(MessagesBySeq(**request.identity.keys, seqs=page))
+        messages += filter(request.filters.passes, read_rows(rows))
+    return messages
+
+
+def _seqs(request: HistoryRequest) -> Operation[list[int]]:
+    """The numbers of the messages, the smallest first."""
+    limit = MAX_INTEGER if request.limit is None else request.limit
+    if limit == 0:
+        return []
+    if request.filters.is_open:
+        rows = yield from fetch(NewestSeqs(**request.identity.keys, limit=limit, offset=request.offset))
+        return [row.seq for row in reversed(rows)]
+    recent = yield from _recent_seqs(request, limit)
+    if recent is None:
+        recent = yield from _matching_seqs(request, limit)
+    return recent[::-1]
+
+
+def _recent_seqs(request: HistoryRequest, limit: int) -> Operation[list[int] | None]:
+    """The numbers, if all of them are among the newest messages; else None."""
+    depth = request.offset if request.limit is None else request.offset + limit
+    scan = min(max(RECENT_MESSAGES, 4 * depth), MAX_RECENT_MESSAGES)
+    rows = yield from fetch(
+        RecentMatches(
+            **request.identity.keys,
+            scan=scan,
+            roles=request.filters.stored_roles,
+            since=request.filters.since,
+            until=request.filters.until,
+            labels=request.filters.labels(request.identity.session_key),
+            limit=limit,
+            offset=request.offset,
+        )
+    )
+    seqs = [row.seq for row in rows if row.seq is not None]
+    return seqs if len(seqs) == limit or rows[0].scanned < scan else None
+
+
+def _matching_seqs(request: HistoryRequest, limit: int) -> Operation[list[int]]:
+    """The numbers as the index gives them that fits the filter."""
+    identity, filters = request.identity, request.filters
+    labels = filters.labels(identity.session_key)
+    if labels is None:
+        by_role = yield from fetch(
+            MatchesByRole(
+                **identity.keys,
+                roles=filters.stored_roles,
+                since=filters.since,
+                until=filters.until,
+                limit=limit,
+                offset=request.offset,
+            )
+        )
+        return [row.seq for row in by_role]
+    by_label = yield from fetch(
+        MatchesByLabel(
+            **identity.keys,
+            labels=labels,
+            roles=filters.stored_roles,
+            since=filters.since,
+            until=filters.until,
+            limit=limit,
+            offset=request.offset,
+        )
+    )
+    return [row.seq for row in by_label]

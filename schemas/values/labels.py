@@ -1,0 +1,50 @@
+"""Labels: what a message's metadata says, as numbers that an index leads from to the message.
+
+A label is a digest of (session, key, value).  Filters by metadata compare labels and never the metadata, so
+they work in the same way when the metadata is stored as ciphertext, and the digest is made with a secret.
+They differ from session to session, so the index leads to messages of one session alone.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import Any
+from uuid import UUID
+
+from strandline.schemas.values.foreign_values import plain_int
+
+Scalar = str | int | float | bool | None
+"""A value of metadata that can be filtered by: text, a number, true, false or null."""
+
+
+def labels_of(session_key: UUID, metadata: str | None) -> list[int] | None:
+    """The labels of a message by its metadata as JSON text; None if there is nothing to filter by.
+
+    Lists and objects have none.
+    """
+    if metadata is None:
+        return None
+    fields: dict[str, Any] = json.loads(metadata)
+    scalars = {key: value for key, value in fields.items() if not isinstance(value, (list, dict))}
+    return sorted({label_of(session_key, key, value) for key, value in scalars.items()}) or None
+
+
+def label_array(session_key: UUID, metadata: str | None) -> str | None:
+    """The same in the form that Postgres reads as an array."""
+    labels = labels_of(session_key, metadata)
+    return None if labels is None else f"{{{','.join(map(str, labels))}}}"
+
+
+def label_of(session_key: UUID, key: str, value: Scalar) -> int:
+    """The label of one value of metadata, a signed number of 64 bits."""
+    text = f"{json.dumps(key)}:{json.dumps(comparable(value))}"
+    digest = blake2b(text.encode(), digest_size=8, key=session_key.bytes).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def comparable(value: Scalar) -> Scalar:
+    """The form in which two values are equal as JSON: ``1.0`` is the number 1, and ``true`` is not."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, bool) or not isinstance(value, int) else plain_int(value)

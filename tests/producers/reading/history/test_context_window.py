@@ -1,0 +1,110 @@
+"""The newest messages that fit a number of tokens, behind the pinned head, with calls whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline import ConfigurationError, Memory
+from strandline.producers.reading.history import context_window
+from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS, with_calls
+from strandline.schemas.values.message import Message
+
+MakeMemory = Callable[..., Memory]
+
+
+def call(*ids: str) -> dict[str, Any]:
+    calls = [{"id": one, "type": "function", "function": {"name": "look", "arguments": "{}"}} for one in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def result(call_id: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": "seen"}
+
+
+def test_the_newest_that_fit_are_given_flushed_ones_included(make_memory: MakeMemory) -> None:
+    memory = make_memory("s", max_window_messages=5, memory_blocks=[])
+    memory.put_messages([{"role": "user", "content": f"message {number}"} for number in range(40)])
+    messages = memory.get_all()
+    size = messages[0].tokens or 0
+    for number in (0, 1, 7, 30, 40, 50):
+        window = memory.context_window(number * size + size - 1)
+        assert window == messages[max(0, 40 - number) :]
+    assert memory.context_window() == messages and 40 * size < DEFAULT_CONTEXT_TOKENS
+    assert asyncio.run(memory.acontext_window(3 * size)) == memory.context_window(3 * size)
+
+
+def test_a_long_log_is_read_page_by_page(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_window, "PAGE_MESSAGES", 4)
+    memory = make_memory("s", memory_blocks=[])
+    memory.put_messages([{"role": "user", "content": "x " * (number % 5 + 1)} for number in range(30)])
+    messages = memory.get_all()
+    for first in range(30):
+        size = sum(one.tokens or 0 for one in messages[first:])
+        assert memory.context_window(size) == messages[first:]
+        assert memory.context_window(size - 1) == messages[first + 1 :]
+
+
+def test_the_pinned_head_comes_first_and_takes_its_room_first(make_memory: MakeMemory) -> None:
+    memory = make_memory("s", max_window_messages=4, memory_blocks=[])
+    memory.put({"role": "system", "content": "You are the harbour's clerk."})
+    memory.put_messages([{"role": "user", "content": f"message {number}"} for number in range(20)])
+    head, *rest = memory.get_all()
+    size, head_size = rest[0].tokens or 0, head.tokens or 0
+    assert memory.context_window(head_size + 2 * size) == [head, *rest[-2:]]
+    assert memory.context_window(head_size) == [head]
+    assert memory.context_window(head_size - 1) == rest[-((head_size - 1) // size) :], "no head, and no more"
+
+
+def test_a_result_is_never_without_its_call(make_memory: MakeMemory) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    memory.put_messages(
+        [
+            {"role": "user", "content": "Where is the boat?"},
+            call("a", "b"),
+            result("a"),
+            result("b"),
+            {"role": "assistant", "content": "At the pier."},
+        ]
+    )
+    messages = memory.get_all()
+    total = sum(one.tokens or 0 for one in messages)
+    lengths = {len(memory.context_window(limit)) for limit in range(total + 1)}
+    assert lengths == {0, 1, 4, 5}, "the results come with their call or not at all"
+
+
+def test_a_number_of_tokens_is_asked_for(make_memory: MakeMemory) -> None:
+    for wrong in (-1, 1.5, "many", True, None):
+        with pytest.raises(ConfigurationError, match="max_tokens"):
+            make_memory("s", memory_blocks=[]).context_window(wrong)  # type: ignore[arg-type]
+    assert make_memory("s", memory_blocks=[]).context_window(100) == []
+
+
+def chat(steps: list[str]) -> list[Message]:
+    return [
+        Message("assistant", None, tool_calls=[{"id": step[4:]}])
+        if step.startswith("call")
+        else Message("tool", "x", tool_call_id=step[4:])
+        if step.startswith("back")
+        else Message("user", step)
+        for step in steps
+    ]
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(["calla", "callb", "backa", "backb", "hello"]), max_size=12))
+def test_what_is_left_out_are_results_without_a_call(steps: list[str]) -> None:
+    messages = chat(steps)
+    kept = list(with_calls(messages))
+    assert [one for one in messages if one.role != "tool"] == [one for one in kept if one.role != "tool"]
+    opened: list[str] = []
+    for one in kept:
+        opened += [str(each["id"]) for each in one.tool_calls or ()]
+        if one.tool_call_id is not None:
+            assert one.tool_call_id in opened
+    assert list(with_calls(kept)) == kept
