@@ -20,6 +20,7 @@ from strandline.producers.reading.given import Citation, GivenFact, GivenMessage
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
+from strandline.producers.writing.correct import Correction
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,
@@ -48,6 +49,7 @@ __all__ = [
     "Citation",
     "ConfigurationError",
     "ConflictError",
+    "Correction",
     "CustomBlock",
     "DatabaseBusyError",
     "DatabaseError",

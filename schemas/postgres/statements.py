@@ -74,6 +74,8 @@ FUNCTIONS = (
     "forget_facts_v1",
     "reset_v1",
     "pop_v1",
+    "find_window_v1",
+    "correct_v1",
     "search_small_v1",
     "search_big_v1",
     "search_v1",

@@ -115,6 +115,10 @@ BEGIN
         DELETE FROM strandline.answer a USING strandline.batch b
             WHERE b.shard_key = p_shard_key AND b.scope_key = p_shard_key
               AND a.shard_key = b.shard_key AND a.batch_id = b.batch_id;
+        DELETE FROM strandline.superseded u
+            WHERE u.shard_key = p_shard_key AND u.session_key = p_session_key;
+        DELETE FROM strandline.correction c
+            WHERE c.shard_key = p_shard_key AND c.session_key = p_session_key;
         DELETE FROM strandline.popped p
             WHERE p.shard_key = p_shard_key AND p.session_key = p_session_key;
         DELETE FROM strandline.message m

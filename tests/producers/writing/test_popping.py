@@ -135,6 +135,7 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
     flush = Flush(
         **identity.keys,
         incarnation=seen.incarnation,
+        corrections=seen.corrections,
         old_window_from=1,
         old_flushed_through=0,
         window_from=3,
