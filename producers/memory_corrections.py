@@ -107,11 +107,10 @@ class MemoryCorrections(MemorySearch):
     def pop(self, *, connection: object | None = None) -> Message | None:
         """Remove the newest message and return it, for example to repeat the last turn; None if none is left.
 
-        Its ``seq`` is not used again. Messages delivered to the pipelines stay: after an idle flush, or
-        ``flush(all=True)``, there is nothing to pop until the next put.
+        Its ``seq`` is not used again.  If it was delivered to the pipelines, it is taken back as by
+        ``rewind``, and what was derived from it with it.
 
         Raises:
-            DeliveredError: the newest message was delivered; nothing was removed.
             OwnerError: the session belongs to another owner.
             ConflictError: other callers put so often that another message was always newer.
         """

@@ -86,6 +86,22 @@ def correction_id(identity: SessionIdentity, idempotency_key: str | None) -> UUI
     return uuid4() if idempotency_key is None else uuid5(identity.session_key, idempotency_key)
 
 
+def take_back(identity: SessionIdentity, newest: int, id_: UUID) -> Operation[bool]:
+    """Rewind to before the newest message, which was delivered; False if another one is the newest by now.
+
+    Raises:
+        ConflictError: flushes kept coming between.
+    """
+    for _attempt in range(MAX_ATTEMPTS):
+        row = yield from _correct(identity, _request(identity, id_, "rewind", newest, None, newest=newest))
+        if row.status == "changed":
+            return False
+        if row.status != "again":
+            _read(identity, "rewind", newest, row)
+            return True
+    raise _busy(identity)
+
+
 def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, actor: str | None) -> Operation[Correction]:
     """Take back every message from ``from_seq`` on.
 
@@ -128,12 +144,21 @@ def replace_content(
     raise _busy(identity)
 
 
-def _request(identity: SessionIdentity, id_: UUID, kind: Kind, seq: int, actor: str | None) -> Correct:
+def _request(
+    identity: SessionIdentity,
+    id_: UUID,
+    kind: Kind,
+    seq: int,
+    actor: str | None,
+    *,
+    newest: int | None = None,
+) -> Correct:
     return Correct(
         **identity.keys,
         correction_id=id_,
         kind=kind,
         from_seq=seq,
+        newest=newest,
         actor=actor,
         content=None,
         expected=None,
@@ -159,6 +184,7 @@ def _replacing(
         correction_id=id_,
         kind="replace",
         from_seq=replacement.seq,
+        newest=None,
         actor=actor,
         content=content,
         expected=row.digest,
@@ -203,10 +229,10 @@ def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> C
                 " messages behind it were delivered; nothing was taken back. Replace its content, or"
                 " call reset() to begin anew."
             )
-        case "delivered":
+        case "shared":
             raise DeliveredError(
-                f"Message {seq} of session {quote(identity.session_id)}, or one behind it, was delivered to"
-                " the pipelines; only what is not delivered yet can be corrected. Nothing was changed."
+                f"Message {seq} of session {quote(identity.session_id)}, or one behind it, was delivered to a"
+                " shared scope; copies cannot be corrected yet. Nothing was changed."
             )
         case _:
             raise _missing(identity, seq)

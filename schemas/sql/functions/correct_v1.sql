@@ -2,13 +2,14 @@
 --
 -- p_correction_id names the correction, so that it can be sent again: the same one again changes nothing.  p_content is
 -- a digest of what a replacement was asked for, by which a correction with the same id is known to be the same.
+-- p_newest: only if that is the newest message (NULL: whatever is).
 -- p_expected is the digest of the message that the replacement was made from; the other values are the new row's.
 -- Where something superseded was delivered, the lanes of the session and its owner are locked first and taken from
 -- their holders, as in reset_v1, and what was derived is given up (rederive_v1); the session row is locked last.
 --
 -- status: 'ok'; 'repeated' (it was made before: the row tells which it is); 'conflict' (the id is that of another
 -- correction); 'again' (a flush delivered something meanwhile: nothing was done, to be called again); 'changed' (the
--- message has other content by now); 'missing' (no such message); 'head' (it is in the pinned head, behind which
+-- message has other content by now, or another one is the newest); 'missing' (no such message); 'head' (it is in the pinned head, behind which
 -- something was delivered).  No row if there is no such session.
 -- Where nothing was done, the other values mean nothing.  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
 CREATE FUNCTION strandline.correct_v1(
@@ -17,6 +18,7 @@ CREATE FUNCTION strandline.correct_v1(
     p_correction_id uuid,
     p_kind text,
     p_from_seq bigint,
+    p_newest bigint,
     p_content bytea,
     p_actor text,
     p_expected bytea,
@@ -34,6 +36,7 @@ DECLARE
     known strandline.correction%ROWTYPE;
     delivered_before bigint;
     is_delivered boolean;
+    delivered bigint[];
     present bytea;
     old strandline.message%ROWTYPE;
 BEGIN
@@ -56,9 +59,29 @@ BEGIN
         WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq > s.pinned_through
           AND m.seq >= p_from_seq AND m.seq <= s.flushed_through AND (p_kind = 'rewind' OR m.seq = p_from_seq));
     IF is_delivered THEN
-        status := 'delivered';
-        RETURN NEXT;
-        RETURN;
+        -- As in reset_v1, with the lanes that no worker has opened yet: one that opened a lane meanwhile would hold it,
+        -- and what it had loaded.
+        @lock_lanes(p_shard_key, p_session_key);
+        INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
+            SELECT p_shard_key, opened.scope_key, opened.generation_id, opened.stage FROM (
+                SELECT CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END AS scope_key,
+                    g.generation_id, g.entry_stage AS stage
+                FROM strandline.generation g
+                WHERE g.state <> 'retired' AND g.pipeline = ANY (@ever_fed(p_shard_key, p_session_key))
+                UNION ALL
+                SELECT p_shard_key, g.generation_id, 'merge' FROM strandline.generation g
+                WHERE g.state <> 'retired' AND g.pipeline = 'facts'
+            ) AS opened
+            ORDER BY opened.scope_key, opened.generation_id, opened.stage
+            ON CONFLICT DO NOTHING;
+        @lock_lanes(p_shard_key, p_session_key);
+        UPDATE strandline.lane l SET lease_epoch = l.lease_epoch + 1, holder = NULL
+            WHERE l.shard_key = p_shard_key AND l.scope_key IN (p_session_key, p_shard_key);
+        PERFORM FROM strandline.flush_event e
+            WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key ORDER BY e.from_seq FOR UPDATE;
+        PERFORM FROM strandline.due d
+            WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key
+            ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE;
     END IF;
     SELECT t.* INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -90,6 +113,10 @@ BEGIN
         WHEN p_from_seq < s.log_start_seq OR p_from_seq >= s.next_seq THEN 'missing'
         WHEN p_kind = 'replace' AND present IS NULL THEN 'missing'
         WHEN p_kind = 'replace' AND present <> p_expected THEN 'changed'
+        WHEN p_newest <> (
+            SELECT max(m.seq) FROM strandline.message m
+            WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key) THEN 'changed'
+        WHEN is_delivered AND s.shared_key IS NOT NULL THEN 'shared'
         WHEN p_kind = 'rewind' AND p_from_seq <= s.pinned_through AND s.flushed_through > s.pinned_through THEN 'head'
         ELSE 'ok' END;
     IF status <> 'ok' THEN
@@ -118,7 +145,22 @@ BEGIN
         RETURNING seq
     )
     SELECT coalesce(array_agg(n.seq ORDER BY n.seq), '{}') INTO seqs FROM noted n;
+    IF is_delivered THEN
+        SELECT array_agg(u.seq) INTO delivered FROM strandline.superseded u
+            WHERE u.shard_key = p_shard_key AND u.session_key = p_session_key AND u.number = s.corrections + 1
+              AND u.was_delivered;
+        touched := strandline.rederive_v1(p_shard_key, p_session_key, delivered);
+    END IF;
     IF p_kind = 'rewind' THEN
+        -- Tombstones recognise what was taken back no more, since it is gone; of the words the digests stay.
+        UPDATE strandline.fact_event e SET traces = (
+                SELECT jsonb_agg(CASE WHEN t.trace->>'session_key' = p_session_key::text AND NOT EXISTS (
+                        SELECT FROM jsonb_array_elements_text(t.trace->'seqs') AS cited (seq)
+                        WHERE cited.seq::bigint <> ALL (seqs))
+                    THEN jsonb_build_object('fingerprint', t.trace->'fingerprint') ELSE t.trace END)
+                FROM jsonb_array_elements(e.traces) AS t (trace))
+            WHERE is_delivered AND e.shard_key = p_shard_key
+              AND e.traces @> jsonb_build_array(jsonb_build_object('session_key', p_session_key));
         DELETE FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq >= p_from_seq;
         INSERT INTO strandline.popped (shard_key, session_key, seq, pop_id)
