@@ -122,6 +122,9 @@ SENTENCES: Mapping[str, str] = {
     "shared_missing": (
         "Messages {from_seq} to {through_seq} of {session} are searchable, but missing from its shared scope."
     ),
+    "shared_superseded": (
+        "Message {from_seq} of {session} lies in a shared scope in words that a correction took back."
+    ),
     "state_unreceipted": (
         "The state of {session} through {through_seq}, stage {stage} (generation {generation}), comes from"
         " batch {batch_id}, which was not applied or does not end there."

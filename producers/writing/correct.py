@@ -15,6 +15,7 @@ from typing import Literal
 from uuid import UUID, uuid4, uuid5
 
 from strandline.pipelines.facts.edits import take_away_again
+from strandline.pipelines.vectors.sharing import clearance
 from strandline.producers.sessions import check_unowned
 from strandline.producers.tokens import count_message
 from strandline.producers.writing.validate import PutLimits, prepare
@@ -29,6 +30,12 @@ from strandline.schemas.queries.conversation.messages import (
     MessageAt,
     MessageAtRow,
 )
+from strandline.schemas.queries.conversation.sharing import (
+    LockSharedSession,
+    SharedScopeOf,
+    SharedScopeOfRow,
+)
+from strandline.schemas.queries.work.lanes import RangeMessages
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Content, Message, read_rows
 
@@ -131,7 +138,9 @@ def replace_content(
     content = replacement.digest()
     seq = replacement.seq
     for known in (yield from fetch(FindCorrection(shard_key=identity.shard_key, correction_id=id_))):
-        return _known(identity, known, seq, content)
+        correction = _known(identity, known, seq, content)
+        yield from _clear_shared(identity, seq, seq)
+        return correction
     for _attempt in range(MAX_ATTEMPTS):
         rows = yield from fetch(MessageAt(**identity.keys, seq=seq))
         if not rows:
@@ -197,6 +206,8 @@ def _replacing(
 
 def _correct(identity: SessionIdentity, asked: Correct) -> Operation[CorrectRow]:
     row: CorrectRow | None = yield Atomic(partial(_correct_once, identity, asked))
+    if row is not None and row.is_shared and row.status in ("ok", "repeated"):
+        yield from _clear_shared(identity, row.from_seq, row.through_seq)
     if row is None:
         # No such session, or another owner's.
         yield from check_unowned(identity)
@@ -215,6 +226,33 @@ def _correct_once(identity: SessionIdentity, asked: Correct) -> Operation[Correc
     return None
 
 
+def _clear_shared(identity: SessionIdentity, from_seq: int, through_seq: int) -> Operation[None]:
+    """Remove what was copied of the messages to a shared scope.
+
+    The copies lie under the scope's key, and so go in a transaction of their own, after the correction.  If
+    that is not reached, the worker that derives the messages again removes them, or the repeated correction.
+    """
+    for scope in (yield from fetch(SharedScopeOf(**identity.keys))):
+        yield Atomic(partial(_clear_scope, identity, scope, from_seq, through_seq))
+
+
+def _clear_scope(
+    identity: SessionIdentity, scope: SharedScopeOfRow, from_seq: int, through_seq: int
+) -> Operation[None]:
+    # A worker that copies holds the same row, and looks at its lease, which it has lost, once it has that.
+    yield from fetch(
+        LockSharedSession(
+            shard_key=scope.shared_key,
+            session_key=identity.session_key,
+            incarnation=scope.incarnation,
+            owner_key=identity.shard_key,
+            session_id=scope.session_id,
+        )
+    )
+    rows = yield from fetch(RangeMessages(**identity.keys, from_seq=from_seq, through_seq=through_seq))
+    yield from fetch(clearance(scope.shared_key, identity.session_key, from_seq, through_seq, rows))
+
+
 def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> Correction:
     match row.status:
         case "ok" | "repeated":
@@ -228,11 +266,6 @@ def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> C
                 f"Message {seq} of session {quote(identity.session_id)} belongs to the pinned head, and"
                 " messages behind it were delivered; nothing was taken back. Replace its content, or"
                 " call reset() to begin anew."
-            )
-        case "shared":
-            raise DeliveredError(
-                f"Message {seq} of session {quote(identity.session_id)}, or one behind it, was delivered to a"
-                " shared scope; copies cannot be corrected yet. Nothing was changed."
             )
         case _:
             raise _missing(identity, seq)

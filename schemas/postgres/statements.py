@@ -94,6 +94,7 @@ FUNCTIONS = (
     "bring_rings_forward_v1",
     "renew_lane_v1",
     "forget_shared_v1",
+    "clear_shared_v1",
     "lock_shared_session_v1",
 )
 

@@ -554,6 +554,29 @@ WHERE c.shard_key IS NULL AND l.gone_at IS NULL
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
+-- name: verify_shared_corrections
+-- No copy in a shared scope is of a message that a correction took back or replaced, unless its event is due for
+-- vectors: the worker that derives it removes the copy.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
+SELECT 'shared_superseded' AS kind, json_build_object('session_key', x.session_key, 'from_seq', x.seq,
+    'through_seq', x.seq)::text AS place
+FROM strandline.shared_message x
+JOIN strandline.shared_session l ON l.shard_key = x.shard_key AND l.session_key = x.session_key
+    AND l.incarnation = x.incarnation AND l.gone_at IS NULL
+LEFT JOIN strandline.message m ON m.shard_key = l.owner_key AND m.session_key = x.session_key AND m.seq = x.seq
+WHERE EXISTS (
+        SELECT FROM strandline.superseded u
+        WHERE u.shard_key = l.owner_key AND u.session_key = x.session_key AND u.seq = x.seq)
+    AND m.envelope::text IS DISTINCT FROM x.envelope::text
+    AND NOT EXISTS (
+        SELECT FROM strandline.due d JOIN strandline.generation g ON g.generation_id = d.generation_id
+            AND g.pipeline = 'vectors'
+        WHERE d.shard_key = l.owner_key AND d.session_key = x.session_key
+            AND x.seq BETWEEN d.from_seq AND d.through_seq)
+    AND (%(owners)s::uuid[] IS NULL OR l.owner_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
 -- name: verify_states
 -- A state stands for one applied batch of its lane, and ends where that batch ends.
 -- params: owners uuid[]?, session_key uuid?

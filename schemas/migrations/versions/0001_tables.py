@@ -1081,6 +1081,7 @@ def upgrade() -> None:
         "bring_rings_forward_v1",
         "renew_lane_v1",
         "forget_shared_v1",
+        "clear_shared_v1",
         "lock_shared_session_v1",
     ):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))

@@ -242,6 +242,7 @@ class CorrectRow(NamedTuple):
     through_seq: int
     seqs: list[int]
     created_at: datetime
+    is_shared: bool
     touched: list[UUID]
 
 

@@ -396,6 +396,24 @@ class VerifyShared(Query[VerifySharedRow]):
         self.values = (owners, session_key)
 
 
+class VerifySharedCorrectionsRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifySharedCorrections(Query[VerifySharedCorrectionsRow]):
+    """No copy in a shared scope is of a message that a correction took back or replaced, unless its event is
+    due for vectors: the worker that derives it removes the copy.
+    """
+
+    __slots__ = ()
+    name = "verify_shared_corrections"
+    row = VerifySharedCorrectionsRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
 class VerifyStatesRow(NamedTuple):
     kind: str
     place: str

@@ -11,7 +11,8 @@
 -- correction); 'again' (a flush delivered something meanwhile: nothing was done, to be called again); 'changed' (the
 -- message has other content by now, or another one is the newest); 'missing' (no such message); 'head' (it is in the pinned head, behind which
 -- something was delivered).  No row if there is no such session.
--- Where nothing was done, the other values mean nothing.  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
+-- Where nothing was done, the other values mean nothing.  is_shared: the session has copies in a scope,
+-- of which the caller removes those that are no longer right (clear_shared_v1).  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
 CREATE FUNCTION strandline.correct_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -28,7 +29,7 @@ CREATE FUNCTION strandline.correct_v1(
     p_bytes integer
 ) RETURNS TABLE (
     status text, number integer, from_seq bigint, through_seq bigint, seqs bigint[], created_at timestamptz,
-    touched uuid[])
+    is_shared boolean, touched uuid[])
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -51,6 +52,7 @@ BEGIN
     through_seq := p_from_seq;
     seqs := '{}';
     touched := '{}';
+    is_shared := s.shared_key IS NOT NULL;
     created_at := clock_timestamp();
     SELECT c.* INTO known FROM strandline.correction c
         WHERE c.shard_key = p_shard_key AND c.correction_id = p_correction_id;
@@ -116,7 +118,6 @@ BEGIN
         WHEN p_newest <> (
             SELECT max(m.seq) FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key) THEN 'changed'
-        WHEN is_delivered AND s.shared_key IS NOT NULL THEN 'shared'
         WHEN p_kind = 'rewind' AND p_from_seq <= s.pinned_through AND s.flushed_through > s.pinned_through THEN 'head'
         ELSE 'ok' END;
     IF status <> 'ok' THEN
