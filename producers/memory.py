@@ -20,6 +20,7 @@ from strandline.producers.arguments import (
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
+from strandline.producers.memory_corrections import MemoryCorrections
 from strandline.producers.memory_history import MemoryHistory
 from strandline.producers.memory_tools import MemoryTools
 from strandline.producers.owner_facts import OwnerFacts
@@ -30,18 +31,16 @@ from strandline.producers.sessions import history_page
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
 from strandline.producers.writing.accepting import Accept, put_quickly, put_whole
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
-from strandline.producers.writing.pop import pop
 from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.reset import reset
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.postgres.operations import Atomic, Operation
 from strandline.schemas.values.identity import SessionIdentity, check_name
-from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
-class SessionMemory(MemoryTools, MemoryHistory):
+class SessionMemory(MemoryTools, MemoryCorrections, MemoryHistory):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -220,23 +219,6 @@ class SessionMemory(MemoryTools, MemoryHistory):
             read(self._read_request(input, messages, initial_token_count, wait_for, timeout, connection)),
             connection,
         )
-
-    def pop(self, *, connection: object | None = None) -> Message | None:
-        """Remove the newest message and return it, for example to repeat the last turn; None if none is left.
-
-        Its ``seq`` is not used again. Messages delivered to the pipelines stay: after an idle flush, or
-        ``flush(all=True)``, there is nothing to pop until the next put.
-
-        Raises:
-            DeliveredError: the newest message was delivered; nothing was removed.
-            OwnerError: the session belongs to another owner.
-            ConflictError: other callers put so often that another message was always newer.
-        """
-        return self._runner.run(pop(self._identity), connection)
-
-    async def apop(self, *, connection: object | None = None) -> Message | None:
-        """Async twin of ``pop``."""
-        return await self._runner.arun(pop(self._identity), connection)
 
     def set(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Replace the history by ``messages``, atomically; memory derived earlier stays."""

@@ -61,7 +61,7 @@ class ConflictError(StrandlineError):
 
 
 class DeliveredError(StrandlineError):
-    """The newest message was delivered to the pipelines, so it cannot be popped; nothing was removed."""
+    """What was delivered to the pipelines stands in the way of a correction; nothing was changed."""
 
 
 class OwnerError(StrandlineError):

@@ -22,6 +22,7 @@ from strandline.producers.search.choice import ChosenFacts
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
+from strandline.producers.writing.correct import Correction
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,
@@ -53,6 +54,7 @@ __all__ = [
     "Citation",
     "ConfigurationError",
     "ConflictError",
+    "Correction",
     "CustomBlock",
     "DatabaseBusyError",
     "DatabaseError",

@@ -63,7 +63,8 @@ class CustomStage:
         state = self._state_from("initial") if state is None else state
         for _event, messages in load_messages(fetcher, batch):
             between()
-            state = self._folded(state, messages)
+            if messages:  # a correction may have taken all of them back
+                state = self._folded(state, messages)
         return state
 
     def calls(self, batch: Batch, work: str) -> Sequence[Call]:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from strandline.pipelines.engine.answering import answer
@@ -30,6 +31,7 @@ from strandline.pipelines.engine.failure_logging import level_of, raised_at
 from strandline.pipelines.engine.leases import (
     KeptLease,
     Lease,
+    check_lease,
     describe_failures,
     lock_lease,
     release,
@@ -300,7 +302,7 @@ def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) 
     answers = {call.step: answer(engine, lease, batch, call) for call in stage.calls(batch, work)}
     effect = stage.effect(batch, work, answers)
     if isinstance(stage, Sharing):
-        stage.share(engine.database, batch, effect)
+        stage.share(engine.database, batch, effect, partial(check_lease, lease))
     end = _apply(engine, lease, batch, stage, work, effect)
     engine.reach("applied")
     return end

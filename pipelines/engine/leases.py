@@ -22,6 +22,7 @@ from strandline.schemas.queries.work.lanes import (
     LockLane,
     ReleaseLane,
     ReleaseUntouchedLane,
+    SeeLane,
 )
 from strandline.schemas.values.lanes import Lane, LaneKeys
 
@@ -106,6 +107,16 @@ def lock_lease(fetcher: Fetcher, lease: Lease) -> None:
     """
     if not fetcher.fetch(LockLane(**lease.keys)):
         raise LeaseLostError(f"The lease on lane {lease.lane} was lost; the prepared result is discarded.")
+
+
+def check_lease(lease: Lease, fetcher: Fetcher) -> None:
+    """See that the lease is still held, without waiting for a transaction that may take it away.
+
+    Raises:
+        LeaseLostError: as for ``lock_lease``.
+    """
+    if not fetcher.fetch(SeeLane(**lease.keys)):
+        raise LeaseLostError(f"The lease on lane {lease.lane} was lost; nothing is copied of its batch.")
 
 
 def release(

@@ -99,8 +99,14 @@ class Stage(Protocol, Generic[W, E]):
 class Sharing(Protocol):
     """A stage that copies its effect to where other owners find it, before it is applied."""
 
-    def share(self, database: Database, batch: Batch, effect: Any) -> None:
-        """Write the copies in a separate transaction; written twice, they must not change."""
+    def share(
+        self, database: Database, batch: Batch, effect: Any, check_lease: Callable[[Fetcher], None]
+    ) -> None:
+        """Write the copies in a separate transaction; written twice, they must not change.
+
+        ``check_lease`` raises LeaseLostError if the lane was taken away: to be called under the lock by which
+        a correction removes copies, and before they are written.
+        """
         ...
 
 

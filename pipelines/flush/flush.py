@@ -28,6 +28,7 @@ class Marks:
     """A session's marks and policy as one read saw them."""
 
     incarnation: UUID
+    corrections: int
     window_from: int
     flushed_through: int
     pinned_tokens: int
@@ -180,6 +181,7 @@ def _apply(
             shard_key=shard_key,
             session_key=session_key,
             incarnation=marks.incarnation,
+            corrections=marks.corrections,
             old_window_from=marks.window_from,
             old_flushed_through=marks.flushed_through,
             window_from=plan.window_from,

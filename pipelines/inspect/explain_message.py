@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 from uuid import UUID
 
+from strandline.pipelines.inspect.corrections import CorrectionTrace, corrections_of
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.explain_fact import Where, explain_fact
 from strandline.pipelines.inspect.explanation import (
@@ -154,7 +155,8 @@ def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) 
     if not rows:
         raise NotFoundError(
             f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
-            " check the id, and the namespace, session and user given."
+            " check the id, and the namespace, session and user given. Of a message that a correction took"
+            " back no copy is kept: `strandline sessions show` lists the corrections of a session."
         )
     sessions = sorted({row.session_id for row in rows})
     if len(sessions) > 1:
@@ -176,6 +178,13 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
     contexts = [context_trace(one) for one in fetcher.fetch(ExplainContexts(**key, seq=seq))]
     chunks = [chunk_trace(one) for one in fetcher.fetch(ExplainChunks(**key, seq=seq))]
     states = fetcher.fetch(ExplainStates(**key, event_id=event.event_id)) if event else []
+    corrections = corrections_of(
+        fetcher,
+        shard_key,
+        session_key,
+        from_seq=event.from_seq if event else seq,
+        through_seq=event.through_seq if event else seq,
+    )
     place = _locate(row.current, seq, row.pinned_through, row.window_from, stages)
     (message,) = read_rows([row])
     return MessageExplanation(
@@ -193,7 +202,9 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
         chunks=tuple(chunks),
         states=tuple(map(_state, states)),
         policy_changes=policy_changes(fetcher, shard_key, session_key),
+        corrections=corrections,
         why=(
+            *_correction_reasons(seq, corrections),
             *_reasons(place, message, row.fed, row.feeds, event, stages, candidates, facts),
             *(_left_out(message, row.fed) if event else ()),
         ),
@@ -299,6 +310,19 @@ def _reasons(
         cited = any(fact.generation == generation for fact in facts)
         own = [candidate for candidate in candidates if candidate.generation == generation]
         yield from _facts_reason(traces, message, candidates=own, cited=cited)
+
+
+def _correction_reasons(seq: int, corrections: Sequence[CorrectionTrace]) -> Iterable[str]:
+    """What corrections did to a message that is in the log, or to others of its event."""
+    own = [one for one in corrections if one.kind == "replace" and one.from_seq == seq]
+    if own:
+        yield f"Correction {own[-1].number} gave it this content; of what it said before no copy is kept."
+    if others := [one for one in corrections if one not in own and one.messages]:
+        numbers = ", ".join(str(one.number) for one in others)
+        yield (
+            f"Other messages of its flush were taken back or replaced (correction {numbers}): what was"
+            " derived from the flush is derived again from what is left."
+        )
 
 
 def _unfed_reason(feeds: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from strandline.pipelines.inspect.corrections import CorrectionTrace
 from strandline.pipelines.inspect.policy_history import PolicyChangeTrace
 
 Place = Literal["pinned", "window", "tail", "covered", "reset"]
@@ -143,6 +144,7 @@ class MessageExplanation(_Part):
     """Where a message is, what was derived from it, and in ``why`` what that comes to, in sentences.
 
     ``policy_changes`` are those of its session: pipelines that were added get what is flushed from then on.
+    ``corrections`` are those that concern it, or another message of its event: the event was derived again.
     """
 
     namespace: str
@@ -159,6 +161,7 @@ class MessageExplanation(_Part):
     chunks: tuple[ChunkTrace, ...]
     states: tuple[StateTrace, ...]
     policy_changes: tuple[PolicyChangeTrace, ...]
+    corrections: tuple[CorrectionTrace, ...]
     why: tuple[str, ...]
 
 

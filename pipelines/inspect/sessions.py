@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from strandline.pipelines.inspect.corrections import CorrectionTrace, corrections_of
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.policy_history import PolicyChangeTrace, policy_changes
 from strandline.schemas.display.shown_text import quote
@@ -133,6 +134,7 @@ class SessionPicture(_Part):
     latest_flushes: tuple[SessionFlush, ...]
     dead_letters: tuple[SessionHole, ...]
     policy_changes: tuple[PolicyChangeTrace, ...]
+    corrections: tuple[CorrectionTrace, ...]
 
 
 def list_sessions(
@@ -203,6 +205,7 @@ def show_session(
         events = tx.fetch(SessionFlushes(**identity.keys, limit=max(1, flushes)))
         coverage = [_coverage(state, row) for row in tx.fetch(SessionCoverage(**identity.keys))]
         changes = policy_changes(tx, identity.shard_key, identity.session_key)
+        corrections = corrections_of(tx, identity.shard_key, identity.session_key)
         holes = [_hole(row) for row in tx.fetch(SessionDeadLetters(**identity.keys))]
     return SessionPicture(
         session=state,
@@ -211,6 +214,7 @@ def show_session(
         latest_flushes=tuple(_flush(row) for row in events[:flushes]),
         dead_letters=tuple(holes),
         policy_changes=changes,
+        corrections=corrections,
     )
 
 

@@ -64,6 +64,20 @@ SENTENCES: Mapping[str, str] = {
     "event_without_session": "Event {event_id} belongs to a session that does not exist ({session}).",
     "event_count_wrong": "Event {event_id} of {session} says {found} messages; the log holds {expected}.",
     "event_tokens_wrong": "Event {event_id} of {session} says {found} tokens; the log holds {expected}.",
+    "correction_missing": (
+        "{session} counts {expected} corrections; {found} are recorded, or their numbers have a gap."
+    ),
+    "superseded_stray": (
+        "Message {from_seq} of {session} counts as superseded by correction {found}, which is not recorded or"
+        " does not concern it."
+    ),
+    "superseded_shown": (
+        "Message {from_seq} of {session} was taken back by correction {found}, and is in the log."
+    ),
+    "superseded_derived": (
+        _WORK
+        + " is in the applied batch {batch_id}, which read message {from_seq} before correction {found}."
+    ),
     "work_missing": _WORK + " is neither due nor received: it would never be applied.",
     "work_ahead": _WORK + " is due or received before the stage before it was applied.",
     "due_without_event": _WORK + " is due, but no such event is recorded.",
@@ -107,6 +121,9 @@ SENTENCES: Mapping[str, str] = {
     ),
     "shared_missing": (
         "Messages {from_seq} to {through_seq} of {session} are searchable, but missing from its shared scope."
+    ),
+    "shared_superseded": (
+        "Message {from_seq} of {session} lies in a shared scope in words that a correction took back."
     ),
     "state_unreceipted": (
         "The state of {session} through {through_seq}, stage {stage} (generation {generation}), comes from"

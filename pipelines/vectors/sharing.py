@@ -6,14 +6,15 @@ writes receipts.  Their keys follow from the messages, so writing them twice cha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TypedDict
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch
-from strandline.schemas.postgres.database import Database, Transaction
+from strandline.schemas.postgres.database import Database, Fetcher, Transaction
 from strandline.schemas.queries.conversation.sharing import (
+    ClearShared,
     LockSharedSession,
     ShareChunks,
     SharedScopeOf,
@@ -42,10 +43,17 @@ class ChunkRows(TypedDict):
     said_on: list[date | None]
 
 
-def share(database: Database, batch: Batch, chunk_rows: ChunkRows) -> None:
+def share(
+    database: Database, batch: Batch, chunk_rows: ChunkRows | None, check_lease: Callable[[Fetcher], None]
+) -> None:
     """Copy a batch's messages and chunks to their session's shared scope, if it has one.
 
-    A forgotten life of a session is not shared: the check and the copies are one transaction.
+    A forgotten life of a session is not shared: the check and the copies are one transaction.  Nor is what a
+    correction took back: it takes the lane away before it removes the copies, under this lock.
+    Copies that a correction has made wrong, and did not remove, go here.
+
+    Raises:
+        LeaseLostError: ``check_lease`` raised it.
     """
     event = batch.events[0]
     asked = SharedScopeOf(shard_key=event.shard_key, session_key=event.session_key)
@@ -54,9 +62,26 @@ def share(database: Database, batch: Batch, chunk_rows: ChunkRows) -> None:
         with database.transaction() as tx:
             if not all(_lock_session(tx, scope.shared_key, one, scope.session_id) for one in batch.events):
                 return
+            check_lease(tx)
             for one, rows in zip(batch.events, messages, strict=True):
+                tx.fetch(clearance(scope.shared_key, one.session_key, one.from_seq, one.through_seq, rows))
                 tx.fetch(_copies(scope.shared_key, one, rows))
-            tx.fetch(ShareChunks(**chunk_rows, shard_key=scope.shared_key))
+            if chunk_rows is not None:
+                tx.fetch(ShareChunks(**chunk_rows, shard_key=scope.shared_key))
+
+
+def clearance(
+    shared_key: UUID, session_key: UUID, from_seq: int, through_seq: int, rows: Sequence[RangeMessagesRow]
+) -> ClearShared:
+    """Remove what was copied of a range and is not in the log; ``rows`` are all that the log holds of it."""
+    return ClearShared(
+        shard_key=shared_key,
+        session_key=session_key,
+        from_seq=from_seq,
+        through_seq=through_seq,
+        seqs=[row.seq for row in rows],
+        envelopes=[row.envelope for row in rows],
+    )
 
 
 def _lock_session(tx: Transaction, shared_key: UUID, event: FlushEvent, session_id: str) -> bool:

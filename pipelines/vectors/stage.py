@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
@@ -72,10 +72,15 @@ class VectorsStage:
         """The rows of the chunks; finding the words of a large batch takes seconds."""
         return _rows(batch, work, answers) if work else None
 
-    def share(self, database: Database, batch: Batch, effect: ChunkRows | None) -> None:
+    def share(
+        self,
+        database: Database,
+        batch: Batch,
+        effect: ChunkRows | None,
+        check_lease: Callable[[Fetcher], None],
+    ) -> None:
         """Copy the written rows to the session's shared scope, if it has one."""
-        if effect:
-            share(database, batch, effect)
+        share(database, batch, effect, check_lease)
 
     def write(
         self, fetcher: Fetcher, batch: Batch, work: tuple[PlacedChunk, ...], effect: ChunkRows | None

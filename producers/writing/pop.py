@@ -1,8 +1,8 @@
-"""Popping: remove the newest message from a session's log, before anything was derived from it.
+"""Popping: remove the newest message from a session's log.
 
-Everything else only appends to the log.  A popped message's number is not used again, and is recorded, so
-that ``verify`` can tell an intended gap from a lost message.  Delivered messages stay, since facts, summary
-and vectors may have been derived from them by then.
+A popped message's number is not used again, and is recorded, so that ``verify`` can tell an intended gap
+from a lost message.  If the message was delivered, facts, summary and vectors may have been derived from it
+by then: so it is taken back as by a rewind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from uuid import uuid4
 
 from strandline.producers.sessions import history_page
-from strandline.schemas.errors import ConflictError, DeliveredError
+from strandline.producers.writing.correct import take_back
+from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import NewestMessage, Pop
 from strandline.schemas.values.identity import SessionIdentity
@@ -27,7 +28,6 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
     one, and a lost answer does no harm: the same attempt is repeated.
 
     Raises:
-        DeliveredError: the newest message was delivered to the pipelines; nothing was removed.
         OwnerError: the session belongs to another owner.
         ConflictError: other callers put so often that another message was always newer.
     """
@@ -41,12 +41,8 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
         status = taken[0].status
         if status == "ok":
             return message
-        if status == "delivered":
-            raise DeliveredError(
-                f"Message {message.seq} of session {identity.session_id!r} was delivered to the pipelines"
-                " and cannot be popped; put a message that corrects it, or call reset(derived=True) to"
-                " forget the session."
-            )
+        if status == "delivered" and (yield from take_back(identity, rows[0].seq, uuid4())):
+            return message
     raise ConflictError(
         f"Session {identity.session_id!r} changed {MAX_ATTEMPTS} times while its newest message was being"
         " popped; nothing was removed. Try again when no other caller is putting to it."

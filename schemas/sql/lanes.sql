@@ -109,6 +109,14 @@ WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id 
     AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
 FOR UPDATE
 
+-- name: see_lane
+-- Whether the lease is held, without waiting for who has the lane locked; no row means that it was lost.
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid
+-- row: held integer
+SELECT 1 AS held FROM strandline.lane
+WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
+    AND stage = %(stage)s AND lease_epoch = %(lease_epoch)s AND holder = %(worker_id)s
+
 -- name: keep_lane
 -- The holder makes progress within its batch: renew the lease's deadline; no row if the lease was lost.
 -- params: deadline_seconds float8, shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch

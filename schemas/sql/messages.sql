@@ -225,6 +225,42 @@ ORDER BY m.seq DESC LIMIT 1
 -- repeatable
 SELECT strandline.pop_v1(%(shard_key)s, %(session_key)s, %(seq)s, %(pop_id)s) AS status
 
+-- name: message_at
+-- A message by its number, with all that a replacement keeps; and whether the session exists.
+-- params: shard_key uuid, session_key uuid, seq bigint
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, digest
+--     bytea
+-- repeatable
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.digest
+FROM strandline.session s
+JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
+    AND m.seq >= s.log_start_seq AND m.seq = %(seq)s
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+
+-- name: find_correction
+-- A correction by its id, with the messages that it concerned.
+-- params: shard_key uuid, correction_id uuid
+-- row: session_key uuid, number integer, kind text, from_seq bigint, through_seq bigint, digest bytea?, seqs bigint[],
+--     created_at timestamptz
+-- repeatable
+SELECT c.session_key, c.number, c.kind, c.from_seq, c.through_seq, c.digest, ARRAY(
+        SELECT u.seq FROM strandline.superseded u
+        WHERE u.shard_key = %(shard_key)s AND u.session_key = c.session_key AND u.number = c.number
+        ORDER BY u.seq) AS seqs, c.created_at
+FROM strandline.correction c
+WHERE c.shard_key = %(shard_key)s AND c.correction_id = %(correction_id)s
+
+-- name: correct
+-- Take back the messages from a number on, or give one other content (correct_v1).
+-- params: shard_key uuid, session_key uuid, correction_id uuid, kind text, from_seq bigint, newest bigint?, content
+--     bytea?, actor text?, expected bytea?, digest bytea?, envelope text?, tokens integer?, bytes integer?
+-- row: status text, number integer, from_seq bigint, through_seq bigint, seqs bigint[], created_at timestamptz,
+--     is_shared boolean, touched uuid[]
+-- repeatable
+SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touched FROM strandline.correct_v1(
+    %(shard_key)s, %(session_key)s, %(correction_id)s, %(kind)s, %(from_seq)s, %(newest)s, %(content)s, %(actor)s,
+    %(expected)s, %(digest)s, %(envelope)s, %(tokens)s, %(bytes)s)
+
 -- name: known_messages
 -- How many of these ids exist in the session's current incarnation.
 -- params: ids text[], shard_key uuid, session_key uuid

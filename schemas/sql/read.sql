@@ -38,13 +38,14 @@ WITH s AS (
     ORDER BY t.seq DESC LIMIT %(tail_rows)s
 ), known AS (
     -- The window that the process has cached, if it is still current (producers/reading/window_cache.py): the last
-    -- message has the same seal, so it is the same row of the same table, and not another one with the same words.
+    -- message has the same seal, so it is the same row of the same table, and not another one with the same words; and
+    -- nothing was corrected since.
     SELECT %(known_through)s::bigint AS through_seq FROM s
     WHERE s.window_from >= %(known_from)s::bigint AND EXISTS (
         SELECT FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
             AND m.seq = %(known_through)s::bigint
-            AND md5((m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) = %(known_seal)s::text)
+            AND md5((s.corrections, m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) = %(known_seal)s::text)
 ), head AS (
     SELECT json_build_object(
         'window_from', s.window_from, 'flushed_through', s.flushed_through,
@@ -60,7 +61,7 @@ SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS token
         'session', (SELECT session FROM head),
         'known', EXISTS (SELECT FROM known),
         'seal', (SELECT l.seal FROM s CROSS JOIN LATERAL (
-            SELECT md5((m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) AS seal
+            SELECT md5((s.corrections, m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) AS seal
             FROM strandline.message m
             WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
                 AND m.seq >= s.window_from AND m.seq < s.next_seq

@@ -193,6 +193,19 @@ SELECT c.number, c.before::text, c.after::text, c.flushed_through, c.actor, c.cr
 FROM strandline.policy_change c
 WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s ORDER BY c.number
 
+-- name: session_corrections
+-- The corrections of a session that concern a range of its messages, oldest first; all: from 0, through NULL.
+-- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint?
+-- row: number integer, kind text, from_seq bigint, through_seq bigint, messages bigint, actor text?, created_at
+--     timestamptz
+SELECT c.number, c.kind, c.from_seq, c.through_seq, (
+        SELECT count(*) FROM strandline.superseded u WHERE u.shard_key = %(shard_key)s
+            AND u.session_key = %(session_key)s AND u.number = c.number) AS messages, c.actor, c.created_at
+FROM strandline.correction c
+WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s AND c.through_seq >= %(from_seq)s
+    AND (%(through_seq)s::bigint IS NULL OR c.from_seq <= %(through_seq)s)
+ORDER BY c.number
+
 -- name: find_sessions
 -- Sessions of a namespace by name or user, for commands.
 -- params: namespace text, session_id text?, user_id text?, limit bigint

@@ -2,10 +2,11 @@
 -- these statements runs in a separate transaction from the owners'.
 
 -- name: shared_scope_of
--- The scope that a session shares with, if any.
+-- The scope that a session shares with, if any, and the session's life and name.
 -- params: shard_key uuid, session_key uuid
--- row: shared_key uuid, session_id text
-SELECT s.shared_key, s.session_id FROM strandline.session s
+-- row: shared_key uuid, session_id text, incarnation uuid
+-- repeatable
+SELECT s.shared_key, s.session_id, s.incarnation FROM strandline.session s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND s.shared_key IS NOT NULL
 
 -- name: lock_shared_session
@@ -15,6 +16,13 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND s.shar
 -- row: is_gone boolean
 SELECT strandline.lock_shared_session_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(owner_key)s, %(session_id)s) AS is_gone
+
+-- name: clear_shared
+-- Remove the copies of a range that are not the messages of the log as it stands (clear_shared_v1).
+-- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint, seqs bigint[], envelopes text[]
+-- row: nothing void
+SELECT strandline.clear_shared_v1(%(shard_key)s, %(session_key)s, %(from_seq)s, %(through_seq)s, %(seqs)s::bigint[],
+    %(envelopes)s::text[]) AS nothing
 
 -- name: share_messages
 -- Copies of messages; those that are there already stay.

@@ -184,8 +184,8 @@ FROM s LEFT JOIN ended e ON e.shard_key = s.shard_key AND e.session_key = s.sess
 WHERE coalesce(e.through_seq, s.pinned_through) < s.flushed_through
 
 -- name: verify_event_contents
--- An event's counts agree with its messages.  The incarnation is counted, not searched for: with it in the
--- condition the index by id is taken, and each event reads its whole session.
+-- An event's counts agree with its messages, and with those that corrections took out of it.  The incarnation is
+-- counted, not searched for: with it in the condition the index by id is taken, and each event reads its whole session.
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
@@ -196,7 +196,20 @@ CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE m.incarnation = x.incarnation) AS messages,
         coalesce(sum(m.tokens) FILTER (WHERE m.incarnation = x.incarnation), 0) AS tokens
     FROM strandline.message m WHERE m.shard_key = x.shard_key AND m.session_key = x.session_key
-        AND m.seq BETWEEN x.from_seq AND x.through_seq) AS held
+        AND m.seq BETWEEN x.from_seq AND x.through_seq) AS present
+CROSS JOIN LATERAL (
+    -- As they were delivered: of each message the first that was superseded after its delivery.
+    SELECT count(*) FILTER (WHERE m.seq IS NULL) AS messages,
+        coalesce(sum(o.tokens - coalesce(m.tokens, 0)), 0) AS tokens
+    FROM (
+        SELECT DISTINCT ON (u.seq) u.seq, u.tokens FROM strandline.superseded u
+        WHERE u.shard_key = x.shard_key AND u.session_key = x.session_key AND u.was_delivered
+            AND u.seq BETWEEN x.from_seq AND x.through_seq
+        ORDER BY u.seq, u.number) AS o
+    LEFT JOIN strandline.message m ON m.shard_key = x.shard_key AND m.session_key = x.session_key
+        AND m.seq = o.seq AND m.incarnation = x.incarnation) AS corrected
+CROSS JOIN LATERAL (
+    SELECT present.messages + corrected.messages AS messages, present.tokens + corrected.tokens AS tokens) AS held
 CROSS JOIN LATERAL (VALUES
     ('event_without_session', s.session_key IS NULL, 0, 1),
     ('event_count_wrong', x.message_count <> held.messages, x.message_count, held.messages),
@@ -204,6 +217,56 @@ CROSS JOIN LATERAL (VALUES
 ) AS k (kind, broken, found, expected)
 WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s) AND k.broken
+
+-- name: verify_corrections
+-- Corrections are numbered without a gap, each with what it superseded; what a rewind took is not in the log, and
+-- nothing that was derived of superseded words counts: no batch from before a correction is applied that read one of
+-- its messages, as such or as context.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
+WITH numbered AS (
+    SELECT s.session_key, s.corrections, s.log_start_seq, count(c.number) AS recorded, min(c.number) AS first_number,
+        max(c.number) AS last_number
+    FROM strandline.session s
+    LEFT JOIN strandline.correction c ON c.shard_key = s.shard_key AND c.session_key = s.session_key
+    WHERE (%(owners)s::uuid[] IS NULL OR s.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR s.session_key = %(session_key)s)
+    GROUP BY s.shard_key, s.session_key
+), concerned AS (
+    SELECT u.shard_key, u.session_key, u.seq, u.number, u.was_delivered, c.kind, c.created_at,
+        (u.seq BETWEEN c.from_seq AND c.through_seq) IS NOT TRUE AS is_stray
+    FROM strandline.superseded u
+    LEFT JOIN strandline.correction c ON c.shard_key = u.shard_key AND c.session_key = u.session_key
+        AND c.number = u.number
+    WHERE (%(owners)s::uuid[] IS NULL OR u.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR u.session_key = %(session_key)s)
+)
+SELECT 'correction_missing' AS kind, json_build_object('session_key', n.session_key, 'found', n.recorded,
+    'expected', n.corrections)::text AS place
+FROM numbered n
+WHERE CASE WHEN n.recorded > 0
+    THEN n.last_number <> n.corrections OR n.last_number - n.first_number + 1 <> n.recorded
+        OR n.first_number > 1 AND n.log_start_seq = 1
+    ELSE n.corrections > 0 AND n.log_start_seq = 1 END
+UNION ALL
+SELECT k.kind, json_build_object('session_key', x.session_key, 'from_seq', x.seq, 'found', x.number)::text
+FROM concerned x
+LEFT JOIN strandline.message m ON m.shard_key = x.shard_key AND m.session_key = x.session_key AND m.seq = x.seq
+CROSS JOIN LATERAL (VALUES
+    ('superseded_stray', x.is_stray),
+    ('superseded_shown', x.kind = 'rewind' AND m.seq IS NOT NULL)
+) AS k (kind, broken)
+WHERE k.broken
+UNION ALL
+SELECT 'superseded_derived', json_build_object('session_key', x.session_key, 'from_seq', x.seq, 'found', x.number,
+    'event_id', e.event_id, 'generation', b.generation_id, 'stage', b.stage, 'batch_id', b.batch_id)::text
+FROM concerned x
+JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.session_key = x.session_key
+    AND x.seq BETWEEN e.from_seq AND e.through_seq
+JOIN strandline.batch b ON b.shard_key = x.shard_key AND b.state = 'applied' AND b.created_at < x.created_at
+    AND (b.event_ids @> ARRAY[e.event_id] OR b.scope_key = x.session_key AND b.context_seqs @> ARRAY[x.seq])
+JOIN strandline.generation g ON g.generation_id = b.generation_id AND g.entry_stage = b.stage
+WHERE x.was_delivered
 
 -- name: verify_work
 -- Each event is due or received in the first stage of each generation it was fed to, and in a later stage
@@ -491,6 +554,29 @@ WHERE c.shard_key IS NULL AND l.gone_at IS NULL
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
+-- name: verify_shared_corrections
+-- No copy in a shared scope is of a message that a correction took back or replaced, unless its event is due for
+-- vectors: the worker that derives it removes the copy.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
+SELECT 'shared_superseded' AS kind, json_build_object('session_key', x.session_key, 'from_seq', x.seq,
+    'through_seq', x.seq)::text AS place
+FROM strandline.shared_message x
+JOIN strandline.shared_session l ON l.shard_key = x.shard_key AND l.session_key = x.session_key
+    AND l.incarnation = x.incarnation AND l.gone_at IS NULL
+LEFT JOIN strandline.message m ON m.shard_key = l.owner_key AND m.session_key = x.session_key AND m.seq = x.seq
+WHERE EXISTS (
+        SELECT FROM strandline.superseded u
+        WHERE u.shard_key = l.owner_key AND u.session_key = x.session_key AND u.seq = x.seq)
+    AND m.envelope::text IS DISTINCT FROM x.envelope::text
+    AND NOT EXISTS (
+        SELECT FROM strandline.due d JOIN strandline.generation g ON g.generation_id = d.generation_id
+            AND g.pipeline = 'vectors'
+        WHERE d.shard_key = l.owner_key AND d.session_key = x.session_key
+            AND x.seq BETWEEN d.from_seq AND d.through_seq)
+    AND (%(owners)s::uuid[] IS NULL OR l.owner_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
 -- name: verify_states
 -- A state stands for one applied batch of its lane, and ends where that batch ends.
 -- params: owners uuid[]?, session_key uuid?
@@ -516,7 +602,8 @@ WHERE k.broken
 
 -- name: verify_facts
 -- A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
--- because of another.  Where a session of the owner was reset, sources may be gone: those are tombstones.
+-- because of another.  Where a session of the owner was reset or corrected, sources may be gone: those are
+-- tombstones.
 -- A person may have deleted the fact that replaced another; a fact that a person deleted is not live.
 -- params: owners uuid[]?
 -- row: kind text, place text
@@ -529,7 +616,7 @@ WITH sourced AS (
     WHERE (%(owners)s::uuid[] IS NULL OR r.shard_key = ANY (%(owners)s))
     GROUP BY r.shard_key, r.generation_id, r.fact_id
 ), forgetful AS (
-    SELECT DISTINCT s.shard_key FROM strandline.session s WHERE s.log_start_seq > 1
+    SELECT DISTINCT s.shard_key FROM strandline.session s WHERE s.log_start_seq > 1 OR s.corrections > 0
 ), removing AS (
     SELECT DISTINCT p.shard_key FROM strandline.fact_event p WHERE p.kind IN ('delete', 'replace', 'clear')
 )

@@ -6,6 +6,7 @@ from sqlalchemy import (
     ARRAY,
     JSON,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Index,
@@ -53,6 +54,7 @@ session = Table(
     Column("window_messages", Integer, nullable=False, server_default="0"),
     Column("window_bytes", BigInteger, nullable=False, server_default="0"),
     Column("replan_at_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("corrections", Integer, nullable=False, server_default="0"),
     Column("token_limit", Integer, nullable=False),
     Column("flush_at_tokens", Integer, nullable=False),
     Column("token_flush_size", Integer, nullable=False),
@@ -146,6 +148,39 @@ popped = Table(
     Column("pop_id", Uuid, nullable=False),
     moment("popped_at", default=True),
     comment="The numbers of messages that were removed from the log again",
+)
+
+correction = Table(
+    "correction",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("correction_id", Uuid, nullable=False),
+    Column("incarnation", Uuid, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("from_seq", BigInteger, nullable=False),
+    Column("through_seq", BigInteger, nullable=False),
+    personal("digest", LargeBinary),
+    personal("actor", Text),
+    moment("created_at", default=True),
+    Index("correction_by_id", "shard_key", "correction_id", unique=True),
+    CheckConstraint("kind IN ('rewind', 'replace')", name="kind"),
+    CheckConstraint("(digest IS NULL) = (kind = 'rewind')", name="digest"),
+    CheckConstraint("number >= 1 AND through_seq >= from_seq", name="range"),
+    comment="How a session's log was corrected, by whom and when; none of what was taken back",
+)
+
+superseded = Table(
+    "superseded",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("tokens", Integer, nullable=False),
+    Column("was_delivered", Boolean, nullable=False),
+    comment="Each message that a correction took back or replaced, without content",
 )
 
 flush_event = Table(

@@ -11,6 +11,7 @@ import click
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.pipelines.inspect.corrections import correction_line
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.explanation import (
     FactEventTrace,
@@ -100,6 +101,7 @@ def _message(explanation: MessageExplanation) -> Iterator[str]:
             f" {_at(event.at)}"
         )
     yield from map(change_line, explanation.policy_changes)
+    yield from map(correction_line, explanation.corrections)
     for trace in explanation.stages:
         yield from _stage(trace)
     for candidate in explanation.candidates:

@@ -20,6 +20,7 @@ WITHOUT_STATISTICS = {
     "answer": ("body",),
     "block_state": ("state",),
     "chunk": ("lexemes", "embedding", "code", "speaker"),
+    "correction": ("digest", "actor"),
     "fact": (
         "text",
         "fingerprint",
@@ -213,6 +214,34 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("shard_key", "generation_id", "batch_id", name=op.f("condensation_pkey")),
         schema=schema,
         comment="Each attempt to condense an owner's facts, and its outcome",
+    )
+    op.create_table(
+        "correction",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("correction_id", sa.Uuid(), nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("from_seq", sa.BigInteger(), nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=True),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint("kind IN ('rewind', 'replace')", name=op.f("correction_kind_check")),
+        sa.CheckConstraint("(digest IS NULL) = (kind = 'rewind')", name=op.f("correction_digest_check")),
+        sa.CheckConstraint("number >= 1 AND through_seq >= from_seq", name=op.f("correction_range_check")),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "number", name=op.f("correction_pkey")),
+        schema=schema,
+        comment="How a session's log was corrected, by whom and when; none of what was taken back",
+    )
+    op.create_index(
+        "correction_by_id", "correction", ["shard_key", "correction_id"], unique=True, schema=schema
     )
     op.create_table(
         "dead_letter",
@@ -857,6 +886,7 @@ def upgrade() -> None:
         sa.Column("window_messages", sa.Integer(), server_default="0", nullable=False),
         sa.Column("window_bytes", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("replan_at_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("corrections", sa.Integer(), server_default="0", nullable=False),
         sa.Column("token_limit", sa.Integer(), nullable=False),
         sa.Column("flush_at_tokens", sa.Integer(), nullable=False),
         sa.Column("token_flush_size", sa.Integer(), nullable=False),
@@ -930,6 +960,18 @@ def upgrade() -> None:
         ["namespace", "user_id", "session_id"],
         unique=False,
         schema=schema,
+    )
+    op.create_table(
+        "superseded",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("tokens", sa.Integer(), nullable=False),
+        sa.Column("was_delivered", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "seq", "number", name=op.f("superseded_pkey")),
+        schema=schema,
+        comment="Each message that a correction took back or replaced, without content",
     )
     op.create_table(
         "watch",
@@ -1064,7 +1106,7 @@ def upgrade() -> None:
         "take_apart_v1",
         "revive_facts_v1",
         "uncondense_v1",
-        "read_session_words_v1",
+        "read_event_words_v1",
         "find_condensed_quotes_v1",
         "replace_quotes_v1",
         "drop_unsourced_v1",
@@ -1073,6 +1115,10 @@ def upgrade() -> None:
         "forget_facts_v1",
         "reset_v1",
         "pop_v1",
+        "find_window_v1",
+        "derive_again_v1",
+        "rederive_v1",
+        "correct_v1",
         "search_small_v1",
         "search_big_v1",
         "search_v1",
@@ -1089,6 +1135,7 @@ def upgrade() -> None:
         "bring_rings_forward_v1",
         "renew_lane_v1",
         "forget_shared_v1",
+        "clear_shared_v1",
         "lock_shared_session_v1",
         "fits_condition_v1",
     ):

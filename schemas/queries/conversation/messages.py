@@ -372,6 +372,105 @@ class Pop(Query[PopRow]):
         self.values = (shard_key, session_key, seq, pop_id)
 
 
+class MessageAtRow(NamedTuple):
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+    digest: bytes
+
+
+class MessageAt(Query[MessageAtRow]):
+    """A message by its number, with all that a replacement keeps; and whether the session exists."""
+
+    __slots__ = ()
+    name = "message_at"
+    repeatable = True
+    row = MessageAtRow
+
+    def __init__(self, *, seq: int, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (seq, shard_key, session_key)
+
+
+class FindCorrectionRow(NamedTuple):
+    session_key: UUID
+    number: int
+    kind: str
+    from_seq: int
+    through_seq: int
+    digest: bytes | None
+    seqs: list[int]
+    created_at: datetime
+
+
+class FindCorrection(Query[FindCorrectionRow]):
+    """A correction by its id, with the messages that it concerned."""
+
+    __slots__ = ()
+    name = "find_correction"
+    repeatable = True
+    row = FindCorrectionRow
+
+    def __init__(self, *, shard_key: UUID, correction_id: UUID) -> None:
+        self.values = (shard_key, correction_id)
+
+
+class CorrectRow(NamedTuple):
+    status: str
+    number: int
+    from_seq: int
+    through_seq: int
+    seqs: list[int]
+    created_at: datetime
+    is_shared: bool
+    touched: list[UUID]
+
+
+class Correct(Query[CorrectRow]):
+    """Take back the messages from a number on, or give one other content (correct_v1)."""
+
+    __slots__ = ()
+    name = "correct"
+    repeatable = True
+    row = CorrectRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        correction_id: UUID,
+        kind: str,
+        from_seq: int,
+        newest: int | None,
+        content: bytes | None,
+        actor: str | None,
+        expected: bytes | None,
+        digest: bytes | None,
+        envelope: str | None,
+        tokens: int | None,
+        bytes: int | None,
+    ) -> None:
+        self.values = (
+            shard_key,
+            session_key,
+            correction_id,
+            kind,
+            from_seq,
+            newest,
+            content,
+            actor,
+            expected,
+            digest,
+            envelope,
+            tokens,
+            bytes,
+        )
+
+
 class KnownMessagesRow(NamedTuple):
     messages: int
 

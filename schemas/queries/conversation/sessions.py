@@ -338,6 +338,29 @@ class PolicyChanges(Query[PolicyChangesRow]):
         self.values = (shard_key, session_key)
 
 
+class SessionCorrectionsRow(NamedTuple):
+    number: int
+    kind: str
+    from_seq: int
+    through_seq: int
+    messages: int
+    actor: str | None
+    created_at: datetime
+
+
+class SessionCorrections(Query[SessionCorrectionsRow]):
+    """The corrections of a session that concern a range of its messages, oldest first; all: from 0, through
+    NULL.
+    """
+
+    __slots__ = ()
+    name = "session_corrections"
+    row = SessionCorrectionsRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, through_seq: int | None) -> None:
+        self.values = (shard_key, session_key, from_seq, through_seq)
+
+
 class FindSessionsRow(NamedTuple):
     namespace: str
     session_id: str

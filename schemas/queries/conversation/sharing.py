@@ -12,13 +12,15 @@ from strandline.schemas.postgres.query import Query
 class SharedScopeOfRow(NamedTuple):
     shared_key: UUID
     session_id: str
+    incarnation: UUID
 
 
 class SharedScopeOf(Query[SharedScopeOfRow]):
-    """The scope that a session shares with, if any."""
+    """The scope that a session shares with, if any, and the session's life and name."""
 
     __slots__ = ()
     name = "shared_scope_of"
+    repeatable = True
     row = SharedScopeOfRow
 
     def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
@@ -42,6 +44,30 @@ class LockSharedSession(Query[LockSharedSessionRow]):
         self, *, shard_key: UUID, session_key: UUID, incarnation: UUID, owner_key: UUID, session_id: str
     ) -> None:
         self.values = (shard_key, session_key, incarnation, owner_key, session_id)
+
+
+class ClearSharedRow(NamedTuple):
+    nothing: str
+
+
+class ClearShared(Query[ClearSharedRow]):
+    """Remove the copies of a range that are not the messages of the log as it stands (clear_shared_v1)."""
+
+    __slots__ = ()
+    name = "clear_shared"
+    row = ClearSharedRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        from_seq: int,
+        through_seq: int,
+        seqs: list[int],
+        envelopes: list[str],
+    ) -> None:
+        self.values = (shard_key, session_key, from_seq, through_seq, seqs, envelopes)
 
 
 class ShareMessages(Query[Never]):

@@ -251,7 +251,9 @@ class TruncatedEventRow(NamedTuple):
 
 
 class TruncatedEvent(Query[TruncatedEventRow]):
-    """An event of an owner of which messages are gone from the log, if there is one."""
+    """An event of an owner of which messages are gone from the log, if there is one. Those that a correction
+    took back are not missed.
+    """
 
     __slots__ = ()
     name = "truncated_event"

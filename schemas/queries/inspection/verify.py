@@ -160,13 +160,33 @@ class VerifyEventContentsRow(NamedTuple):
 
 
 class VerifyEventContents(Query[VerifyEventContentsRow]):
-    """An event's counts agree with its messages.  The incarnation is counted, not searched for: with it in
-    the condition the index by id is taken, and each event reads its whole session.
+    """An event's counts agree with its messages, and with those that corrections took out of it.  The
+    incarnation is counted, not searched for: with it in the condition the index by id is taken, and each
+    event reads its whole session.
     """
 
     __slots__ = ()
     name = "verify_event_contents"
     row = VerifyEventContentsRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifyCorrectionsRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyCorrections(Query[VerifyCorrectionsRow]):
+    """Corrections are numbered without a gap, each with what it superseded; what a rewind took is not in the
+    log, and nothing that was derived of superseded words counts: no batch from before a correction is
+    applied that read one of its messages, as such or as context.
+    """
+
+    __slots__ = ()
+    name = "verify_corrections"
+    row = VerifyCorrectionsRow
 
     def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
         self.values = (owners, session_key)
@@ -376,6 +396,24 @@ class VerifyShared(Query[VerifySharedRow]):
         self.values = (owners, session_key)
 
 
+class VerifySharedCorrectionsRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifySharedCorrections(Query[VerifySharedCorrectionsRow]):
+    """No copy in a shared scope is of a message that a correction took back or replaced, unless its event is
+    due for vectors: the worker that derives it removes the copy.
+    """
+
+    __slots__ = ()
+    name = "verify_shared_corrections"
+    row = VerifySharedCorrectionsRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
 class VerifyStatesRow(NamedTuple):
     kind: str
     place: str
@@ -399,8 +437,9 @@ class VerifyFactsRow(NamedTuple):
 
 class VerifyFacts(Query[VerifyFactsRow]):
     """A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
-    because of another.  Where a session of the owner was reset, sources may be gone: those are tombstones.
-    A person may have deleted the fact that replaced another; a fact that a person deleted is not live.
+    because of another.  Where a session of the owner was reset or corrected, sources may be gone: those
+    are tombstones. A person may have deleted the fact that replaced another; a fact that a person deleted
+    is not live.
     """
 
     __slots__ = ()

@@ -293,6 +293,30 @@ class LockLane(Query[LockLaneRow]):
         self.values = (shard_key, scope_key, generation_id, stage, lease_epoch, worker_id)
 
 
+class SeeLaneRow(NamedTuple):
+    held: int
+
+
+class SeeLane(Query[SeeLaneRow]):
+    """Whether the lease is held, without waiting for who has the lane locked; no row means that it was lost."""
+
+    __slots__ = ()
+    name = "see_lane"
+    row = SeeLaneRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        scope_key: UUID,
+        generation_id: int,
+        stage: str,
+        lease_epoch: int,
+        worker_id: UUID,
+    ) -> None:
+        self.values = (shard_key, scope_key, generation_id, stage, lease_epoch, worker_id)
+
+
 class KeepLaneRow(NamedTuple):
     lease_epoch: int
 

@@ -1,7 +1,8 @@
 -- flush_v1: move a session's marks by compare-and-set, record the events, and make the work due.
 --
--- All or nothing, in one statement: the marks move only if they and the incarnation are still what the
--- plan was made from.  No row comes back if another flush, a reset, or a pop of a planned message was first.
+-- All or nothing, in one statement: the marks move only if they, the incarnation and the number of corrections are
+-- still what the plan was made from.  No row comes back if another flush, a reset, a correction, or a pop of a planned
+-- message was first.
 -- The work is due in every generation that is kept. The generation that serves this owner is rung for; work in the
 -- others waits for the workers' replay slots (ring_at: infinity). p_lazily: the commit, which is this statement's
 -- own, need not wait for the disk.  A crash then loses the flush as a whole, with all that was derived from it: the
@@ -11,6 +12,7 @@ CREATE FUNCTION strandline.flush_v1(
     p_shard_key uuid,
     p_session_key uuid,
     p_incarnation uuid,
+    p_corrections integer,
     p_old_window_from bigint,
     p_old_flushed_through bigint,
     p_window_from bigint,
@@ -39,7 +41,7 @@ BEGIN
     END IF;
     PERFORM FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
-          AND t.incarnation = p_incarnation
+          AND t.incarnation = p_incarnation AND t.corrections = p_corrections
           AND t.window_from = p_old_window_from AND t.flushed_through = p_old_flushed_through
         FOR NO KEY UPDATE;
     -- A pop takes the newest message first, so if the last one planned is there, all of them are.

@@ -1,10 +1,10 @@
--- replace_quotes_v1: give the wordings of other sessions that quote one session the words that they had by themselves.
+-- replace_quotes_v1: give the wordings of other events that quote some events the words that they had by themselves.
 --
 -- An addition to a fact that stays stands alone then, as it does where a merge may not reword a fact; it ended as that
 -- fact did.  A part of forgetting (forget_facts_v1), which says what a quote is.  The caller holds the owner's lanes.
 -- Returns the facts whose history has other words now, and those that have what stands alone.
 CREATE FUNCTION strandline.replace_quotes_v1(
-    p_shard_key uuid, p_session_key uuid, p_said text[], p_since timestamptz
+    p_shard_key uuid, p_events uuid[], p_said text[], p_since timestamptz
 ) RETURNS uuid[]
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -22,12 +22,12 @@ BEGIN
             v.operation = 'update' AND EXISTS (
                 SELECT FROM strandline.fact_revision e WHERE e.shard_key = p_shard_key
                   AND e.generation_id = v.generation_id AND e.fact_id = v.fact_id AND e.revision < v.revision
-                  AND e.session_key IS DISTINCT FROM p_session_key
+                  AND (e.event_id = ANY (p_events)) IS NOT TRUE
                   AND e.operation NOT IN ('invalidate', 'duplicate')) AS stands_alone
         FROM strandline.fact_revision v
         CROSS JOIN LATERAL (
-            SELECT bool_or(o.session_key = p_session_key) AS shared,
-                array_agg(l.lexeme) FILTER (WHERE o.session_key IS DISTINCT FROM p_session_key) AS words
+            SELECT bool_or(o.event_id = ANY (p_events)) AS shared,
+                array_agg(l.lexeme) FILTER (WHERE (o.event_id = ANY (p_events)) IS NOT TRUE) AS words
             FROM (
                 SELECT e.* FROM strandline.fact_revision e WHERE e.shard_key = p_shard_key
                   AND e.generation_id = v.generation_id AND e.fact_id = v.fact_id AND e.revision < v.revision
@@ -39,7 +39,7 @@ BEGIN
             CROSS JOIN LATERAL unnest(coalesce(o.own_lexemes, o.lexemes)) AS l (lexeme)
             WHERE o.operation <> 'invalidate'
         ) AS made_of
-        WHERE v.shard_key = p_shard_key AND v.session_key <> p_session_key AND v.own_text IS NOT NULL
+        WHERE v.shard_key = p_shard_key AND v.event_id <> ALL (p_events) AND v.own_text IS NOT NULL
           AND v.created_at > p_since AND EXISTS (
             SELECT FROM unnest(v.lexemes) AS l (lexeme)
             WHERE l.lexeme <> ALL (v.own_lexemes || coalesce(made_of.words, '{}'))

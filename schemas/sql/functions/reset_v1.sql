@@ -13,6 +13,7 @@ LANGUAGE plpgsql AS $function$
 DECLARE
     gone uuid[];
     events uuid[];
+    stated_by uuid[];
     folded record;
     new_life CONSTANT uuid := gen_random_uuid();
 BEGIN
@@ -90,7 +91,9 @@ BEGIN
             WHERE c.shard_key = p_shard_key AND c.session_key = p_session_key;
         DELETE FROM strandline.dead_letter d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key;
-        touched := strandline.forget_facts_v1(p_shard_key, p_session_key);
+        SELECT array_agg(DISTINCT r.event_id) INTO stated_by FROM strandline.fact_revision r
+            WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key;
+        touched := strandline.forget_facts_v1(p_shard_key, stated_by);
         -- Tombstones recognise its messages no more, since they are gone; of the words the digests stay.
         UPDATE strandline.fact_event e SET traces = (
                 SELECT jsonb_agg(CASE WHEN t.trace->>'session_key' = p_session_key::text
@@ -115,6 +118,10 @@ BEGIN
         DELETE FROM strandline.answer a USING strandline.batch b
             WHERE b.shard_key = p_shard_key AND b.scope_key = p_shard_key
               AND a.shard_key = b.shard_key AND a.batch_id = b.batch_id;
+        DELETE FROM strandline.superseded u
+            WHERE u.shard_key = p_shard_key AND u.session_key = p_session_key;
+        DELETE FROM strandline.correction c
+            WHERE c.shard_key = p_shard_key AND c.session_key = p_session_key;
         DELETE FROM strandline.popped p
             WHERE p.shard_key = p_shard_key AND p.session_key = p_session_key;
         DELETE FROM strandline.message m

@@ -1,9 +1,9 @@
 -- take_apart_v1: end condensed facts; their parts are live again once these are gone, or ended as they did.
 --
--- Additions to such a fact by a merge or a person become separate facts, except those from p_session_key (NULL: all
--- of them).  The caller holds the owner's lanes, and deletes the condensed facts.
+-- Additions to such a fact by a merge or a person become separate facts, except those from p_events (NULL: all of
+-- them).  The caller holds the owner's lanes, and deletes the condensed facts.
 -- Returns the facts that stand alone.
-CREATE FUNCTION strandline.take_apart_v1(p_shard_key uuid, p_fact_ids uuid[], p_session_key uuid)
+CREATE FUNCTION strandline.take_apart_v1(p_shard_key uuid, p_fact_ids uuid[], p_events uuid[])
 RETURNS uuid[]
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -24,14 +24,14 @@ BEGIN
         SELECT v.generation_id, v.fact_id, v.revision FROM strandline.fact_revision v
         WHERE v.shard_key = p_shard_key AND v.fact_id = ANY (p_fact_ids)
           AND v.operation NOT IN ('condense', 'invalidate')
-          AND (p_session_key IS NULL OR v.session_key IS DISTINCT FROM p_session_key)
+          AND (v.event_id = ANY (p_events)) IS NOT TRUE
         ORDER BY v.generation_id, v.fact_id, v.revision
     LOOP
         alone := alone || strandline.stand_alone_v1(
             p_shard_key, added.generation_id, added.fact_id, added.revision);
     END LOOP;
     DELETE FROM strandline.fact_revision r WHERE r.shard_key = p_shard_key AND r.fact_id = ANY (p_fact_ids)
-        AND (r.operation IN ('condense', 'invalidate') OR r.session_key = p_session_key);
+        AND (r.operation IN ('condense', 'invalidate') OR r.event_id = ANY (p_events));
     RETURN alone;
 END
 $function$;

@@ -5,7 +5,7 @@ CREATE FUNCTION strandline.window_v1(p_shard_key uuid, p_session_key uuid) RETUR
 LANGUAGE sql VOLATILE AS $function$
     SELECT json_build_object(
         'marks', json_build_object(
-            'incarnation', s.incarnation, 'window_from', s.window_from,
+            'incarnation', s.incarnation, 'corrections', s.corrections, 'window_from', s.window_from,
             'flushed_through', s.flushed_through, 'pinned_tokens', s.pinned_tokens,
             'window_tokens', s.window_tokens, 'flush_at_tokens', s.flush_at_tokens,
             'token_flush_size', s.token_flush_size,

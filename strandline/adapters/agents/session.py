@@ -58,8 +58,7 @@ class ItemSession:
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it, or None if the session is empty.
 
-        Raises:
-            DeliveredError: it was delivered to the pipelines (an idle or manual flush); nothing was removed.
+        If it was delivered to the pipelines, what was derived from it goes with it.
         """
         message = await self.memory.apop()
         if message is None:

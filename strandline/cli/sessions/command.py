@@ -1,4 +1,4 @@
-"""``strandline sessions``: which sessions there are, how one stands, and its policy."""
+"""``strandline sessions``: which sessions there are, how one stands, its policy and its corrections."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import click
 
 from strandline.cli.servers.options import as_json, json_schema_option, settings_from, target_options
 from strandline.cli.servers.targets import opened_database
+from strandline.cli.sessions.corrections import delete_command, replace_command, rewind_command
 from strandline.cli.sessions.policy import policy_lines, set_policy_command
 from strandline.cli.terminal.output import print_json, print_schema, print_table, say
+from strandline.pipelines.inspect.corrections import correction_line
 from strandline.pipelines.inspect.policy_history import change_line
 from strandline.pipelines.inspect.sessions import (
     PipelineCoverage,
@@ -31,10 +33,13 @@ _HEADERS = (
 
 @click.group("sessions")
 def command() -> None:
-    """List and show the sessions of a database, and set the policy of one."""
+    """List and show the sessions of a database; set the policy of one, correct or delete it."""
 
 
 command.add_command(set_policy_command)
+command.add_command(rewind_command)
+command.add_command(replace_command)
+command.add_command(delete_command)
 
 
 @command.command("list", short_help="List sessions by name.")
@@ -131,7 +136,7 @@ def _row(state: SessionState) -> tuple[str | int, ...]:
 
 def _print(picture: SessionPicture) -> None:
     say(*_state_lines(picture.session), *policy_lines(picture.session.policy))
-    say(*map(change_line, picture.policy_changes))
+    say(*map(change_line, picture.policy_changes), *map(correction_line, picture.corrections))
     if picture.coverage:
         say("")
         print_table(

@@ -227,6 +227,32 @@ def test_a_forgotten_session_leaves_the_owners_state(
 
 
 @pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("budget", [1, 8_000])
+def test_corrected_messages_leave_the_owners_state(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, budget: int
+) -> None:
+    one, two = (make_memory(name, user_id="maren", memory_blocks=["diary", "log"]) for name in ("one", "two"))
+    say(one, "first")
+    say(two, "taken back")
+    say(one, "second")
+    say(one, "replaced")
+    say(two, "third")
+    drain(batch_token_budget=budget)
+    two.rewind(1)
+    one.replace(3, "otherwise")
+    two.put({"role": "user", "content": "fourth"})
+    two.flush(all=True)
+    for (state,) in rows_of(database_url, "SELECT state::text FROM strandline.block_state"):
+        assert not {"taken back", "replaced"} & set(state.split(", "))
+    assert sound(database)
+    drain(batch_token_budget=budget)
+    assert state_of(database_url, "diary") == ["first", "second", "otherwise", "fourth"]
+    assert "[[1], [2], [3]]" in one.get()[0].text
+    assert nothing_due(database_url)
+    assert sound(database)
+
+
+@pytest.mark.usefixtures("registered")
 def test_a_fold_whose_commit_failed_is_not_doubled(
     make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
 ) -> None:

@@ -1,4 +1,7 @@
-"""The phases of a reset that forgets (``forget_facts_v1``), each a function, on rows made by hand."""
+"""The phases of forgetting (``forget_facts_v1``), each a function, on rows made by hand.
+
+A session has one event here, with the same key.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ class Known:
         own = values.pop("own", None)
         if own is not None:
             values |= {f"own_{column}": value for column, value in wording(str(own)).items()}
-        source = dict.fromkeys(("extract_batch_id", "merge_batch_id"), BATCH) | {"event_id": EVENT}
+        source = dict.fromkeys(("extract_batch_id", "merge_batch_id"), BATCH) | {"event_id": session}
         described = {
             "model": "m",
             "prompt_hash": "p",
@@ -106,7 +109,7 @@ def test_what_a_session_said_is_read_from_the_history(known: Known) -> None:
     known.revision("a", 2, SIBLING, "harbour", created_at=BEFORE)
     known.fact("b", "tide")
     known.revision("b", 1, FORGOTTEN, "tide", operation="invalidate", created_at=AFTER)
-    ((fact_ids, said, since),) = known.call("read_session_words_v1", FORGOTTEN)
+    ((fact_ids, said, since),) = known.call("read_event_words_v1", [FORGOTTEN])
     assert set(fact_ids) == {named("a"), named("b")}
     assert set(said) == {"boat", "red"}, "what it ended, it did not say"
     assert since.isoformat() == "2026-01-02T03:04:05+00:00"
@@ -117,12 +120,12 @@ def test_what_was_worded_beside_a_session_begins_with_its_batch(known: Known) ->
     known.revision("a", 1, FORGOTTEN, "boat", created_at=MOMENT)
     batch = {"batch_id": BATCH, "scope_key": OWNER, "stage": "merge", "lease_epoch": 1, "event_ids": [EVENT]}
     known.insert("batch", **batch, created_at=BEFORE)
-    ((_, _, since),) = known.call("read_session_words_v1", FORGOTTEN)
+    ((_, _, since),) = known.call("read_event_words_v1", [FORGOTTEN])
     assert since.isoformat() == "2026-01-01T00:00:00+00:00"
 
 
 def test_a_session_without_a_part_in_any_fact_said_nothing(known: Known) -> None:
-    assert known.call("read_session_words_v1", FORGOTTEN) == []
+    assert known.call("read_event_words_v1", [FORGOTTEN]) == []
 
 
 def condensed(known: Known, name: str, text: str, session: UUID, made: str = AFTER, **values: object) -> None:
@@ -144,7 +147,7 @@ def test_condensed_facts_that_hold_or_quote_a_session_are_found(known: Known) ->
     condensed(known, "d", "boat tide", SIBLING)
     part(known, "e", "boat", SIBLING, of="d")
     condensed(known, "f", "boat rope", SIBLING, made=BEFORE)
-    found = known.call("find_condensed_quotes_v1", FORGOTTEN, ["boat"], MOMENT)
+    found = known.call("find_condensed_quotes_v1", [FORGOTTEN], ["boat"], MOMENT)
     # d has its boat from another session, f is older than what was said.
     assert {name_of(fact_id) for fact_id in found} == {"a", "b"}
 
@@ -152,9 +155,9 @@ def test_condensed_facts_that_hold_or_quote_a_session_are_found(known: Known) ->
 def test_what_holds_a_condensed_quote_is_found_with_it(known: Known) -> None:
     condensed(known, "a", "tide", FORGOTTEN, live=False, condensed_into=named("b"))
     condensed(known, "b", "tide rope", SIBLING, made=BEFORE)
-    found = known.call("find_condensed_quotes_v1", FORGOTTEN, ["tide"], MOMENT)
+    found = known.call("find_condensed_quotes_v1", [FORGOTTEN], ["tide"], MOMENT)
     assert {name_of(fact_id) for fact_id in found} == {"a", "b"}
-    assert known.call("find_condensed_quotes_v1", OTHER, ["rope"], AFTER) is None
+    assert known.call("find_condensed_quotes_v1", [OTHER], ["rope"], AFTER) is None
 
 
 def test_a_wording_that_quotes_gets_its_own_words_back(known: Known) -> None:
@@ -162,7 +165,7 @@ def test_a_wording_that_quotes_gets_its_own_words_back(known: Known) -> None:
     known.revision("a", 1, SIBLING, "boat harbour", own="harbour", created_at=AFTER)
     known.fact("b", "rope harbour")
     known.revision("b", 1, SIBLING, "rope harbour", own="harbour", created_at=AFTER)
-    touched = known.call("replace_quotes_v1", FORGOTTEN, ["boat"], MOMENT)
+    touched = known.call("replace_quotes_v1", [FORGOTTEN], ["boat"], MOMENT)
     assert set(touched) == {named("a")}
     assert known.history() == [("a", 1, "add", "harbour"), ("b", 1, "add", "rope harbour")]
 
@@ -171,7 +174,7 @@ def test_an_addition_that_quotes_stands_alone(known: Known) -> None:
     known.fact("a", "harbour boat rope")
     known.revision("a", 1, OTHER, "harbour", created_at=BEFORE)
     known.revision("a", 2, SIBLING, "harbour boat rope", own="rope", operation="update", created_at=AFTER)
-    touched = known.call("replace_quotes_v1", FORGOTTEN, ["boat"], MOMENT)
+    touched = known.call("replace_quotes_v1", [FORGOTTEN], ["boat"], MOMENT)
     assert {name_of(fact_id) for fact_id in touched} == {"a", "alone"}
     assert known.history() == [("a", 1, "add", "harbour"), ("alone", 1, "add", "rope")]
     assert known.texts() == {"a": "harbour boat rope", "alone": "rope"}
@@ -183,7 +186,7 @@ def test_facts_that_only_the_forgotten_session_said_are_deleted(known: Known) ->
     known.fact("b", "harbour")
     known.revision("b", 1, SIBLING, "harbour")
     known.revision("b", 2, FORGOTTEN, "harbour", operation="duplicate")
-    known.call("drop_unsourced_v1", FORGOTTEN, [named("a"), named("b")])
+    known.call("drop_unsourced_v1", [FORGOTTEN], [named("a"), named("b")])
     assert known.texts() == {"b": "harbour"}
     assert known.history() == [("b", 1, "add", "harbour")]
 
@@ -196,7 +199,7 @@ def test_what_a_fact_that_is_gone_had_ended_is_ended_by_what_ended_it(known: Kno
     known.revision("b", 1, FORGOTTEN, "ship")
     known.fact("c", "raft")
     known.revision("c", 1, SIBLING, "raft")
-    known.call("drop_unsourced_v1", FORGOTTEN, [named("b")])
+    known.call("drop_unsourced_v1", [FORGOTTEN], [named("b")])
     assert known.texts() == {"a": "boat", "c": "raft"}
     assert known.column("a", "invalidated_by") == named("c")
 
@@ -235,7 +238,13 @@ def test_a_fact_that_ended_keeps_its_words_beside_one_that_lives(known: Known) -
 def test_topics_and_times_are_those_of_the_sources_that_are_left(known: Known) -> None:
     known.fact("a", "harbour", topics=["boats", "work"], said_by="ida", said_at=AFTER)
     known.revision("a", 1, SIBLING, "harbour")
-    candidate = {"event_id": EVENT, "batch_id": BATCH, "session_key": SIBLING, "text": "harbour", "seqs": [1]}
+    candidate = {
+        "event_id": SIBLING,
+        "batch_id": BATCH,
+        "session_key": SIBLING,
+        "text": "harbour",
+        "seqs": [1],
+    }
     known.insert(
         "fact_candidate",
         **candidate | {"ordinal": 0, "topics": ["work"], "said_by": "maren", "said_at": MOMENT},
@@ -267,6 +276,6 @@ def test_parts_of_a_condensed_fact_that_ended_are_ended_as_it_was(known: Known) 
     condensed(known, "a", "boat rope", SIBLING, live=False, invalidated_at=MOMENT, invalidated_by=named("c"))
     part(known, "b", "boat", SIBLING, of="a")
     known.fact("c", "raft")
-    assert known.call("take_apart_v1", [named("a")], FORGOTTEN) == []
+    assert known.call("take_apart_v1", [named("a")], [FORGOTTEN]) == []
     assert known.column("b", "condensed_into") is None
     assert known.column("b", "invalidated_by") == named("c")

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import psycopg
 import pytest
@@ -15,6 +15,7 @@ from strandline import ConfigurationError, InvalidMessageError, Memory, VectorMe
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import statements
+from strandline.schemas.queries.conversation.messages import Correct
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session, shared_scope_key
 from strandline.schemas.values.lanes import VECTORS_STAGE
@@ -220,6 +221,89 @@ def test_a_reset_wins_against_a_worker_that_pauses_while_it_shares(
     assert verify(database).violations == ()
 
 
+def test_a_correction_takes_the_copies_away_at_once(
+    share: Share, derive: Callable[[], None], database: Database, database_url: str
+) -> None:
+    lars = share("of-lars", [*CHATTER, KEY, "It hangs beside the door."])
+    maren = share("of-maren", ["My hobby is keeping bees."])
+    lars.replace(3, "Nobody keeps it. " * 200)
+    assert KEY not in [text for _, text in found(maren)]
+    lars.rewind(4)
+    assert not [text for _, text in found(maren, "Does it hang beside the door?") if "door" in text]
+    assert shared_rows(database_url) == (3, 3)
+    assert verify(database).violations == ()
+    derive()
+    assert found(maren, "Nobody keeps it")[0][1].startswith("Nobody keeps it.")
+    assert verify(database).violations == ()
+    lars.replace(3, "Short.")
+    derive()
+    assert not [text for _, text in found(maren, "Nobody keeps it") if "Nobody" in text]
+    assert shared_rows(database_url) == (4, 4), "no piece of the longer text is left"
+    assert verify(database).violations == ()
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_copies_that_a_correction_could_not_remove_go_later(
+    share: Share, derive: Callable[[], None], database: Database, database_url: str, *, is_repeated: bool
+) -> None:
+    """The process that corrects dies between its two transactions."""
+    lars = share("of-lars", [*CHATTER, KEY])
+    identity = identify_session("default", "of-lars", "of-lars")
+    database.fetch(
+        Correct(
+            **identity.keys,
+            correction_id=uuid5(identity.session_key, "again"),
+            kind="rewind",
+            from_seq=2,
+            newest=None,
+            content=None,
+            actor=None,
+            expected=None,
+            digest=None,
+            envelope=None,
+            tokens=None,
+            bytes=None,
+        )
+    )
+    assert shared_rows(database_url) == (3, 3)
+    if is_repeated:
+        assert lars.rewind(2, idempotency_key="again").number == 1
+        assert shared_rows(database_url) == (1, 1)
+    assert verify(database).violations == (), "the events are due"
+    derive()
+    assert shared_rows(database_url) == (1, 1)
+    assert verify(database).violations == ()
+
+
+@pytest.mark.parametrize("kind", ["rewind", "replace"])
+def test_a_correction_wins_against_a_worker_that_pauses_before_it_shares(
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    database: Database,
+    database_url: str,
+    broker_url: str,
+    kind: str,
+) -> None:
+    paused = start_worker(**LOCAL, STRANDLINE_STOP_AT="stored:SIGSTOP")
+    memory = flushed(make_memory, broker_url, [*CHATTER, KEY])
+    answered = "SELECT count(*) FROM strandline.answer"
+    wait_until(lambda: rows_of(database_url, answered) == [(1,)], timeout=20, what="the answer")
+    if kind == "rewind":
+        memory.rewind(3)
+    else:
+        memory.replace(3, "Nobody keeps it.")
+    paused.process.send_signal(signal.SIGCONT)
+    assert paused.stop() == 0  # it ends what it has in hand
+    copies = str(rows_of(database_url, "SELECT envelope FROM strandline.shared_message"))
+    assert KEY not in copies
+    assert verify(database).violations == ()
+    start_worker(**LOCAL)
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="the other worker to finish")
+    assert shared_rows(database_url) == ((2, 2) if kind == "rewind" else (3, 3))
+    assert KEY not in str(rows_of(database_url, "SELECT envelope FROM strandline.shared_message"))
+    assert verify(database).violations == ()
+
+
 BREAKS: list[tuple[str, str]] = [
     ("shared_missing", "DELETE FROM strandline.chunk WHERE shard_key = %(shared)s RETURNING 1"),
     (
@@ -232,6 +316,12 @@ BREAKS: list[tuple[str, str]] = [
         "UPDATE strandline.chunk SET through_seq = 99 WHERE shard_key = %(shared)s RETURNING 1",
     ),
     ("shared_outside_event", "DELETE FROM strandline.shared_message RETURNING 1"),
+    (
+        "shared_superseded",
+        """WITH told AS (UPDATE strandline.message SET envelope = '{"content": "other"}' RETURNING *)
+        INSERT INTO strandline.superseded
+        SELECT shard_key, session_key, seq, 1, 1, false FROM told RETURNING 1""",
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline import DeliveredError, Memory, OwnerError
+from strandline import Memory, OwnerError
 from strandline.pipelines.flush.flush import read_window
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
@@ -71,13 +71,14 @@ def test_an_empty_session_has_nothing_to_pop(make_memory: MakeMemory) -> None:
     assert memory.pop() is None
 
 
-def test_a_delivered_message_cannot_be_popped(make_memory: MakeMemory, database: Database) -> None:
+def test_a_delivered_message_is_taken_back(make_memory: MakeMemory, database: Database) -> None:
     memory = make_memory(memory_blocks=[])
     memory.put_messages([user("one"), user("two")])
     memory.flush(all=True)
-    with pytest.raises(DeliveredError, match=r"Message 2 .* was delivered"):
-        memory.pop()
-    assert texts(memory) == ["one", "two"]
+    popped = memory.pop()
+    assert popped is not None
+    assert popped.text == "two"
+    assert texts(memory) == ["one"]
     memory.put(user("three"))
     popped = memory.pop()
     assert popped is not None
@@ -135,6 +136,7 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
     flush = Flush(
         **identity.keys,
         incarnation=seen.incarnation,
+        corrections=seen.corrections,
         old_window_from=1,
         old_flushed_through=0,
         window_from=3,
@@ -234,10 +236,7 @@ def test_whatever_happens_everything_adds_up(
             memory.put({"role": "user" if step == "put" else "system", "content": text})
             model.append(text)
         elif step == "pop":
-            try:
-                popped = memory.pop()
-            except DeliveredError:
-                continue
+            popped = memory.pop()
             assert (popped.text if popped else None) == (model.pop() if model else None)
         elif step == "reset":
             memory.reset()

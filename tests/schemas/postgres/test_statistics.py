@@ -27,6 +27,7 @@ OPERATORS_OWN = {
     "batch": {"stage", "state"},
     "chunk": {"role"},
     "condensation": {"outcome", "reason"},
+    "correction": {"kind"},
     "dead_letter": {"stage", "reason"},
     "due": {"stage"},
     "fact": set(),

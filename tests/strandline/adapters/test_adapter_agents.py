@@ -16,7 +16,7 @@ pytest.importorskip("agents", reason="needs the extra agents")
 from agents import Agent, RunConfig, Runner, Session, SessionSettings, function_tool
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 
-from strandline import DeliveredError, FactExtractionMemoryBlock, Message, StaticMemoryBlock
+from strandline import FactExtractionMemoryBlock, Message, StaticMemoryBlock
 from strandline.adapters.agents import StrandlineSession
 from strandline.adapters.agents.items import items_of, message_of
 from strandline.producers.tokens import count_default, count_message
@@ -182,12 +182,12 @@ def test_the_protocol(with_session: With) -> None:
     with_session(use)
 
 
-def test_popping_what_was_delivered_says_why_not(with_session: With) -> None:
+def test_an_item_that_was_delivered_is_taken_back(with_session: With) -> None:
     async def use(session: StrandlineSession) -> None:
-        await session.add_items([user("one")])
+        await session.add_items([user("one"), user("two")])
         await session.memory.aflush(all=True)
-        with pytest.raises(DeliveredError):
-            await session.pop_item()
+        assert await session.pop_item() == user("two")
+        assert await session.get_items() == [user("one")]
 
     with_session(use)
 

@@ -1,0 +1,58 @@
+"""The corrections of a session's log: which messages, when and by whom."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.conversation.sessions import SessionCorrections
+
+
+class CorrectionTrace(BaseModel):
+    """One correction of a session's log; ``messages`` is how many it took back or replaced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    kind: str
+    from_seq: int
+    through_seq: int
+    messages: int
+    actor: str | None
+    at: datetime
+
+
+def corrections_of(
+    fetcher: Fetcher, shard_key: UUID, session_key: UUID, *, from_seq: int = 0, through_seq: int | None = None
+) -> tuple[CorrectionTrace, ...]:
+    """The corrections of a session that concern a range of its messages, oldest first; default: all."""
+    asked = SessionCorrections(
+        shard_key=shard_key, session_key=session_key, from_seq=from_seq, through_seq=through_seq
+    )
+    return tuple(
+        CorrectionTrace(
+            number=row.number,
+            kind=row.kind,
+            from_seq=row.from_seq,
+            through_seq=row.through_seq,
+            messages=row.messages,
+            actor=row.actor,
+            at=row.created_at,
+        )
+        for row in fetcher.fetch(asked)
+    )
+
+
+def correction_line(correction: CorrectionTrace) -> str:
+    """A correction, as a person reads it."""
+    by = correction.actor or "someone who gave no name"
+    at = correction.at.isoformat(sep=" ", timespec="seconds")
+    if correction.kind == "replace":
+        what = f"gave message {correction.from_seq} other content"
+    else:
+        what = f"took back {quantity(correction.messages, 'message')} from {correction.from_seq} on"
+    return f"correction {correction.number} {at} by {by}: {what}"

@@ -1,0 +1,149 @@
+"""The methods of a session's memory that correct its log, sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from strandline.producers.arguments import check_seq
+from strandline.producers.memory_search import MemorySearch
+from strandline.producers.writing.correct import (
+    Correction,
+    Replacement,
+    correction_id,
+    replace_content,
+    rewind,
+)
+from strandline.producers.writing.pop import pop
+from strandline.producers.writing.validate import PutLimits
+from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.message import Content, Message
+
+
+class MemoryCorrections(MemorySearch):
+    """The methods of ``SessionMemory`` that take back what was put, or give it other content."""
+
+    _put_limits: PutLimits
+    _count_text: Callable[[str], int]
+    _part_tokens: Mapping[str, int]
+
+    def rewind(
+        self,
+        from_seq: int,
+        *,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        connection: object | None = None,
+    ) -> Correction:
+        """Take back every message from ``from_seq`` on: to edit a message, or to have an answer again.
+
+        Put what is to follow afterwards; it gets new numbers, and may have the ids of what was taken back.
+        What was derived from the messages is gone when this returns, and is derived again from what is left.
+        It keeps no copy of the messages.
+
+        Args:
+            from_seq: the first message to take back.
+            actor: the name of the person who corrects, kept with the record.
+            idempotency_key: names this correction: made again with the same key, it changes nothing and
+                returns the same; at most 512 bytes.  By default each call is a correction of its own.
+
+        Raises:
+            NotFoundError: the session has no such number.
+            DeliveredError: the message is in the pinned head, and messages behind it were delivered.
+            ConflictError: the key was used for another correction, or flushes kept coming between.
+            OwnerError: the session belongs to another owner.
+        """
+        return self._runner.run(self._rewinding(from_seq, actor, idempotency_key), connection)
+
+    async def arewind(
+        self,
+        from_seq: int,
+        *,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        connection: object | None = None,
+    ) -> Correction:
+        """Async twin of ``rewind``."""
+        return await self._runner.arun(self._rewinding(from_seq, actor, idempotency_key), connection)
+
+    def replace(
+        self,
+        seq: int,
+        content: Content,
+        *,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        connection: object | None = None,
+    ) -> Correction:
+        """Give a message other content at the same place: for moderation, or to redact it.
+
+        Its id, role, name, calls, metadata and time stay.  What was derived from it is gone when this
+        returns, and is derived again from the new content.  It keeps no copy of the old content.
+
+        Args:
+            seq: the message.
+            content: text or content parts, as in a put; None for an assistant's message with calls.
+            actor, idempotency_key: as for ``rewind``.
+
+        Raises:
+            NotFoundError: the session has no such message, or it was taken back.
+            InvalidMessageError: the content cannot be stored as given.
+            ConflictError, OwnerError: as for ``rewind``.
+        """
+        return self._runner.run(self._replacing(seq, content, actor, idempotency_key), connection)
+
+    async def areplace(
+        self,
+        seq: int,
+        content: Content,
+        *,
+        actor: str | None = None,
+        idempotency_key: str | None = None,
+        connection: object | None = None,
+    ) -> Correction:
+        """Async twin of ``replace``."""
+        return await self._runner.arun(self._replacing(seq, content, actor, idempotency_key), connection)
+
+    def pop(self, *, connection: object | None = None) -> Message | None:
+        """Remove the newest message and return it, for example to repeat the last turn; None if none is left.
+
+        Its ``seq`` is not used again.  If it was delivered to the pipelines, it is taken back as by
+        ``rewind``, and what was derived from it with it.
+
+        Raises:
+            OwnerError: the session belongs to another owner.
+            ConflictError: other callers put so often that another message was always newer.
+        """
+        return self._runner.run(pop(self._identity), connection)
+
+    async def apop(self, *, connection: object | None = None) -> Message | None:
+        """Async twin of ``pop``."""
+        return await self._runner.arun(pop(self._identity), connection)
+
+    def _rewinding(
+        self, from_seq: int, actor: str | None, idempotency_key: str | None
+    ) -> Operation[Correction]:
+        seq, who, key = _checked("from_seq", from_seq, actor, idempotency_key)
+        return rewind(self._identity, seq, correction_id(self._identity, key), who)
+
+    def _replacing(
+        self,
+        seq: int,
+        content: Content,
+        actor: str | None,
+        idempotency_key: str | None,
+    ) -> Operation[Correction]:
+        seq, who, key = _checked("seq", seq, actor, idempotency_key)
+        replacement = Replacement(seq, content, self._count_text, self._part_tokens, self._put_limits)
+        return replace_content(self._identity, replacement, correction_id(self._identity, key), who)
+
+
+def _checked(
+    name: str, seq: object, actor: object | None, idempotency_key: object | None
+) -> tuple[int, str | None, str | None]:
+    """The arguments of a correction; raises ConfigurationError or InvalidMessageError."""
+    return (
+        check_seq(name, seq),
+        None if actor is None else check_name("actor", actor),
+        None if idempotency_key is None else check_name("idempotency_key", idempotency_key),
+    )

@@ -1,0 +1,302 @@
+"""Corrects a session's log: takes its end back, or gives one message other content.
+
+A correction is a row of its own, and never updates a message; what was derived from what it concerns is
+given up in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from hashlib import blake2b
+from typing import Literal
+from uuid import UUID, uuid4, uuid5
+
+from strandline.pipelines.facts.edits import take_away_again
+from strandline.pipelines.vectors.sharing import clearance
+from strandline.producers.sessions import check_unowned
+from strandline.producers.tokens import count_message
+from strandline.producers.writing.validate import PutLimits, prepare
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
+from strandline.schemas.postgres.operations import Atomic, Operation, Run, fetch
+from strandline.schemas.queries.conversation.messages import (
+    Correct,
+    CorrectRow,
+    FindCorrection,
+    FindCorrectionRow,
+    MessageAt,
+    MessageAtRow,
+)
+from strandline.schemas.queries.conversation.sharing import (
+    LockSharedSession,
+    SharedScopeOf,
+    SharedScopeOfRow,
+)
+from strandline.schemas.queries.work.lanes import RangeMessages
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.message import Content, Message, read_rows
+
+Kind = Literal["rewind", "replace"]
+
+# Each attempt that loses found that a flush delivered something, or that the message was replaced, meanwhile.
+MAX_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A correction of a session's log.
+
+    Attributes:
+        number: counts the corrections of the session, from 1.
+        kind: ``rewind`` or ``replace``.
+        from_seq: the first message concerned.
+        through_seq: the last number that the log had given when it was corrected, or the replaced message.
+        seqs: the messages that were taken back or replaced; empty if a rewind found none.
+        created_at: when it was made.
+    """
+
+    number: int
+    kind: Kind
+    from_seq: int
+    through_seq: int
+    seqs: tuple[int, ...]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """Other content for a message, and how it is counted and bounded."""
+
+    seq: int
+    content: Content
+    count_text: Callable[[str], int]
+    part_tokens: Mapping[str, int]
+    limits: PutLimits
+
+    def digest(self) -> bytes:
+        """By which the same request is known again.
+
+        Raises:
+            InvalidMessageError: the content is not that of a message.
+        """
+        if self.content is None:
+            return b"none"
+        envelope = prepare(Message("user", self.content), "message", self.limits).envelope
+        return blake2b(envelope.encode(), digest_size=16).digest()
+
+
+def correction_id(identity: SessionIdentity, idempotency_key: str | None) -> UUID:
+    """The id of a correction: it follows from the caller's key, or names this attempt."""
+    return uuid4() if idempotency_key is None else uuid5(identity.session_key, idempotency_key)
+
+
+def take_back(identity: SessionIdentity, newest: int, id_: UUID) -> Operation[bool]:
+    """Rewind to before the newest message, which was delivered; False if another one is the newest by now.
+
+    Raises:
+        ConflictError: flushes kept coming between.
+    """
+    for _attempt in range(MAX_ATTEMPTS):
+        row = yield from _correct(identity, _request(identity, id_, "rewind", newest, None, newest=newest))
+        if row.status == "changed":
+            return False
+        if row.status != "again":
+            _read(identity, "rewind", newest, row)
+            return True
+    raise _busy(identity)
+
+
+def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, actor: str | None) -> Operation[Correction]:
+    """Take back every message from ``from_seq`` on.
+
+    Raises:
+        NotFoundError: the session has no such number.
+        DeliveredError: the message is in the pinned head, and messages behind it were delivered.
+        ConflictError: ``id_`` is that of another correction, or flushes kept coming between.
+        OwnerError: the session belongs to another owner.
+    """
+    for _attempt in range(MAX_ATTEMPTS):
+        row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, actor))
+        if row.status != "again":
+            return _read(identity, "rewind", from_seq, row)
+    raise _busy(identity)
+
+
+def replace_content(
+    identity: SessionIdentity, replacement: Replacement, id_: UUID, actor: str | None
+) -> Operation[Correction]:
+    """Give one message other content.
+
+    Raises:
+        NotFoundError: the session has no such message, or it was taken back.
+        InvalidMessageError: the content cannot be stored as given.
+        ConflictError, OwnerError: as for ``rewind``.
+    """
+    content = replacement.digest()
+    seq = replacement.seq
+    for known in (yield from fetch(FindCorrection(shard_key=identity.shard_key, correction_id=id_))):
+        correction = _known(identity, known, seq, content)
+        yield from _clear_shared(identity, seq, seq)
+        return correction
+    for _attempt in range(MAX_ATTEMPTS):
+        rows = yield from fetch(MessageAt(**identity.keys, seq=seq))
+        if not rows:
+            yield from check_unowned(identity)
+            raise _missing(identity, seq)
+        asked = yield Run(partial(_replacing, identity, replacement, rows[0], id_, content, actor))
+        row = yield from _correct(identity, asked)
+        if row.status not in ("again", "changed"):
+            return _read(identity, "replace", seq, row)
+    raise _busy(identity)
+
+
+def _request(
+    identity: SessionIdentity,
+    id_: UUID,
+    kind: Kind,
+    seq: int,
+    actor: str | None,
+    *,
+    newest: int | None = None,
+) -> Correct:
+    return Correct(
+        **identity.keys,
+        correction_id=id_,
+        kind=kind,
+        from_seq=seq,
+        newest=newest,
+        actor=actor,
+        content=None,
+        expected=None,
+        digest=None,
+        envelope=None,
+        tokens=None,
+        bytes=None,
+    )
+
+
+def _replacing(
+    identity: SessionIdentity,
+    replacement: Replacement,
+    row: MessageAtRow,
+    id_: UUID,
+    content: bytes,
+    actor: str | None,
+) -> Correct:
+    (message,) = read_rows([row])
+    prepared = prepare(replace(message, content=replacement.content), "message", replacement.limits)
+    return Correct(
+        **identity.keys,
+        correction_id=id_,
+        kind="replace",
+        from_seq=replacement.seq,
+        newest=None,
+        actor=actor,
+        content=content,
+        expected=row.digest,
+        digest=prepared.digest,
+        envelope=prepared.envelope,
+        tokens=count_message(prepared.source, replacement.count_text, replacement.part_tokens),
+        bytes=prepared.size,
+    )
+
+
+def _correct(identity: SessionIdentity, asked: Correct) -> Operation[CorrectRow]:
+    row: CorrectRow | None = yield Atomic(partial(_correct_once, identity, asked))
+    if row is not None and row.is_shared and row.status in ("ok", "repeated"):
+        yield from _clear_shared(identity, row.from_seq, row.through_seq)
+    if row is None:
+        # No such session, or another owner's.
+        yield from check_unowned(identity)
+        raise NotFoundError(
+            f"Nothing has been put yet to session {quote(identity.session_id)} in namespace"
+            f" {quote(identity.namespace)}, so there is nothing to correct."
+        )
+    return row
+
+
+def _correct_once(identity: SessionIdentity, asked: Correct) -> Operation[CorrectRow | None]:
+    rows = yield from fetch(asked)
+    for row in rows:
+        yield from take_away_again(identity.shard_key, row.touched)
+        return row
+    return None
+
+
+def _clear_shared(identity: SessionIdentity, from_seq: int, through_seq: int) -> Operation[None]:
+    """Remove what was copied of the messages to a shared scope.
+
+    The copies lie under the scope's key, and so go in a transaction of their own, after the correction.  If
+    that is not reached, the worker that derives the messages again removes them, or the repeated correction.
+    """
+    for scope in (yield from fetch(SharedScopeOf(**identity.keys))):
+        yield Atomic(partial(_clear_scope, identity, scope, from_seq, through_seq))
+
+
+def _clear_scope(
+    identity: SessionIdentity, scope: SharedScopeOfRow, from_seq: int, through_seq: int
+) -> Operation[None]:
+    # A worker that copies holds the same row, and looks at its lease, which it has lost, once it has that.
+    yield from fetch(
+        LockSharedSession(
+            shard_key=scope.shared_key,
+            session_key=identity.session_key,
+            incarnation=scope.incarnation,
+            owner_key=identity.shard_key,
+            session_id=scope.session_id,
+        )
+    )
+    rows = yield from fetch(RangeMessages(**identity.keys, from_seq=from_seq, through_seq=through_seq))
+    yield from fetch(clearance(scope.shared_key, identity.session_key, from_seq, through_seq, rows))
+
+
+def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> Correction:
+    match row.status:
+        case "ok" | "repeated":
+            return Correction(
+                row.number, kind, row.from_seq, row.through_seq, tuple(row.seqs), row.created_at
+            )
+        case "conflict":
+            raise _conflict(identity)
+        case "head":
+            raise DeliveredError(
+                f"Message {seq} of session {quote(identity.session_id)} belongs to the pinned head, and"
+                " messages behind it were delivered; nothing was taken back. Replace its content, or"
+                " call reset() to begin anew."
+            )
+        case _:
+            raise _missing(identity, seq)
+
+
+def _known(identity: SessionIdentity, known: FindCorrectionRow, seq: int, content: bytes) -> Correction:
+    """The correction that was made before, if it is this one."""
+    is_same = known.session_key == identity.session_key and (known.kind, known.from_seq) == ("replace", seq)
+    if not is_same or known.digest != content:
+        raise _conflict(identity)
+    return Correction(
+        known.number, "replace", known.from_seq, known.through_seq, tuple(known.seqs), known.created_at
+    )
+
+
+def _conflict(identity: SessionIdentity) -> ConflictError:
+    return ConflictError(
+        f"This idempotency key was used for another correction of session {quote(identity.session_id)};"
+        " nothing was changed. Give a new correction a new key."
+    )
+
+
+def _missing(identity: SessionIdentity, seq: int) -> NotFoundError:
+    return NotFoundError(
+        f"Session {quote(identity.session_id)} has no message {seq}: it was not put, or was taken back;"
+        " nothing was changed."
+    )
+
+
+def _busy(identity: SessionIdentity) -> ConflictError:
+    return ConflictError(
+        f"Session {quote(identity.session_id)} changed {MAX_ATTEMPTS} times while it was being corrected;"
+        " nothing was changed. Try again when fewer callers are putting to it."
+    )

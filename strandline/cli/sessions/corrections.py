@@ -1,0 +1,175 @@
+"""``strandline sessions rewind``, ``replace`` and ``delete``: take back what a session's log holds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TextIO
+
+import click
+from pydantic import BaseModel, ConfigDict
+
+from strandline.cli.servers.memories import opened_session
+from strandline.cli.servers.options import (
+    as_json,
+    json_schema_option,
+    namespace_option,
+    settings_from,
+    target_options,
+)
+from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.producers.writing.correct import Correction
+from strandline.schemas.display.shown_text import quantity
+
+_user_option = click.option("--user", metavar="ID", help="The user that must own it; default: any.")
+_actor_option = click.option("--actor", metavar="NAME", help="Your name; it is stored with the correction.")
+_key_option = click.option(
+    "--key", metavar="KEY", help="A name for this correction: repeated with it, nothing more is corrected."
+)
+
+
+class CorrectionReport(BaseModel):
+    """A correction: its number in the session, and the messages that it took back or replaced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    kind: str
+    from_seq: int
+    through_seq: int
+    seqs: tuple[int, ...]
+    created_at: datetime
+
+
+class DeletionReport(BaseModel):
+    """A session whose messages were deleted, with what was derived from them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: str
+    session_id: str
+    messages: int
+
+
+@click.command("rewind", short_help="Take back a session's messages from one on.")
+@click.argument("session")
+@click.argument("from_seq", type=click.IntRange(1))
+@namespace_option
+@_user_option
+@_actor_option
+@_key_option
+@as_json
+@json_schema_option
+@target_options
+def rewind_command(
+    session: str,
+    from_seq: int,
+    namespace: str,
+    user: str | None,
+    actor: str | None,
+    key: str | None,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
+    """Take back the messages of SESSION from number FROM_SEQ on, with what was derived from them.
+
+    No copy of them is kept.
+    """
+    if json_schema:
+        print_schema(CorrectionReport)
+        return 0
+    settings = settings_from(**target)
+    with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _):
+        correction = memory.rewind(from_seq, actor=actor, idempotency_key=key)
+    return _show(correction, f"took back {quantity(len(correction.seqs), 'message')}", as_json=as_json)
+
+
+@click.command("replace", short_help="Give a session's message other content.")
+@click.argument("session")
+@click.argument("seq", type=click.IntRange(1))
+@click.argument("content", type=click.File(encoding="utf-8"))
+@namespace_option
+@_user_option
+@_actor_option
+@_key_option
+@as_json
+@json_schema_option
+@target_options
+def replace_command(
+    session: str,
+    seq: int,
+    content: TextIO,
+    namespace: str,
+    user: str | None,
+    actor: str | None,
+    key: str | None,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
+    """Give message SEQ of SESSION other content: the text of the file CONTENT, or of the input with -.
+
+    What was derived from the message goes, and is derived again.  No copy of the old content is kept.
+    """
+    if json_schema:
+        print_schema(CorrectionReport)
+        return 0
+    text = content.read().removesuffix("\n")
+    settings = settings_from(**target)
+    with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _):
+        correction = memory.replace(seq, text, actor=actor, idempotency_key=key)
+    return _show(correction, f"gave message {seq} other content", as_json=as_json)
+
+
+@click.command("delete", short_help="Delete a session's messages and what was derived.")
+@click.argument("session")
+@namespace_option
+@_user_option
+@click.option("--yes", is_flag=True, help="Delete; without it, only say what would be deleted.")
+@as_json
+@json_schema_option
+@target_options
+def delete_command(
+    session: str,
+    namespace: str,
+    user: str | None,
+    yes: bool,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
+    """Delete the messages of SESSION and what was derived from them, as reset(derived=True) does.
+
+    Its name stays with its owner.  Facts that people added or worded by hand stay.
+    """
+    if json_schema:
+        print_schema(DeletionReport)
+        return 0
+    settings = settings_from(**target)
+    with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
+        if yes:
+            memory.reset(derived=True)
+    if as_json:
+        deleted = state.messages if yes else 0
+        print_json(DeletionReport(namespace=namespace, session_id=session, messages=deleted))
+        return 0
+    messages = quantity(state.messages, "message")
+    say(f"deleted {messages}" if yes else f"would delete {messages}, and what was derived: add --yes")
+    return 0
+
+
+def _show(correction: Correction, what: str, *, as_json: bool) -> int:
+    if as_json:
+        print_json(
+            CorrectionReport(
+                number=correction.number,
+                kind=correction.kind,
+                from_seq=correction.from_seq,
+                through_seq=correction.through_seq,
+                seqs=correction.seqs,
+                created_at=correction.created_at,
+            )
+        )
+    else:
+        say(f"{what} (correction {correction.number})")
+    return 0
