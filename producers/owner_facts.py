@@ -8,7 +8,9 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
+from strandline.producers.capture_settings import CaptureSettings
 from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.edit_operations import (
     Wording,
     add_fact,
@@ -37,7 +39,7 @@ from strandline.schemas.values.identity import Owner
 T = TypeVar("T")
 
 
-class OwnerFacts:
+class OwnerFacts(CaptureSettings):
     """The facts of one owner, over all sessions; get it from ``memory.facts``, or make a ``Facts``.
 
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:
@@ -53,6 +55,10 @@ class OwnerFacts:
         self._resources = resources
         self._owner = owner
         self._runner = OperationRunner(resources)
+
+    @property
+    def _capture_level(self) -> CaptureLevel:
+        return CaptureLevel(self._owner.namespace, self._owner.shard_key)
 
     @property
     def namespace(self) -> str:

@@ -14,6 +14,7 @@ from strandline.producers.blocks.base import (
     SummaryMemoryBlock,
 )
 from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.facts.capturing import CaptureAct
 from strandline.producers.facts.listing import Fact
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.given import Citation, GivenFact, GivenMessage, GivenSummary
@@ -39,12 +40,15 @@ from strandline.schemas.errors import (
     StrandlineError,
     UnknownPipelineError,
 )
+from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
 
 __all__ = [
     "AudioPart",
     "BaseMemoryBlock",
+    "Capture",
+    "CaptureAct",
     "Citation",
     "ConfigurationError",
     "ConflictError",

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.facts.capture import load_capture
 from strandline.pipelines.facts.context import load_context
 from strandline.pipelines.facts.grounding import ground_fact
 from strandline.pipelines.models.answers import ExtractedFact, parse_extract
@@ -24,6 +25,7 @@ from strandline.pipelines.transcript import Transcript, load_transcript
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
 from strandline.schemas.queries.work.lanes import InsertReceipts, PassOn
+from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, DerivationKeys, Lane
 
 _STEP = "extract"
@@ -51,10 +53,11 @@ class ExtractedCandidates:
 
 @dataclass(frozen=True, slots=True)
 class ExtractWork:
-    """A batch's transcript, and what was said just before it."""
+    """A batch's transcript, what was said just before it, and what an operator has captured."""
 
     transcript: Transcript
     context: tuple[TranscriptLine, ...] = ()
+    capture: Capture = field(default_factory=Capture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +76,19 @@ class ExtractStage:
 
     def load(self, fetcher: Fetcher, batch: Batch) -> ExtractWork:
         context = load_context(fetcher, batch, self.context_tokens)
-        return ExtractWork(load_transcript(fetcher, batch), context)
+        return ExtractWork(load_transcript(fetcher, batch), context, load_capture(fetcher, batch).capture)
 
     def calls(self, batch: Batch, work: ExtractWork) -> Sequence[Call]:
         lines = work.transcript.lines
         if not lines:
             return ()
-        task = ExtractTask(lines, max_facts=_max_facts(batch), context=work.context)
+        task = ExtractTask(
+            lines,
+            max_facts=_max_facts(batch),
+            context=work.context,
+            instructions=work.capture.instructions,
+            more_instructions=work.capture.more_instructions,
+        )
         return (Call(_STEP, lambda: ask(self.model, task)),)
 
     def effect(

@@ -16,6 +16,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.facts.capture import load_capture
 from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
 from strandline.pipelines.facts.merge_apply import Fold
 from strandline.pipelines.facts.merge_inputs import (
@@ -33,6 +34,7 @@ from strandline.pipelines.models.answers import MergeOperation, parse_merge
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextModel
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.derived.capture import WithholdCandidate
 from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
 from strandline.schemas.queries.derived.facts_merge import DropCandidate, PendingCandidates
 from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys, Lane
@@ -73,13 +75,15 @@ class MergeStage:
             known=related_facts(fetcher, keys, candidates),
             dropped=tuple(Dropped(c, n) for c, n in zip(extracted, numbers, strict=True) if n is not None),
             condensing=plan_condensing(fetcher, keys, batch, self.max_facts),
+            capture=load_capture(fetcher, batch),
         )
 
     def calls(self, batch: Batch, work: MergeWork) -> Sequence[Call]:
         calls = []
         # One candidate and nothing known that has to do with it: there is nothing to decide.
         if work.candidates and len(work.candidates) + len(work.known) > 1:
-            task = MergeTask(_number_facts(work.known), _number_facts(work.candidates))
+            known, candidates = _number_facts(work.known), _number_facts(work.candidates)
+            task = MergeTask(known, candidates, work.capture.switched_off)
             calls.append(Call(_step(work), lambda: ask(self.model, task)))
         if work.condensing is not None:
             calls.append(condense_call(self.model, work.condensing))
@@ -101,6 +105,7 @@ class MergeStage:
         fold = Fold(fetcher, keys, batch.batch_id, work)
         for operation in operations:
             fold.apply(operation)
+        _withhold(fetcher, keys, work, fold.withheld)
         _drop(fetcher, keys, (*work.dropped, *dropped))
         if work.condensing is not None and effect.condensed is not None:
             condense(fetcher, keys, batch.batch_id, work.condensing, effect.condensed)
@@ -136,6 +141,20 @@ def _drop(fetcher: Fetcher, keys: DerivationKeys, dropped: Iterable[Dropped]) ->
         candidate = item.candidate
         fetcher.fetch(
             DropCandidate(**keys, event_id=candidate.event_id, ordinal=candidate.ordinal, number=item.number)
+        )
+
+
+def _withhold(fetcher: Fetcher, keys: DerivationKeys, work: MergeWork, numbers: Iterable[int]) -> None:
+    """Record which act keeps these candidates from becoming facts, so that no merge takes them up again."""
+    for number in numbers:
+        candidate = work.candidates[number - 1]
+        fetcher.fetch(
+            WithholdCandidate(
+                **keys,
+                event_id=candidate.event_id,
+                ordinal=candidate.ordinal,
+                number=work.capture.number,
+            )
         )
 
 

@@ -42,11 +42,15 @@ class ExtractTask:
     Answer: ``{"facts": [{"text": str, "messages": [int], "topics": [str], "said_by": str | null,
     "about_date": "YYYY-MM-DD" | null}]}``; ``messages`` are ``TranscriptLine.number`` values of ``lines``.
     ``context`` is what was said just before; it says who and what the lines mean, and gives no fact itself.
+    ``instructions`` take the place of what the prompt says to keep, ``more_instructions`` follow it; both are
+    an operator's, and belong to the prompt and not to its data.
     """
 
     lines: tuple[TranscriptLine, ...]
     max_facts: int = 30
     context: tuple[TranscriptLine, ...] = ()
+    instructions: str | None = None
+    more_instructions: str | None = None
     name: TaskName = "extract"
 
 
@@ -67,11 +71,12 @@ class MergeTask:
     "candidate": int, "fact": int | null, "text": str | null}]}``.  ``fact`` is the number of the
     known fact that is updated (its text becomes ``text``), invalidated (it was true, and no longer
     is: the candidate replaces it) or already says the same; it is null for ``add``, and for a ``duplicate``
-    of another candidate.
+    of another candidate.  ``switched_off`` names operations that an operator wants none of.
     """
 
     known: tuple[NumberedFact, ...]
     candidates: tuple[NumberedFact, ...]
+    switched_off: tuple[str, ...] = ()
     name: TaskName = "merge"
 
 

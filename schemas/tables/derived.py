@@ -44,6 +44,8 @@ fact_candidate = Table(
     Column("model", Text, nullable=False),
     Column("prompt_hash", Text, nullable=False),
     Column("dropped_by", BigInteger),
+    # The act that had an operation switched off without which it could not become a fact.
+    Column("withheld_by", BigInteger),
     comment="A candidate that extract found in one event; merge applies it, unless a person's event drops it",
 )
 

@@ -16,7 +16,7 @@ QUERIES = SQL.parent / "queries"
 ROOMS = {
     "conversation": ("messages", "sessions", "flush", "read", "search", "sharing"),
     "work": ("lanes", "limits", "dead_letters", "workers", "states"),
-    "derived": ("facts_merge", "facts_edit", "generations", "replay"),
+    "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),
 }
 WIDTH = 110

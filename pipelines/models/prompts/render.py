@@ -27,6 +27,7 @@ from strandline.pipelines.models.contract import (
     TaskName,
     TranscriptLine,
 )
+from strandline.pipelines.models.prompts.capture import with_capture
 from strandline.schemas.display.shown_text import json_seen
 
 # Spelled out here, since strftime follows the process's locale.
@@ -47,8 +48,11 @@ class Prompt:
 
 
 def render(task: Task, own: Mapping[TaskName, str] | None = None) -> Prompt:
-    """Render ``task`` with the instructions in ``own``, else with those that ship for its kind."""
-    text = (own or {}).get(task.name) or instructions(task.name)
+    """Render ``task`` with the instructions in ``own``, else with those that ship for its kind.
+
+    What an operator has captured is part of the instructions, and so of their hash.
+    """
+    text = with_capture(task, (own or {}).get(task.name) or instructions(task.name))
     return Prompt(text, _data(task), hash_of(task.name, text))
 
 

@@ -19,6 +19,7 @@ depends_on = None
 WITHOUT_STATISTICS = {
     "answer": ("body",),
     "block_state": ("state",),
+    "capture_act": ("capture", "actor"),
     "chunk": ("lexemes", "embedding", "code", "speaker"),
     "fact": (
         "text",
@@ -92,6 +93,8 @@ def upgrade() -> None:
             server_default=sa.text("'{}'::bigint[]"),
             nullable=False,
         ),
+        sa.Column("capture_number", sa.BigInteger(), nullable=True),
+        sa.Column("capture_hash", sa.Text(), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -103,6 +106,9 @@ def upgrade() -> None:
             "state IN ('open', 'applied', 'void', 'split', 'dead')", name=op.f("batch_state_check")
         ),
         sa.CheckConstraint("cardinality(event_ids) > 0", name=op.f("batch_events_check")),
+        sa.CheckConstraint(
+            "(capture_number IS NULL) = (capture_hash IS NULL)", name=op.f("batch_capture_check")
+        ),
         sa.PrimaryKeyConstraint("shard_key", "batch_id", name=op.f("batch_pkey")),
         schema=schema,
         comment="The events that one model call covers, fixed before the call and reused by a replay",
@@ -376,6 +382,7 @@ def upgrade() -> None:
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("prompt_hash", sa.Text(), nullable=False),
         sa.Column("dropped_by", sa.BigInteger(), nullable=True),
+        sa.Column("withheld_by", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint(
             "shard_key", "generation_id", "event_id", "ordinal", name=op.f("fact_candidate_pkey")
         ),
@@ -654,6 +661,32 @@ def upgrade() -> None:
         postgresql_with={"fillfactor": "70"},
     )
     op.create_index("budget_slice_by_day", "budget_slice", ["day"], unique=False, schema=schema)
+    op.create_table(
+        "capture_act",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("owner_key", sa.Uuid(), nullable=True),
+        sa.Column("capture", sa.JSON(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("namespace", "number", name=op.f("capture_act_pkey")),
+        schema=schema,
+        comment=(
+            "Numbered acts on capturing: the choice of a namespace or of one owner in it; none is changed"
+        ),
+    )
+    op.create_index(
+        "capture_act_by_owner",
+        "capture_act",
+        ["namespace", "owner_key", "number"],
+        unique=False,
+        schema=schema,
+    )
     op.create_table(
         "replay_budget",
         sa.Column("namespace", sa.Text(), nullable=False),

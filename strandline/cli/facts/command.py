@@ -1,4 +1,4 @@
-"""``strandline facts``: an owner's facts are shown, those of a namespace cleared."""
+"""``strandline facts``: an owner's facts are shown, those of a namespace cleared; what is captured is set."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import click
 
+from strandline.cli.facts.capturing import capture_command
 from strandline.cli.facts.listing import history_command, list_command
 from strandline.cli.reports.work import ClearFactsReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
@@ -20,11 +21,15 @@ from strandline.schemas.display.shown_text import quantity
 
 @click.group("facts")
 def command() -> None:
-    """List facts, show the history of one, clear a namespace. To correct a fact, use `Facts.for_owner`."""
+    """List facts, show the history of one, set what is captured, clear a namespace.
+
+    To correct a fact, use `Facts.for_owner`.
+    """
 
 
 command.add_command(list_command)
 command.add_command(history_command)
+command.add_command(capture_command)
 
 
 @command.command("clear", short_help="Clear all facts of all owners of a namespace.")

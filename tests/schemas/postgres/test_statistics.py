@@ -24,7 +24,7 @@ TENANT = {"namespace"}
 # with ``said``.
 OPERATORS_OWN = {
     "answer": {"step", "model", "prompt_hash"},
-    "batch": {"stage", "state"},
+    "batch": {"stage", "state", "capture_hash"},
     "chunk": {"role"},
     "condensation": {"outcome", "reason"},
     "dead_letter": {"stage", "reason"},

@@ -1,0 +1,48 @@
+-- What is captured as facts: the acts of operators, and what applies to a batch.
+
+-- name: record_capture_act
+-- Record an act of a namespace (owner_key NULL) or of one owner; no row if another one took the number meanwhile.
+-- params: namespace text, owner_key uuid?, capture json, actor text?
+-- row: number bigint, created_at timestamptz
+INSERT INTO strandline.capture_act (namespace, number, owner_key, capture, actor)
+SELECT %(namespace)s, 1 + coalesce(max(a.number), 0), %(owner_key)s::uuid, %(capture)s::json, %(actor)s
+FROM strandline.capture_act a WHERE a.namespace = %(namespace)s
+ON CONFLICT DO NOTHING
+RETURNING number, created_at
+
+-- name: newest_capture_acts
+-- The newest act of a namespace, and that of an owner in it.
+-- params: namespace text, owner_key uuid?
+-- row: number bigint, owner_key uuid?, capture text, actor text?, created_at timestamptz
+-- repeatable
+SELECT DISTINCT ON (a.owner_key) a.number, a.owner_key, a.capture::text, a.actor, a.created_at
+FROM strandline.capture_act a
+WHERE a.namespace = %(namespace)s AND (a.owner_key IS NULL OR a.owner_key = %(owner_key)s::uuid)
+ORDER BY a.owner_key, a.number DESC
+
+-- name: capture_acts
+-- The acts of a namespace (owner_key NULL) or of one owner in it, newest first.
+-- params: namespace text, owner_key uuid?, limit bigint
+-- row: number bigint, capture text, actor text?, created_at timestamptz
+-- repeatable
+SELECT a.number, a.capture::text, a.actor, a.created_at FROM strandline.capture_act a
+WHERE a.namespace = %(namespace)s AND a.owner_key IS NOT DISTINCT FROM %(owner_key)s::uuid
+ORDER BY a.number DESC LIMIT %(limit)s
+
+-- name: batch_capture
+-- What applies to the events of a batch: of its namespace and of its owner; no row if there is no act.
+-- params: shard_key uuid, batch_id uuid
+-- row: number bigint, common text?, own text?
+SELECT b.capture_number AS number, @common_capture(s.namespace, b.capture_number) AS common,
+    @own_capture(s.namespace, %(shard_key)s, b.capture_number) AS own
+FROM strandline.batch b
+JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = b.event_ids[1]
+JOIN strandline.session s ON s.shard_key = %(shard_key)s AND s.session_key = e.session_key
+WHERE b.shard_key = %(shard_key)s AND b.batch_id = %(batch_id)s AND b.capture_number IS NOT NULL
+
+-- name: withhold_candidate
+-- A candidate cannot become a fact, since an act has an operation switched off.
+-- params: number bigint, shard_key uuid, generation_id integer, event_id uuid, ordinal integer
+UPDATE strandline.fact_candidate SET withheld_by = %(number)s
+WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_id = %(event_id)s
+    AND ordinal = %(ordinal)s
