@@ -20,7 +20,7 @@ from strandline.producers.arguments import (
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
-from strandline.producers.memory_search import MemorySearch
+from strandline.producers.memory_delivery import MemoryDelivery
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read
@@ -40,7 +40,7 @@ from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
-class SessionMemory(MemorySearch):
+class SessionMemory(MemoryDelivery):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -382,14 +382,6 @@ class SessionMemory(MemorySearch):
     def _announce(self, result: PutResult, connection: object | None) -> list[int]:
         self._announce_flush(result.flushed, connection)
         return result.seqs
-
-    def _announce_flush(self, flushed: Flushed | None, connection: object | None) -> list[UUID]:
-        if flushed is None:
-            return []
-        # Before the commit of a caller's transaction a hint would find nothing; the sweep rings after it.
-        if connection is None:
-            self._resources.ring(flushed.lanes)
-        return list(flushed.event_ids)
 
 
 def new_session_id() -> str:

@@ -33,6 +33,7 @@ from strandline.schemas.values.policy import (
     DEFAULT_TOKEN_LIMIT,
     DEFAULT_WINDOW_BYTES,
     DEFAULT_WINDOW_MESSAGES,
+    Deliver,
     Policy,
     PolicyChange,
     Unchanged,
@@ -81,6 +82,7 @@ class Memory(SessionMemory):
         token_flush_size: int = DEFAULT_FLUSH_SIZE,
         max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
         max_window_bytes: int = DEFAULT_WINDOW_BYTES,
+        deliver: Deliver = "window",
         memory_blocks: Sequence[BlockSource] | None = None,
         insert_method: str | InsertMethod = InsertMethod.SYSTEM,
         tokenizer_fn: Tokenizer | None = None,
@@ -105,6 +107,8 @@ class Memory(SessionMemory):
             chat_history_token_ratio: share of that limit for the short-term window; above it a put flushes.
             token_flush_size: minimum tokens of one flush event.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
+            deliver: ``"turn"`` delivers each turn at its end, and keeps it in the window, so that other
+                sessions soon know its facts; ``"window"``: what leaves the window, and what is idle.
             memory_blocks: memory blocks, custom blocks, or names of either; None: facts, summary and vectors;
                 an empty list: none, flushed messages are only archived.
             insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
@@ -133,6 +137,7 @@ class Memory(SessionMemory):
             token_flush_size=token_flush_size,
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
+            deliver=deliver,
             idle_seconds=idle_seconds,
             tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
             pipelines=pipelines_of(blocks),
@@ -161,6 +166,7 @@ class Memory(SessionMemory):
         memory_blocks: Sequence[BlockSource] | None = None,
         max_window_messages: int | None = None,
         max_window_bytes: int | None = None,
+        deliver: Deliver | None = None,
         actor: str | None = None,
         connection: object | None = None,
         **fixed: Any,
@@ -173,8 +179,8 @@ class Memory(SessionMemory):
         at once, or by the sweep if that fails.
 
         Args:
-            token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes: as for
-                ``from_defaults``; None: unchanged.
+            token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes, deliver: as
+                for ``from_defaults``; None: unchanged.
             chat_history_token_ratio: as for ``from_defaults``; None: the mark keeps its share of the limit.
             idle_seconds: as for ``from_defaults`` (None: never); by default unchanged.
             actor: the name of the person who makes the change, kept with the record.
@@ -191,6 +197,7 @@ class Memory(SessionMemory):
             _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
+            deliver=deliver,
         )
         done = self._runner.run(self._changing_policy(change, actor, connection), connection)
         self._announce_flush(done.flushed, connection)
@@ -206,6 +213,7 @@ class Memory(SessionMemory):
         memory_blocks: Sequence[BlockSource] | None = None,
         max_window_messages: int | None = None,
         max_window_bytes: int | None = None,
+        deliver: Deliver | None = None,
         actor: str | None = None,
         connection: object | None = None,
         **fixed: Any,
@@ -216,6 +224,7 @@ class Memory(SessionMemory):
             _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
+            deliver=deliver,
         )
         done = await self._runner.arun(self._changing_policy(change, actor, connection), connection)
         self._announce_flush(done.flushed, connection)

@@ -58,6 +58,7 @@ class SessionPolicy(_Part):
     shared_scope: str | None
     max_window_messages: int
     max_window_bytes: int
+    deliver: str
 
 
 class SessionState(_Part):
@@ -264,6 +265,7 @@ def _state(row: SessionRowsRow) -> SessionState:
             shared_scope=row.shared_scope,
             max_window_messages=row.max_window_messages,
             max_window_bytes=row.max_window_bytes,
+            deliver=row.deliver,
         ),
     )
 

@@ -203,6 +203,7 @@ def session_record(identity: SessionIdentity, policy: Policy) -> str:
             "token_flush_size": policy.token_flush_size,
             "max_window_messages": policy.max_window_messages,
             "max_window_bytes": policy.max_window_bytes,
+            "deliver": policy.deliver,
             "idle_seconds": policy.idle_seconds,
             "tokenizer": policy.tokenizer,
             "pipelines": policy.pipelines,

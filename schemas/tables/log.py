@@ -57,6 +57,7 @@ session = Table(
     Column("token_flush_size", Integer, nullable=False),
     Column("max_window_messages", Integer, nullable=False),
     Column("max_window_bytes", Integer, nullable=False),
+    Column("deliver", Text, nullable=False, server_default="window"),
     Column("idle_seconds", Integer),
     moment("last_put_at", default=True),
     moment("watched_until", nullable=True),
@@ -81,6 +82,7 @@ session = Table(
         name="counters",
     ),
     CheckConstraint("(shared_scope IS NULL) = (shared_key IS NULL)", name="shared"),
+    CheckConstraint("deliver IN ('window', 'turn')", name="deliver"),
     comment="One conversation: its marks, its token count and its policy",
     postgresql_with={"fillfactor": "45", "autovacuum_vacuum_scale_factor": "0.02"},
 )
@@ -148,7 +150,7 @@ flush_event = Table(
     Column("version", SmallInteger, nullable=False),
     moment("created_at", default=True),
     Index("flush_event_by_id", "shard_key", "event_id", unique=True),
-    CheckConstraint("cause IN ('threshold', 'idle', 'manual', 'import')", name="cause"),
+    CheckConstraint("cause IN ('threshold', 'idle', 'turn', 'manual', 'import')", name="cause"),
     CheckConstraint("through_seq >= from_seq", name="range"),
     comment="The outbox: one immutable row per flush",
 )

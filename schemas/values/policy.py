@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from typing import Literal, get_args
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
@@ -32,6 +33,10 @@ MAX_INTEGER = 2**31 - 1
 MIN_MESSAGE_TOKENS = 4
 
 
+Deliver = Literal["window", "turn"]
+DELIVERIES: tuple[Deliver, ...] = get_args(Deliver)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The limits and pipelines of a session; its tokenizer counts the tokens.
@@ -46,6 +51,8 @@ class Policy:
         shared_scope: the scope of its namespace in which its flushed messages are shared; None: not shared.
         max_window_messages: the second mark; a put that lifts the window above this many messages flushes.
         max_window_bytes: the third mark, in bytes as stored.
+        deliver: ``window``: messages are delivered when they leave the window, or the session is idle;
+            ``turn``: also at the end of each turn, without leaving the window.
         max_facts: if the owner has more live facts than this, workers condense them; None: no influence.
     """
 
@@ -59,6 +66,7 @@ class Policy:
     shared_scope: str | None = None
     max_window_messages: int = DEFAULT_WINDOW_MESSAGES
     max_window_bytes: int = DEFAULT_WINDOW_BYTES
+    deliver: Deliver = "window"
 
 
 def make_policy(
@@ -73,6 +81,7 @@ def make_policy(
     shared_scope: str | None = None,
     max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
     max_window_bytes: int = DEFAULT_WINDOW_BYTES,
+    deliver: Deliver = "window",
 ) -> Policy:
     """Check the limits and derive the mark.
 
@@ -80,8 +89,8 @@ def make_policy(
     the default does not fit, which is not a mistake.
 
     Raises:
-        ConfigurationError: a limit is not positive, no message fits the token limit, or the ratio is not in
-            (0, 1].
+        ConfigurationError: a limit is not positive, no message fits the token limit, the ratio is not in
+            (0, 1], or ``deliver`` is neither ``window`` nor ``turn``.
         InvalidMessageError: ``shared_scope`` is not a valid name.
     """
     token_limit = _token_limit(token_limit)
@@ -92,6 +101,8 @@ def make_policy(
         idle_seconds = _positive("idle_seconds", idle_seconds)
     if max_facts is not None:
         max_facts = _positive("max_facts", max_facts)
+    if deliver not in DELIVERIES:
+        raise ConfigurationError(f"deliver is {quote(deliver)}; it must be one of {', '.join(DELIVERIES)}")
     chat_history_token_ratio = _ratio(chat_history_token_ratio)
     if token_flush_size > token_limit:
         token_flush_size = _repaired_flush_size(token_flush_size, token_limit)
@@ -106,6 +117,7 @@ def make_policy(
         shared_scope=None if shared_scope is None else check_name("shared_scope", shared_scope),
         max_window_messages=max_window_messages,
         max_window_bytes=max_window_bytes,
+        deliver=deliver,
     )
 
 
@@ -132,6 +144,7 @@ class PolicyChange:
     max_facts: int | None = None
     max_window_messages: int | None = None
     max_window_bytes: int | None = None
+    deliver: Deliver | None = None
 
 
 def changed_policy(present: Policy, change: PolicyChange) -> Policy:
@@ -159,6 +172,7 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
         shared_scope=present.shared_scope,
         max_window_messages=_or(change.max_window_messages, present.max_window_messages),
         max_window_bytes=_or(change.max_window_bytes, present.max_window_bytes),
+        deliver=present.deliver if change.deliver is None else change.deliver,
     )
     if change.chat_history_token_ratio is not None:
         return policy

@@ -496,7 +496,8 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.CheckConstraint(
-            "cause IN ('threshold', 'idle', 'manual', 'import')", name=op.f("flush_event_cause_check")
+            "cause IN ('threshold', 'idle', 'turn', 'manual', 'import')",
+            name=op.f("flush_event_cause_check"),
         ),
         sa.CheckConstraint("through_seq >= from_seq", name=op.f("flush_event_range_check")),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "from_seq", name=op.f("flush_event_pkey")),
@@ -876,6 +877,7 @@ def upgrade() -> None:
         sa.Column("token_flush_size", sa.Integer(), nullable=False),
         sa.Column("max_window_messages", sa.Integer(), nullable=False),
         sa.Column("max_window_bytes", sa.Integer(), nullable=False),
+        sa.Column("deliver", sa.Text(), server_default="window", nullable=False),
         sa.Column("idle_seconds", sa.Integer(), nullable=True),
         sa.Column(
             "last_put_at",
@@ -899,6 +901,7 @@ def upgrade() -> None:
         sa.Column("max_facts", sa.Integer(), nullable=True),
         sa.Column("shared_scope", sa.Text(), nullable=True),
         sa.Column("shared_key", sa.Uuid(), nullable=True),
+        sa.CheckConstraint("deliver IN ('window', 'turn')", name=op.f("session_deliver_check")),
         sa.CheckConstraint(
             "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from >"
             " pinned_through AND flushed_through >= pinned_through AND window_from <= flushed_through +"

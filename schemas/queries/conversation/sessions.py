@@ -154,6 +154,7 @@ class SessionRowsRow(NamedTuple):
     shared_scope: str | None
     max_window_messages: int
     max_window_bytes: int
+    deliver: str
 
 
 class SessionRows(Query[SessionRowsRow]):
@@ -242,6 +243,7 @@ class SessionPolicyRow(NamedTuple):
     shared_scope: str | None
     max_window_messages: int
     max_window_bytes: int
+    deliver: str
 
 
 class SessionPolicy(Query[SessionPolicyRow]):

@@ -1,0 +1,45 @@
+"""Delivering without moving the window: what a session has said so far reaches the pipelines at once."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from strandline.pipelines.flush.flush import Flushed, deliver_by_hand
+from strandline.producers.memory_search import MemorySearch
+from strandline.producers.sessions import history_page
+from strandline.schemas.postgres.operations import Operation
+
+
+class MemoryDelivery(MemorySearch):
+    """The methods of ``SessionMemory`` that deliver, and leave the window as it is."""
+
+    def deliver(self, *, connection: object | None = None) -> list[UUID]:
+        """Deliver all that was not delivered yet, and keep it in the window; return the events recorded.
+
+        For the end of a run, or of a conversation.  A tool call without its result stays undelivered.  With
+        the policy ``deliver="turn"`` each turn is delivered so when it ends.
+
+        Raises:
+            OwnerError: the session belongs to another owner.
+        """
+        delivered = self._runner.run(self._deliver_now(), connection)
+        return self._announce_flush(delivered, connection)
+
+    async def adeliver(self, *, connection: object | None = None) -> list[UUID]:
+        """Async twin of ``deliver``."""
+        delivered = await self._runner.arun(self._deliver_now(), connection)
+        return self._announce_flush(delivered, connection)
+
+    def _deliver_now(self) -> Operation[Flushed | None]:
+        delivered = yield from deliver_by_hand(self._identity.shard_key, self._identity.session_key)
+        if delivered is None:
+            yield from history_page(self._identity, 0, 1)
+        return delivered
+
+    def _announce_flush(self, flushed: Flushed | None, connection: object | None) -> list[UUID]:
+        if flushed is None:
+            return []
+        # Before the commit of a caller's transaction a hint would find nothing; the sweep rings after it.
+        if connection is None:
+            self._resources.ring(flushed.lanes)
+        return list(flushed.event_ids)
