@@ -10,6 +10,7 @@ from uuid import UUID
 
 from strandline.producers.capture_settings import CaptureSettings
 from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.fact_sources import FactSources
 from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.edit_operations import (
     Wording,
@@ -39,7 +40,7 @@ from strandline.schemas.values.identity import Owner
 T = TypeVar("T")
 
 
-class OwnerFacts(CaptureSettings):
+class OwnerFacts(CaptureSettings, FactSources):
     """The facts of one owner, over all sessions; get it from ``memory.facts``, or make a ``Facts``.
 
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:

@@ -21,6 +21,7 @@ from strandline.producers.reading.given import Citation, GivenFact, GivenMessage
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
+from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,
@@ -61,6 +62,7 @@ __all__ = [
     "DocumentPart",
     "EmbeddedUnavailableError",
     "Fact",
+    "FactChanges",
     "FactExtractionMemoryBlock",
     "Facts",
     "FoundFact",

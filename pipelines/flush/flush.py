@@ -216,6 +216,23 @@ def deliver_by_hand(shard_key: UUID, session_key: UUID) -> Operation[Flushed | N
     return None
 
 
+def deliver_closed(shard_key: UUID, session_key: UUID, cause: FlushCause) -> Operation[Flushed | None]:
+    """Deliver all of a session to which nothing will be added; None if there is nothing to deliver.
+
+    Calls without results wait for none.
+    """
+    marks, entries = yield from read_window(shard_key, session_key)
+    if marks is None:
+        return None
+    plan = plan_manual(
+        [replace(entry, calls=(), answers=None) for entry in entries],
+        flushed_through=marks.flushed_through,
+        flush_size=marks.token_flush_size,
+        everything=True,
+    )
+    return None if plan is None else (yield from _apply(shard_key, session_key, marks, plan, cause))
+
+
 def read_window(shard_key: UUID, session_key: UUID) -> Operation[tuple[Marks | None, list[Entry]]]:
     """The marks and the window's entries, in one snapshot; no marks if there is no such session."""
     rows = yield from fetch(PlanWindow(shard_key=shard_key, session_key=session_key))

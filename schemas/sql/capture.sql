@@ -1,4 +1,4 @@
--- What is captured as facts: the acts of operators, and what applies to a batch.
+-- What is captured as facts: the acts of operators, what applies to a batch, and what came of single events.
 
 -- name: record_capture_act
 -- Record an act of a namespace (owner_key NULL) or of one owner; no row if another one took the number meanwhile.
@@ -46,3 +46,36 @@ WHERE b.shard_key = %(shard_key)s AND b.batch_id = %(batch_id)s AND b.capture_nu
 UPDATE strandline.fact_candidate SET withheld_by = %(number)s
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_id = %(event_id)s
     AND ordinal = %(ordinal)s
+
+-- name: source_events
+-- The flush events of a session's current incarnation, in their order.
+-- params: shard_key uuid, session_key uuid
+-- row: event_id uuid
+-- repeatable
+SELECT e.event_id FROM strandline.session s
+JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.session_key = s.session_key
+    AND e.incarnation = s.incarnation
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+ORDER BY e.from_seq
+
+-- name: events_left
+-- How many of some events the derivation that serves an owner has not merged yet.
+-- params: shard_key uuid, event_ids uuid[]
+-- row: events bigint
+-- repeatable
+SELECT count(*) AS events FROM unnest(%(event_ids)s::uuid[]) AS wanted (event_id)
+WHERE NOT EXISTS (
+    SELECT FROM @serving(%(shard_key)s, '{facts}') AS serving
+    JOIN strandline.receipt r ON r.shard_key = %(shard_key)s AND r.event_id = wanted.event_id
+        AND r.generation_id = serving.generation_id AND (r.stage = 'merge' OR r.outcome <> 'applied'))
+
+-- name: changes_of_events
+-- What some events did to the facts of the derivation that serves an owner, each operation on a fact once.
+-- params: shard_key uuid, event_ids uuid[]
+-- row: fact_id uuid, operation text
+-- repeatable
+SELECT r.fact_id, r.operation
+FROM @serving(%(shard_key)s, '{facts}') AS serving
+JOIN strandline.fact_revision r ON r.shard_key = %(shard_key)s AND r.generation_id = serving.generation_id
+    AND r.event_id = ANY (%(event_ids)s::uuid[]) AND r.operation IN ('add', 'update', 'invalidate')
+GROUP BY r.fact_id, r.operation ORDER BY min(r.created_at), r.fact_id

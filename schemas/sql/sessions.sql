@@ -4,12 +4,13 @@
 -- name: claim_session
 -- Write the directory entry of a new session, or return its owner if it has one. The directory's shard_key is the
 -- directory key; the key that the owner's rows lie under, the parameter shard_key, is its owner_key.
--- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid
+-- kind: a chat, or what is kept for facts alone, which no list of sessions shows.
+-- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, kind text
 -- row: user_id text?, owner_key uuid
 -- repeatable
 WITH claimed AS (
-    INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key)
-    VALUES (%(directory_key)s, %(namespace)s, %(session_id)s, %(user_id)s, %(shard_key)s)
+    INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key, kind)
+    VALUES (%(directory_key)s, %(namespace)s, %(session_id)s, %(user_id)s, %(shard_key)s, %(kind)s)
     ON CONFLICT (shard_key) DO NOTHING
     RETURNING user_id, owner_key
 )
@@ -45,7 +46,7 @@ SELECT EXISTS (
 -- params: after_namespace text, after_session text, limit bigint
 -- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
-WHERE (o.namespace, o.session_id) > (%(after_namespace)s, %(after_session)s)
+WHERE (o.namespace, o.session_id) > (%(after_namespace)s, %(after_session)s) AND o.kind = 'chat'
 ORDER BY o.namespace, o.session_id LIMIT %(limit)s
 
 -- name: directory_page_of_namespace
@@ -53,7 +54,7 @@ ORDER BY o.namespace, o.session_id LIMIT %(limit)s
 -- params: namespace text, after_session text, limit bigint
 -- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
-WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s
+WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s AND o.kind = 'chat'
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: directory_page_of_user
@@ -62,6 +63,7 @@ ORDER BY o.session_id LIMIT %(limit)s
 -- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id > %(after_session)s
+    AND o.kind = 'chat'
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: session_rows

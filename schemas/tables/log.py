@@ -30,7 +30,9 @@ session_owner = Table(
     personal("session_id", Text, nullable=False),
     personal("user_id", Text),
     Column("owner_key", Uuid, nullable=False),
+    Column("kind", Text, nullable=False, server_default="chat"),
     moment("created_at", default=True),
+    CheckConstraint("kind IN ('chat', 'source', 'instruction')", name="kind"),
     Index("session_owner_by_name", "namespace", "session_id"),
     Index("session_owner_by_user", "namespace", "user_id", "session_id"),
     comment="Directory: the owner of each session id; written once, before the session's first put",
@@ -150,7 +152,9 @@ flush_event = Table(
     Column("version", SmallInteger, nullable=False),
     moment("created_at", default=True),
     Index("flush_event_by_id", "shard_key", "event_id", unique=True),
-    CheckConstraint("cause IN ('threshold', 'idle', 'turn', 'manual', 'import')", name="cause"),
+    CheckConstraint(
+        "cause IN ('threshold', 'idle', 'turn', 'manual', 'import', 'source', 'instruction')", name="cause"
+    ),
     CheckConstraint("through_seq >= from_seq", name="range"),
     comment="The outbox: one immutable row per flush",
 )

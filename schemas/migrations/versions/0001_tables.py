@@ -496,7 +496,7 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.CheckConstraint(
-            "cause IN ('threshold', 'idle', 'turn', 'manual', 'import')",
+            "cause IN ('threshold', 'idle', 'turn', 'manual', 'import', 'source', 'instruction')",
             name=op.f("flush_event_cause_check"),
         ),
         sa.CheckConstraint("through_seq >= from_seq", name=op.f("flush_event_range_check")),
@@ -927,11 +927,15 @@ def upgrade() -> None:
         sa.Column("session_id", sa.Text(), nullable=False),
         sa.Column("user_id", sa.Text(), nullable=True),
         sa.Column("owner_key", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.Text(), server_default="chat", nullable=False),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
+        ),
+        sa.CheckConstraint(
+            "kind IN ('chat', 'source', 'instruction')", name=op.f("session_owner_kind_check")
         ),
         sa.PrimaryKeyConstraint("shard_key", name=op.f("session_owner_pkey")),
         schema=schema,

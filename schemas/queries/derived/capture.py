@@ -93,3 +93,54 @@ class WithholdCandidate(Query[Never]):
         self, *, number: int, shard_key: UUID, generation_id: int, event_id: UUID, ordinal: int
     ) -> None:
         self.values = (number, shard_key, generation_id, event_id, ordinal)
+
+
+class SourceEventsRow(NamedTuple):
+    event_id: UUID
+
+
+class SourceEvents(Query[SourceEventsRow]):
+    """The flush events of a session's current incarnation, in their order."""
+
+    __slots__ = ()
+    name = "source_events"
+    repeatable = True
+    row = SourceEventsRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
+
+
+class EventsLeftRow(NamedTuple):
+    events: int
+
+
+class EventsLeft(Query[EventsLeftRow]):
+    """How many of some events the derivation that serves an owner has not merged yet."""
+
+    __slots__ = ()
+    name = "events_left"
+    repeatable = True
+    row = EventsLeftRow
+
+    def __init__(self, *, event_ids: list[UUID], shard_key: UUID) -> None:
+        self.values = (event_ids, shard_key)
+
+
+class ChangesOfEventsRow(NamedTuple):
+    fact_id: UUID
+    operation: str
+
+
+class ChangesOfEvents(Query[ChangesOfEventsRow]):
+    """What some events did to the facts of the derivation that serves an owner, each operation on a fact
+    once.
+    """
+
+    __slots__ = ()
+    name = "changes_of_events"
+    repeatable = True
+    row = ChangesOfEventsRow
+
+    def __init__(self, *, shard_key: UUID, event_ids: list[UUID]) -> None:
+        self.values = (shard_key, event_ids)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strandline import ConfigurationError, DeliveredError, Facts, Memory
 from strandline.pipelines.flush.plan import Entry, plan_turn
 from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
@@ -175,6 +176,7 @@ def test_a_read_shows_nothing_twice_and_says_how_far_memory_is(
     assert memory.get().caught_up
     message = memory.get_all()[0]
     explained = explain(database, str(message.id), user_id="ana")
+    assert isinstance(explained, MessageExplanation) and explained.event is not None
     assert explained.event.cause == "turn"
 
 

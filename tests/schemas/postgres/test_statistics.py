@@ -42,6 +42,7 @@ OPERATORS_OWN = {
     "receipt": {"stage", "outcome"},
     "replay": {"kind", "pipeline", "state", "outcome", "counts", "reason"},
     "scope_generation": {"pipeline"},
+    "session_owner": {"kind"},
     "session": {"tokenizer", "pipelines", "deliver"},
     "shared_message": {"role"},
     "watch": {"cause"},
