@@ -17,8 +17,12 @@ from strandline.producers.writing.sources import (
     wait_for_changes,
 )
 from strandline.producers.writing.validate import PutLimits
+from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import Owner
+from strandline.schemas.values.stored_text import check_text
+
+MAX_INSTRUCTION_CHARACTERS = 2_000
 
 
 class FactSources:
@@ -55,6 +59,25 @@ class FactSources:
         """Async twin of ``create_from``."""
         return await self._runner.arun(self._keep(messages, key, wait, "source"))
 
+    def instruct(self, task: str, *, key: str | None = None, wait: float | None = None) -> FactChanges:
+        """Have this user's facts changed as the user asks for ("forget my address"); return what changed.
+
+        A model reads the newest 400 facts beside the instruction.  What it changes is recorded as edits with
+        the actor ``instruction``, holds in every derivation, and concerns this user alone.  Operations that
+        are switched off (``set_capture``) are left out. The local stand-in changes nothing.
+
+        Args:
+            task: the instruction, at most 2,000 characters.
+            key, wait: as for ``create_from``.
+
+        Raises: as ``create_from``.
+        """
+        return self._runner.run(self._keep([_instruction(task)], key, wait, "instruction"))
+
+    async def ainstruct(self, task: str, *, key: str | None = None, wait: float | None = None) -> FactChanges:
+        """Async twin of ``instruct``."""
+        return await self._runner.arun(self._keep([_instruction(task)], key, wait, "instruction"))
+
     def forget_source(self, source_id: str) -> None:
         """Delete a source's messages, and the facts that only it supports; unknown ids change nothing."""
         self._runner.run(reset(named_source(self._owner, source_id), derived=True))
@@ -84,3 +107,13 @@ class FactSources:
         source = yield from keep_source(request)
         yield Run(lambda: self._resources.ring(source.lanes))
         return (yield from wait_for_changes(self._owner, source, wait_seconds))
+
+
+def _instruction(task: object) -> dict[str, str]:
+    check_text("task", task)
+    text = str(task).strip()
+    if not text or len(text) > MAX_INSTRUCTION_CHARACTERS:
+        raise InvalidMessageError(
+            "task", f"must have between 1 and {MAX_INSTRUCTION_CHARACTERS:,} characters; it has {len(text):,}"
+        )
+    return {"role": "user", "content": text}

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
+from strandline.pipelines.facts.editing.recording import clear_facts, edit_facts
 from strandline.producers.capture_settings import CaptureSettings
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.facts.capturing import CaptureLevel
-from strandline.producers.facts.edit_operations import clear_facts, edit_facts
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import OwnersWithFacts
 from strandline.schemas.values.identity import check_name

@@ -8,20 +8,12 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
+from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, edit_facts, judge_fact
 from strandline.producers.capture_settings import CaptureSettings
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.fact_sources import FactSources
 from strandline.producers.facts.capturing import CaptureLevel
-from strandline.producers.facts.edit_operations import (
-    Wording,
-    add_fact,
-    checked_feedback,
-    clear_facts,
-    delete_fact,
-    edit_facts,
-    judge_fact,
-    replace_fact,
-)
+from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
 from strandline.producers.facts.listing import (
     Fact,
     FactFilter,

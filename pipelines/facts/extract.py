@@ -45,7 +45,7 @@ class CandidateRows(DerivationKeys):
 
 @dataclass(frozen=True, slots=True)
 class ExtractedCandidates:
-    """Candidates as statements take them, and the tokens of each event that has some."""
+    """Candidates as statements take them, and the tokens of each event that merge has to do with."""
 
     rows: CandidateRows | None = None
     sizes: Mapping[UUID, int] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class ExtractStage:
 
     def calls(self, batch: Batch, work: ExtractWork) -> Sequence[Call]:
         lines = work.transcript.lines
-        if not lines:
+        if not lines or _instructions(batch):
             return ()
         task = ExtractTask(
             lines,
@@ -94,6 +94,8 @@ class ExtractStage:
     def effect(
         self, batch: Batch, work: ExtractWork, answers: Mapping[str, RawAnswer]
     ) -> ExtractedCandidates:
+        if instructions := _instructions(batch):
+            return ExtractedCandidates(sizes=instructions)
         answer = answers.get(_STEP)
         candidates = _candidates(batch, work.transcript, answer)
         if not candidates or answer is None:
@@ -110,6 +112,11 @@ class ExtractStage:
         _receipts(fetcher, batch, [event_id for event_id in batch.event_ids if event_id not in effect.sizes])
         _pass_on(fetcher, owner_lane, effect.sizes)
         return [owner_lane] if effect.sizes else []
+
+
+def _instructions(batch: Batch) -> dict[UUID, int]:
+    """The tokens of an instruction, which merge carries out; its session holds nothing else."""
+    return {event.event_id: max(1, event.tokens) for event in batch.events if event.cause == "instruction"}
 
 
 def _max_facts(batch: Batch) -> int:

@@ -18,6 +18,13 @@ from uuid import UUID
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.capture import load_capture
 from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
+from strandline.pipelines.facts.editing.instructions import (
+    CarriedOut,
+    carry_out,
+    instruction_call,
+    load_instructions,
+    read_changes,
+)
 from strandline.pipelines.facts.merge_apply import Fold
 from strandline.pipelines.facts.merge_inputs import (
     Candidate,
@@ -33,7 +40,7 @@ from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import MergeOperation, parse_merge
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextModel
-from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.derived.capture import WithholdCandidate
 from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
 from strandline.schemas.queries.derived.facts_merge import DropCandidate, PendingCandidates
@@ -46,6 +53,7 @@ class Decided:
 
     operations: tuple[MergeOperation, ...]
     condensed: RawAnswer | None
+    instructed: tuple[CarriedOut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,7 @@ class MergeStage:
             dropped=tuple(Dropped(c, n) for c, n in zip(extracted, numbers, strict=True) if n is not None),
             condensing=plan_condensing(fetcher, keys, batch, self.max_facts),
             capture=load_capture(fetcher, batch),
+            instructions=load_instructions(fetcher, batch),
         )
 
     def calls(self, batch: Batch, work: MergeWork) -> Sequence[Call]:
@@ -87,6 +96,7 @@ class MergeStage:
             calls.append(Call(_step(work), lambda: ask(self.model, task)))
         if work.condensing is not None:
             calls.append(condense_call(self.model, work.condensing))
+        calls += [instruction_call(self.model, instruction) for instruction in work.instructions]
         return calls
 
     def effect(self, batch: Batch, work: MergeWork, answers: Mapping[str, RawAnswer]) -> Decided:
@@ -94,7 +104,12 @@ class MergeStage:
         return Decided(
             tuple(_operations(work, answers.get(_step(work)))),
             None if condensing is None else answers[condensing.step],
+            tuple(read_changes(one, answers[one.step], work.capture.capture) for one in work.instructions),
         )
+
+    def share(self, database: Database, batch: Batch, effect: Decided) -> None:
+        """Carry out instructions: they change every derivation, and so have a transaction before this one's."""
+        carry_out(database, batch.lane.shard_key, effect.instructed)
 
     def write(self, fetcher: Fetcher, batch: Batch, work: MergeWork, effect: Decided) -> list[Lane]:
         keys = batch.lane.derivation_keys

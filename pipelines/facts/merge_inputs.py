@@ -9,6 +9,7 @@ from uuid import UUID
 
 from strandline.pipelines.facts.capture import AppliedCapture
 from strandline.pipelines.facts.condense import Condensing
+from strandline.pipelines.facts.editing.instructions import Instruction
 from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.facts.tombstones import Tombstone, Utterance, read_traces, trace_of
 from strandline.pipelines.models.answers import MergeOperation
@@ -87,6 +88,7 @@ class MergeWork:
     dropped: tuple[Dropped, ...] = ()
     condensing: Condensing | None = None
     capture: AppliedCapture = field(default_factory=AppliedCapture)
+    instructions: tuple[Instruction, ...] = ()
 
 
 def related_facts(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-TaskName = Literal["extract", "merge", "condense", "summary"]
+TaskName = Literal["extract", "merge", "condense", "instruct", "summary"]
 
 # What a text model is asked for; each has its own setting for the model.
 TextPurpose = Literal["facts", "summary"]
@@ -94,6 +94,19 @@ class CondenseTask:
 
 
 @dataclass(frozen=True, slots=True)
+class InstructTask:
+    """Change the known facts of one user as that user asks for.
+
+    Answer: ``{"operations": [{"op": "add" | "update" | "delete", "fact": int | null, "text": str | null}]}``;
+    ``fact`` is a number of ``facts``, null for ``add``.
+    """
+
+    instruction: str
+    facts: tuple[NumberedFact, ...]
+    name: TaskName = "instruct"
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryTask:
     """Roll a summary forward: ``previous`` (empty at the start) plus what was said since.
 
@@ -106,7 +119,7 @@ class SummaryTask:
     name: TaskName = "summary"
 
 
-Task = ExtractTask | MergeTask | CondenseTask | SummaryTask
+Task = ExtractTask | MergeTask | CondenseTask | InstructTask | SummaryTask
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Sources: messages that are in no chat, kept for the facts that come from them.
 
 Each call has a session of its own, of another kind than a chat.  So provenance, replay, ``verify``,
-``explain`` and forgetting work as for a chat; no other call's lines are context, and no list of sessions shows it.  It
-feeds facts alone.  Its id follows from the owner and the call's key: a repeated call is the same source.
+``explain`` and forgetting work as for a chat; but no other call's lines are context, and no list of sessions
+shows it.  It feeds facts alone.  Its id follows from the owner and the call's key: a repeated call is the
+same source.
 """
 
 from __future__ import annotations

@@ -70,12 +70,42 @@ WHERE NOT EXISTS (
         AND r.generation_id = serving.generation_id AND (r.stage = 'merge' OR r.outcome <> 'applied'))
 
 -- name: changes_of_events
--- What some events did to the facts of the derivation that serves an owner, each operation on a fact once.
+-- What some events did to the facts of the derivation that serves an owner, each operation on a fact once; those of an
+-- instruction are recorded as edits.
 -- params: shard_key uuid, event_ids uuid[]
 -- row: fact_id uuid, operation text
 -- repeatable
-SELECT r.fact_id, r.operation
-FROM @serving(%(shard_key)s, '{facts}') AS serving
-JOIN strandline.fact_revision r ON r.shard_key = %(shard_key)s AND r.generation_id = serving.generation_id
-    AND r.event_id = ANY (%(event_ids)s::uuid[]) AND r.operation IN ('add', 'update', 'invalidate')
-GROUP BY r.fact_id, r.operation ORDER BY min(r.created_at), r.fact_id
+WITH change AS (
+    SELECT r.fact_id, r.operation, r.created_at
+    FROM @serving(%(shard_key)s, '{facts}') AS serving
+    JOIN strandline.fact_revision r ON r.shard_key = %(shard_key)s AND r.generation_id = serving.generation_id
+        AND r.event_id = ANY (%(event_ids)s::uuid[]) AND r.operation IN ('add', 'update', 'invalidate')
+    UNION ALL
+    SELECT e.fact_id, CASE e.kind WHEN 'replace' THEN 'update' WHEN 'delete' THEN 'invalidate' ELSE e.kind END,
+        e.created_at
+    FROM strandline.fact_event e
+    WHERE e.shard_key = %(shard_key)s AND e.instruction = ANY (%(event_ids)s::uuid[])
+)
+SELECT c.fact_id, c.operation FROM change c
+GROUP BY c.fact_id, c.operation ORDER BY min(c.created_at), c.fact_id
+
+-- name: is_carried_out
+-- Whether an instruction has changed facts already, or is gone with its session.
+-- params: shard_key uuid, event_id uuid
+-- row: is_over boolean
+SELECT EXISTS (
+        SELECT FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s AND e.instruction = %(event_id)s)
+    OR NOT EXISTS (
+        SELECT FROM strandline.flush_event f JOIN strandline.session s ON s.shard_key = %(shard_key)s
+            AND s.session_key = f.session_key AND s.incarnation = f.incarnation
+        WHERE f.shard_key = %(shard_key)s AND f.event_id = %(event_id)s) AS is_over
+
+-- name: newest_facts
+-- The owner's newest live facts, the longest known first.
+-- params: shard_key uuid, generation_id integer, limit bigint
+-- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea
+SELECT n.fact_id, n.text, n.said_at, n.fingerprint FROM (
+    SELECT f.* FROM strandline.fact f
+    WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
+    ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s) AS n
+ORDER BY n.said_at, n.fact_id

@@ -134,6 +134,8 @@ fact_event = Table(
     personal("payload", JSON),
     personal("traces", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
     personal("actor", Text),
+    # The event of the instruction that asked for this change, if one did.
+    Column("instruction", Uuid),
     moment("created_at", default=True),
     CheckConstraint("kind IN ('add', 'replace', 'delete', 'clear', 'feedback')", name="kind"),
     CheckConstraint("(fact_id IS NULL) = (kind = 'clear')", name="fact"),

@@ -15,8 +15,8 @@ from tests.project.test_contracts import ALL, BESIDE, ROOT, imports_in, is_own, 
 ROOMS = {
     "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
     " queries/conversation queries/derived queries/inspection queries/work sql tables values",
-    "pipelines": "custom engine facts flush generations inspect models models/local models/openai"
-    " models/prompts replay text vectors",
+    "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
+    " models/openai models/prompts replay text vectors",
     "producers": "blocks doorbell facts reading reading/budget reading/searching search writing",
     "workers": "celery_app",
     "deploy": "embedded",

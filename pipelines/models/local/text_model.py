@@ -15,6 +15,7 @@ from typing import Any, assert_never
 from strandline.pipelines.models.contract import (
     CondenseTask,
     ExtractTask,
+    InstructTask,
     MergeTask,
     ModelAnswer,
     NumberedFact,
@@ -66,6 +67,9 @@ def _answer(task: Task) -> dict[str, Any]:
             return _merge(task)
         case CondenseTask():
             return _condense(task)
+        case InstructTask():
+            # To understand an instruction takes a model that reads; nothing is changed by guessing.
+            return {"operations": []}
         case SummaryTask():
             summary, topics = roll_summary(task)
             return {"summary": summary, "topics": topics}

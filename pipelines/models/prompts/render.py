@@ -20,6 +20,7 @@ from strandline.pipelines.models.answer_forms import answer_schema
 from strandline.pipelines.models.contract import (
     CondenseTask,
     ExtractTask,
+    InstructTask,
     MergeTask,
     NumberedFact,
     SummaryTask,
@@ -83,6 +84,8 @@ def _data(task: Task) -> str:
             return _facts("known", task.known) + "\n" + _facts("candidates", task.candidates)
         case CondenseTask():
             return f"At most {task.max_facts} facts are wanted in all.\n" + _facts("facts", task.facts)
+        case InstructTask():
+            return _section("instruction", [_encode(task.instruction)]) + "\n" + _facts("facts", task.facts)
         case SummaryTask():
             so_far = _section("summary_so_far", [_encode(task.previous)])
             return f"At most {task.max_tokens} tokens.\n{so_far}\n{_transcript(task.lines)}"

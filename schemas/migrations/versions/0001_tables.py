@@ -405,6 +405,7 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column("instruction", sa.Uuid(), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),

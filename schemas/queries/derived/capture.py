@@ -134,7 +134,7 @@ class ChangesOfEventsRow(NamedTuple):
 
 class ChangesOfEvents(Query[ChangesOfEventsRow]):
     """What some events did to the facts of the derivation that serves an owner, each operation on a fact
-    once.
+    once; those of an instruction are recorded as edits.
     """
 
     __slots__ = ()
@@ -144,3 +144,36 @@ class ChangesOfEvents(Query[ChangesOfEventsRow]):
 
     def __init__(self, *, shard_key: UUID, event_ids: list[UUID]) -> None:
         self.values = (shard_key, event_ids)
+
+
+class IsCarriedOutRow(NamedTuple):
+    is_over: bool
+
+
+class IsCarriedOut(Query[IsCarriedOutRow]):
+    """Whether an instruction has changed facts already, or is gone with its session."""
+
+    __slots__ = ()
+    name = "is_carried_out"
+    row = IsCarriedOutRow
+
+    def __init__(self, *, shard_key: UUID, event_id: UUID) -> None:
+        self.values = (shard_key, event_id)
+
+
+class NewestFactsRow(NamedTuple):
+    fact_id: UUID
+    text: str
+    said_at: datetime
+    fingerprint: bytes
+
+
+class NewestFacts(Query[NewestFactsRow]):
+    """The owner's newest live facts, the longest known first."""
+
+    __slots__ = ()
+    name = "newest_facts"
+    row = NewestFactsRow
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, limit: int) -> None:
+        self.values = (shard_key, generation_id, limit)

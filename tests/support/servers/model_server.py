@@ -339,6 +339,8 @@ def answer_to(prompt: str) -> dict[str, Any]:
     if so_far := _section(prompt, "summary_so_far"):
         joined = " ".join(row["text"] for row in _section(prompt, "transcript"))
         return {"summary": f"{so_far[0]} {joined}".strip()[-2000:] or "nothing yet", "topics": ["talk"]}
+    if instruction := _section(prompt, "instruction"):
+        return {"operations": _instructed(instruction[0], _section(prompt, "facts"))}
     if facts := _section(prompt, "facts"):
         return {"facts": [], "kept": [row["n"] for row in facts]}
     return {"facts": [_fact(row) for row in _section(prompt, "transcript") if "user" in row["by"]]}
@@ -353,6 +355,14 @@ def _fact(row: Mapping[str, Any]) -> dict[str, Any]:
         "said_by": row["by"],
         "about_date": None,
     }
+
+
+def _instructed(instruction: str, facts: Sequence[Any]) -> list[dict[str, Any]]:
+    """ "forget X": every fact with X in it goes; else what is asked for is a fact."""
+    verb, _, what = instruction.partition(" ")
+    if verb != "forget":
+        return [{"op": "add", "fact": None, "text": instruction}]
+    return [{"op": "delete", "fact": row["n"], "text": None} for row in facts if what in row["text"]]
 
 
 def _merge(known: Sequence[Any], candidates: Sequence[Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from strandline.pipelines.models.contract import (
     CondenseTask,
     EmbeddingAnswer,
     ExtractTask,
+    InstructTask,
     MergeTask,
     ModelAnswer,
     NumberedFact,
@@ -60,6 +61,8 @@ class ScriptedModel:
                 return {"operations": list(_operations(task))}
             case CondenseTask():
                 return _condensed(task)
+            case InstructTask():
+                return {"operations": []}
             case SummaryTask():
                 return {"summary": f"{len(task.lines)} lines since {len(task.previous)} characters"}
 
