@@ -11,6 +11,7 @@ from uuid import UUID
 from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, edit_facts, judge_fact
 from strandline.producers.capture_settings import CaptureSettings
 from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.fact_optimizing import FactOptimizing
 from strandline.producers.fact_sources import FactSources
 from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
@@ -32,7 +33,7 @@ from strandline.schemas.values.identity import Owner
 T = TypeVar("T")
 
 
-class OwnerFacts(CaptureSettings, FactSources):
+class OwnerFacts(CaptureSettings, FactOptimizing, FactSources):
     """The facts of one owner, over all sessions; get it from ``memory.facts``, or make a ``Facts``.
 
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:

@@ -16,6 +16,7 @@ from strandline.producers.blocks.base import (
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.facts.capturing import CaptureAct
 from strandline.producers.facts.listing import Fact
+from strandline.producers.facts.optimizing import Optimization
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.given import Citation, GivenFact, GivenMessage, GivenSummary
 from strandline.producers.search.facts import FoundFact
@@ -78,6 +79,7 @@ __all__ = [
     "MemoryContext",
     "Message",
     "NotFoundError",
+    "Optimization",
     "OutcomeUnknownError",
     "OwnerError",
     "ReplayError",

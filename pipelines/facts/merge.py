@@ -108,7 +108,7 @@ class MergeStage:
         )
 
     def share(self, database: Database, batch: Batch, effect: Decided) -> None:
-        """Carry out instructions: they change every derivation, and so have a transaction before this one's."""
+        """Carry out instructions: they change every derivation, so their transaction comes before."""
         carry_out(database, batch.lane.shard_key, effect.instructed)
 
     def write(self, fetcher: Fetcher, batch: Batch, work: MergeWork, effect: Decided) -> list[Lane]:

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from strandline.pipelines.models.contract import TextModel
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.display.shown_text import quote
@@ -112,6 +113,9 @@ class Runtime:
 
     def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
         return self.own().embed_query(text, config)
+
+    def build_facts_model(self, config: Mapping[str, Any], prompts: Mapping[str, str]) -> TextModel:
+        return self.own().build_facts_model(config, prompts)
 
     def close(self) -> None:
         """End runner, doorbell, pool and stack in that order; running work gets five seconds."""
