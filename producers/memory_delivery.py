@@ -1,13 +1,15 @@
-"""Delivering without moving the window: what a session has said so far reaches the pipelines at once."""
+"""Delivering without moving the window: what a session has said so far is derived from at once."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from strandline.pipelines.flush.flush import Flushed, deliver_by_hand
+from strandline.producers.arguments import check_timeout
 from strandline.producers.memory_search import MemorySearch
+from strandline.producers.reading.summary import Summary, wait_for_summary
 from strandline.producers.sessions import history_page
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Operation, Run
 
 
 class MemoryDelivery(MemorySearch):
@@ -29,6 +31,33 @@ class MemoryDelivery(MemorySearch):
         """Async twin of ``deliver``."""
         delivered = await self._runner.arun(self._deliver_now(), connection)
         return self._announce_flush(delivered, connection)
+
+    def summarize(self, *, wait: float | None = None) -> Summary | None:
+        """Deliver all that was not delivered yet, as ``deliver`` does, and return the session's summary.
+
+        Workers make it; a bad answer of their model keeps the summary before.  None: there is none yet, since
+        nothing was said, or workers are not done.
+
+        Args:
+            wait: the longest wait for the workers, in seconds; None: do not wait.
+
+        Raises:
+            NotFoundError: the session has no messages yet.
+            ConfigurationError: the session does not feed summaries.
+            OwnerError: the session belongs to another owner.
+        """
+        wait_seconds = None if wait is None else check_timeout(wait)
+        return self._runner.run(self._summarize_now(wait_seconds))
+
+    async def asummarize(self, *, wait: float | None = None) -> Summary | None:
+        """Async twin of ``summarize``."""
+        wait_seconds = None if wait is None else check_timeout(wait)
+        return await self._runner.arun(self._summarize_now(wait_seconds))
+
+    def _summarize_now(self, wait_seconds: float | None) -> Operation[Summary | None]:
+        delivered = yield from self._deliver_now()
+        yield Run(lambda: self._announce_flush(delivered, None))
+        return (yield from wait_for_summary(self._identity, wait_seconds))
 
     def _deliver_now(self) -> Operation[Flushed | None]:
         delivered = yield from deliver_by_hand(self._identity.shard_key, self._identity.session_key)

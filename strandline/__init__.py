@@ -19,6 +19,7 @@ from strandline.producers.facts.listing import Fact
 from strandline.producers.facts.optimizing import Optimization
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.given import Citation, GivenFact, GivenMessage, GivenSummary
+from strandline.producers.reading.summary import Summary
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
@@ -87,6 +88,7 @@ __all__ = [
     "ServerLimitError",
     "StaticMemoryBlock",
     "StrandlineError",
+    "Summary",
     "SummaryMemoryBlock",
     "TextPart",
     "UnknownPipelineError",

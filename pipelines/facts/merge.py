@@ -15,8 +15,8 @@ from hashlib import blake2b
 from typing import ClassVar
 from uuid import UUID
 
+from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.facts.capture import load_capture
 from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
 from strandline.pipelines.facts.editing.instructions import (
     CarriedOut,

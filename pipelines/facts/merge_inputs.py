@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from uuid import UUID
 
-from strandline.pipelines.facts.capture import AppliedCapture
+from strandline.pipelines.capture import AppliedCapture
 from strandline.pipelines.facts.condense import Condensing
 from strandline.pipelines.facts.editing.instructions import Instruction
 from strandline.pipelines.facts.similarity import fingerprint

@@ -110,12 +110,14 @@ class InstructTask:
 class SummaryTask:
     """Roll a summary forward: ``previous`` (empty at the start) plus what was said since.
 
-    Answer: ``{"summary": str, "topics": [str]}``.
+    Answer: ``{"summary": str, "topics": [str]}``.  ``instructions`` take the place of what the prompt says on
+    how to write it.
     """
 
     previous: str
     lines: tuple[TranscriptLine, ...]
     max_tokens: int
+    instructions: str | None = None
     name: TaskName = "summary"
 
 

@@ -26,6 +26,7 @@ class Capture:
         may_update: whether they may reword facts; default: yes.
         may_delete: whether they may end facts that are true no longer; default: yes.
         instructions: what to keep, in place of what the prompt says, at most 8,000 characters.
+        summary_instructions: how to write summaries, in place of what the prompt says, of the same length.
         more_instructions: further instructions beside it, of the same length; the namespace's come first.
     """
 
@@ -34,6 +35,7 @@ class Capture:
     may_delete: bool | None = None
     instructions: str | None = None
     more_instructions: str | None = None
+    summary_instructions: str | None = None
 
     def check(self) -> Capture:
         """The same, with texts as they are stored.
@@ -50,6 +52,7 @@ class Capture:
             self.may_delete,
             _checked_text("instructions", self.instructions),
             _checked_text("more_instructions", self.more_instructions),
+            _checked_text("summary_instructions", self.summary_instructions),
         )
 
     def within(self, above: Capture) -> Capture:
@@ -61,6 +64,7 @@ class Capture:
             _first(self.may_delete, above.may_delete),
             _first(self.instructions, above.instructions),
             "\n\n".join(more) or None,
+            _first(self.summary_instructions, above.summary_instructions),
         )
 
     @property

@@ -6,7 +6,7 @@
 -- from before a reset is removed, and a receipt says why.
 -- The batch names the lines before its first event that extraction is to see as context (@lines_before), without those
 -- that a person took back.  An event that failed before goes without: the cause may have been a line of these.
--- The events of a batch of facts have the same acts on capturing (capture_act), as these applied when the events were
+-- The events of a batch of facts or of a summary have the same acts on capturing (capture_act), as these applied when the events were
 -- recorded; the batch names the newest one.
 -- The caller has the lane's row locked, and holds its lease. Returns the batch (p_batch_id if it is new) with its
 -- events in order; no row if nothing is due.
@@ -69,7 +69,7 @@ BEGIN
     END LOOP;
 
     IF begun IS NULL THEN
-        IF p_stage IN ('extract', 'merge') THEN
+        IF p_stage IN ('extract', 'merge', 'summary') THEN
             SELECT d.namespace INTO tenant FROM strandline.due d
                 WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
                     AND d.generation_id = p_generation_id AND d.stage = p_stage LIMIT 1;

@@ -48,6 +48,12 @@ _OPERATIONS = ("add", "update", "delete")
     metavar="FILE",
     help="Further instructions, beside those on what to keep.",
 )
+@click.option(
+    "--summary-instructions",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="How to write summaries, in place of what the prompt says.",
+)
 @click.option("--actor", metavar="NAME", help="The name stored with the act.")
 @as_json
 @json_schema_option
@@ -61,6 +67,7 @@ def capture_command(
     off: tuple[str, ...],
     instructions: Path | None,
     more_instructions: Path | None,
+    summary_instructions: Path | None,
     actor: str | None,
     as_json: bool,
     json_schema: bool,
@@ -74,7 +81,8 @@ def capture_command(
     if json_schema:
         print_schema(CaptureReport)
         return 0
-    options = (on, off, instructions, more_instructions, actor)
+    files = (instructions, more_instructions, summary_instructions)
+    options = (on, off, *files, actor)
     if any(options) and not is_set:
         raise click.UsageError("Nothing would be set. Add --set to record an act.")
     if both := set(on) & set(off):
@@ -82,7 +90,7 @@ def capture_command(
     with _open_face(settings_from(**target), namespace, user, session) as face:
         if is_set:
             add, update, delete = (name in on if name in on + off else None for name in _OPERATIONS)
-            capture = Capture(add, update, delete, _read(instructions), _read(more_instructions))
+            capture = Capture(add, update, delete, *map(_read, files))
             face.set_capture(capture, actor=actor)
         applied, acts = face.get_capture(), face.capture_acts()
     report = CaptureReport(
@@ -140,6 +148,7 @@ def _lines(applied: Capture, acts: list[CaptureAct]) -> Iterator[str]:
         yield f"{name}: {'off' if is_off else 'on'}"
     yield f"instructions: {applied.instructions or 'those of the prompt'}"
     yield f"more instructions: {applied.more_instructions or 'none'}"
+    yield f"summaries: {applied.summary_instructions or 'as the prompt says'}"
     for act in acts:
         at = act.created_at.isoformat(sep=" ", timespec="seconds")
         yield f"act {act.number}, {at}, by {act.actor or 'an operator'}: {act.capture.to_json()}"

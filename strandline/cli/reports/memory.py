@@ -145,6 +145,7 @@ class CaptureFields(Report):
     may_delete: bool | None
     instructions: str | None
     more_instructions: str | None
+    summary_instructions: str | None
 
 
 class CaptureActReport(CaptureFields):

@@ -1,4 +1,4 @@
-"""What an operator has captured, as it applies to a batch: instructions to extract, operations to merge.
+"""What an operator has captured, as it applies to a batch: instructions to models, and operations of merge.
 
 A batch names the newest act that applied to its events (``begin_batch_v1``).  So a replay in place goes by
 the same one, and a new derivation by the one of each event's time.
