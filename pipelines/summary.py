@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.models.answers import parse_summary
 from strandline.pipelines.models.asking import ask
@@ -24,10 +25,11 @@ _CHARACTERS_PER_TOKEN = 8
 
 @dataclass(frozen=True, slots=True)
 class SummaryWork:
-    """The state before the batch, and the batch's transcript."""
+    """The state before the batch, the batch's transcript, and how an operator wants it written."""
 
     previous: Mapping[str, Any]
     transcript: Transcript
+    instructions: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,14 @@ class SummaryStage:
     def load_onto(
         self, state: str | None, fetcher: Fetcher, batch: Batch, between: Callable[[], None] = lambda: None
     ) -> SummaryWork:
-        return SummaryWork(json.loads(state) if state else {}, load_transcript(fetcher, batch))
+        instructions = load_capture(fetcher, batch).capture.summary_instructions
+        return SummaryWork(json.loads(state) if state else {}, load_transcript(fetcher, batch), instructions)
 
     def calls(self, batch: Batch, work: SummaryWork) -> Sequence[Call]:
         if not work.transcript.lines:
             return ()
-        task = SummaryTask(work.previous.get("text", ""), work.transcript.lines, self.max_tokens)
+        lines = work.transcript.lines
+        task = SummaryTask(work.previous.get("text", ""), lines, self.max_tokens, work.instructions)
         return (Call(_STEP, lambda: ask(self.model, task)),)
 
     def effect(self, batch: Batch, work: SummaryWork, answers: Mapping[str, RawAnswer]) -> str | None:

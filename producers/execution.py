@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import psycopg
 
-from strandline.pipelines.models.contract import ModelAnswer, Task
+from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.postgres.async_database import AsyncDatabase, AsyncTransaction
@@ -65,6 +65,14 @@ class Resources(Protocol):
         Raises:
             ModelError: it failed.
             ConfigurationError: no model is configured, or many have been named.
+        """
+        ...
+
+    def build_facts_model(self, config: Mapping[str, Any], prompts: Mapping[str, str]) -> TextModel:
+        """The text model of a derivation of facts, from the config and the prompts of its recipe.
+
+        Raises:
+            ConfigurationError: this process cannot reach that model.
         """
         ...
 

@@ -21,6 +21,7 @@ from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
 from strandline.producers.memory_corrections import MemoryCorrections
+from strandline.producers.memory_delivery import MemoryDelivery
 from strandline.producers.memory_history import MemoryHistory
 from strandline.producers.memory_tools import MemoryTools
 from strandline.producers.owner_facts import OwnerFacts
@@ -40,7 +41,7 @@ from strandline.schemas.values.identity import SessionIdentity, check_name
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
-class SessionMemory(MemoryTools, MemoryCorrections, MemoryHistory):
+class SessionMemory(MemoryTools, MemoryCorrections, MemoryDelivery, MemoryHistory):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -344,14 +345,6 @@ class SessionMemory(MemoryTools, MemoryCorrections, MemoryHistory):
     def _announce(self, result: PutResult, connection: object | None) -> list[int]:
         self._announce_flush(result.flushed, connection)
         return result.seqs
-
-    def _announce_flush(self, flushed: Flushed | None, connection: object | None) -> list[UUID]:
-        if flushed is None:
-            return []
-        # Before the commit of a caller's transaction a hint would find nothing; the sweep rings after it.
-        if connection is None:
-            self._resources.ring(flushed.lanes)
-        return list(flushed.event_ids)
 
 
 def new_session_id() -> str:

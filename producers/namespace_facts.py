@@ -1,4 +1,4 @@
-"""The facts of a whole namespace: how many there are, and clearing them, owner by owner."""
+"""The facts of a whole namespace: what is captured, how many there are, and clearing them, owner by owner."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
+from strandline.pipelines.facts.editing.recording import clear_facts, edit_facts
+from strandline.producers.capture_settings import CaptureSettings
 from strandline.producers.execution import OperationRunner, Resources
-from strandline.producers.facts.edit_operations import clear_facts, edit_facts
+from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.figures import UserPage, users_page
 from strandline.producers.facts.listing import check_count
 from strandline.schemas.errors import InvalidMessageError
@@ -41,7 +43,7 @@ class _Page:
     to_clear: tuple[tuple[UUID, int], ...]
 
 
-class NamespaceFacts:
+class NamespaceFacts(CaptureSettings):
     """The facts of all owners of a namespace; get it from ``Facts.of_namespace``.
 
     Clearing records one event per owner, as ``Facts.clear`` does, each in its own transaction; so it may be
@@ -56,6 +58,10 @@ class NamespaceFacts:
         self._resources = resources
         self._runner = OperationRunner(resources)
         self._namespace = check_name("namespace", namespace)
+
+    @property
+    def _capture_level(self) -> CaptureLevel:
+        return CaptureLevel(self._namespace)
 
     def close(self) -> None:
         """Close the resources that this process shares: pools, threads, the embedded servers; its memories

@@ -8,17 +8,13 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
+from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, edit_facts, judge_fact
+from strandline.producers.capture_settings import CaptureSettings
 from strandline.producers.fact_lookups import FactLookups
-from strandline.producers.facts.edit_operations import (
-    Wording,
-    add_fact,
-    checked_feedback,
-    clear_facts,
-    delete_fact,
-    edit_facts,
-    judge_fact,
-    replace_fact,
-)
+from strandline.producers.fact_optimizing import FactOptimizing
+from strandline.producers.fact_sources import FactSources
+from strandline.producers.facts.capturing import CaptureLevel
+from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
 from strandline.producers.facts.listing import (
     Fact,
     FactFilter,
@@ -36,7 +32,7 @@ from strandline.schemas.postgres.operations import Operation
 T = TypeVar("T")
 
 
-class OwnerFacts(FactLookups):
+class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     """The facts of one owner, over all sessions; get it from ``memory.facts``, or make a ``Facts``.
 
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:
@@ -47,6 +43,10 @@ class OwnerFacts(FactLookups):
     All methods raise InvalidMessageError for an argument that cannot be used, and DatabaseUnavailableError
     when Postgres cannot be reached; those that edit, UnknownPipelineError before any worker has ever run.
     """
+
+    @property
+    def _capture_level(self) -> CaptureLevel:
+        return CaptureLevel(self._owner.namespace, self._owner.shard_key)
 
     @property
     def namespace(self) -> str:

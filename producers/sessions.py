@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Literal
 from uuid import UUID
 
 from strandline.producers.arguments import check_page_size, check_seq
@@ -14,9 +15,13 @@ from strandline.schemas.values.message import Message, read_rows
 
 HISTORY_PAGE = 1_000
 
+SessionKind = Literal["chat", "source", "instruction"]
 
-def claim_session(identity: SessionIdentity) -> Operation[None]:
+
+def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Operation[None]:
     """Write the directory entry of a new session, which fixes the session's owner.
+
+    ``kind``: other sessions than chats keep what facts come from, and no list of sessions shows them.
 
     Raises:
         OwnerError: the session belongs to another owner.
@@ -28,6 +33,7 @@ def claim_session(identity: SessionIdentity) -> Operation[None]:
             session_id=identity.session_id,
             user_id=identity.user_id,
             shard_key=identity.shard_key,
+            kind=kind,
         )
     )
     if rows:

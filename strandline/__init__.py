@@ -14,15 +14,19 @@ from strandline.producers.blocks.base import (
     SummaryMemoryBlock,
 )
 from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.facts.capturing import CaptureAct
 from strandline.producers.facts.figures import OwnerFigures, TopicCount
 from strandline.producers.facts.listing import Fact
+from strandline.producers.facts.optimizing import Optimization
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.given import Citation, GivenFact, GivenMessage, GivenSummary
+from strandline.producers.reading.summary import Summary
 from strandline.producers.search.choice import ChosenFacts
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
 from strandline.producers.writing.correct import Correction
+from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,
@@ -43,6 +47,7 @@ from strandline.schemas.errors import (
     StrandlineError,
     UnknownPipelineError,
 )
+from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import sliding_window, summary_window
@@ -50,6 +55,8 @@ from strandline.schemas.values.policy import sliding_window, summary_window
 __all__ = [
     "AudioPart",
     "BaseMemoryBlock",
+    "Capture",
+    "CaptureAct",
     "ChosenFacts",
     "Citation",
     "ConfigurationError",
@@ -64,6 +71,7 @@ __all__ = [
     "DocumentPart",
     "EmbeddedUnavailableError",
     "Fact",
+    "FactChanges",
     "FactExtractionMemoryBlock",
     "Facts",
     "FoundFact",
@@ -80,6 +88,7 @@ __all__ = [
     "Message",
     "ModelError",
     "NotFoundError",
+    "Optimization",
     "OutcomeUnknownError",
     "OwnerError",
     "OwnerFigures",
@@ -88,6 +97,7 @@ __all__ = [
     "ServerLimitError",
     "StaticMemoryBlock",
     "StrandlineError",
+    "Summary",
     "SummaryMemoryBlock",
     "TextPart",
     "TopicCount",

@@ -33,6 +33,7 @@ from strandline.schemas.values.policy import (
     DEFAULT_TOKEN_LIMIT,
     DEFAULT_WINDOW_BYTES,
     DEFAULT_WINDOW_MESSAGES,
+    Deliver,
     Policy,
     PolicyChange,
     Unchanged,
@@ -82,6 +83,7 @@ class Memory(SessionMemory):
         max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
         max_window_bytes: int = DEFAULT_WINDOW_BYTES,
         message_flush_size: int | None = None,
+        deliver: Deliver = "window",
         memory_blocks: Sequence[BlockSource] | None = None,
         insert_method: str | InsertMethod = InsertMethod.SYSTEM,
         tokenizer_fn: Tokenizer | None = None,
@@ -107,6 +109,8 @@ class Memory(SessionMemory):
             token_flush_size: minimum tokens of one flush event.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             message_flush_size: minimum messages of a flush by their number; None: a quarter of the bound.
+            deliver: ``"turn"`` delivers each turn at its end, and keeps it in the window, so that other
+                sessions soon know its facts; ``"window"``: what leaves the window, and what is idle.
             memory_blocks: blocks or names of them; None: facts, summary, vectors; ``[]``: only archive.
             insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
             tokenizer_fn: turns text into a list of tokens or their number; default: ``o200k_base``.
@@ -133,6 +137,7 @@ class Memory(SessionMemory):
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
+            deliver=deliver,
             idle_seconds=idle_seconds,
             tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
             pipelines=pipelines_of(blocks),
@@ -162,6 +167,7 @@ class Memory(SessionMemory):
         max_window_messages: int | None = None,
         max_window_bytes: int | None = None,
         message_flush_size: int | None = None,
+        deliver: Deliver | None = None,
         actor: str | None = None,
         connection: object | None = None,
         **fixed: Any,
@@ -175,7 +181,7 @@ class Memory(SessionMemory):
 
         Args:
             token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes,
-                message_flush_size: as for ``from_defaults``; None: unchanged.
+                message_flush_size, deliver: as for ``from_defaults``; None: unchanged.
             chat_history_token_ratio: as for ``from_defaults``; None: the mark keeps its share of the limit.
             idle_seconds: as for ``from_defaults`` (None: never); by default unchanged.
             actor: the name of the person who makes the change, kept with the record.
@@ -193,6 +199,7 @@ class Memory(SessionMemory):
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
+            deliver=deliver,
         )
         done = self._runner.run(self._changing_policy(change, actor, connection), connection)
         self._announce_flush(done.flushed, connection)
@@ -209,6 +216,7 @@ class Memory(SessionMemory):
         max_window_messages: int | None = None,
         max_window_bytes: int | None = None,
         message_flush_size: int | None = None,
+        deliver: Deliver | None = None,
         actor: str | None = None,
         connection: object | None = None,
         **fixed: Any,
@@ -220,6 +228,7 @@ class Memory(SessionMemory):
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
+            deliver=deliver,
         )
         done = await self._runner.arun(self._changing_policy(change, actor, connection), connection)
         self._announce_flush(done.flushed, connection)

@@ -83,7 +83,7 @@ def plan_condensing(
     enough = max(max_facts, left + max_facts // 2) if left else max_facts
     if standing.live <= enough:
         return None
-    facts = _most_alike(_condensable(fetcher, keys))
+    facts = most_alike(_condensable(fetcher, keys))
     return Condensing(tuple(facts), standing.live, max_facts) if len(facts) > 1 else None
 
 
@@ -147,7 +147,7 @@ def _condensable(fetcher: Fetcher, keys: DerivationKeys) -> list[CondensableFact
     return fetcher.fetch(CondensableFacts(**keys, limit=MAX_LOADED_FACTS))
 
 
-def _most_alike(facts: Sequence[CondensableFactsRow]) -> list[CondensableFactsRow]:
+def most_alike(facts: Sequence[CondensableFactsRow]) -> list[CondensableFactsRow]:
     """The facts that share most of their lexemes with another fact, in the order in which they were said."""
     if len(facts) <= MAX_SHOWN_FACTS:
         return list(facts)

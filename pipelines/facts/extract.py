@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from uuid import UUID
 
+from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.context import load_context
 from strandline.pipelines.facts.grounding import ground_fact
@@ -24,6 +25,7 @@ from strandline.pipelines.transcript import Transcript, load_transcript
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
 from strandline.schemas.queries.work.lanes import InsertReceipts, PassOn
+from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, DerivationKeys, Lane
 
 _STEP = "extract"
@@ -43,7 +45,7 @@ class CandidateRows(DerivationKeys):
 
 @dataclass(frozen=True, slots=True)
 class ExtractedCandidates:
-    """Candidates as statements take them, and the tokens of each event that has some."""
+    """Candidates as statements take them, and the tokens of each event that merge has to do with."""
 
     rows: CandidateRows | None = None
     sizes: Mapping[UUID, int] = field(default_factory=dict)
@@ -51,10 +53,11 @@ class ExtractedCandidates:
 
 @dataclass(frozen=True, slots=True)
 class ExtractWork:
-    """A batch's transcript, and what was said just before it."""
+    """A batch's transcript, what was said just before it, and what an operator has captured."""
 
     transcript: Transcript
     context: tuple[TranscriptLine, ...] = ()
+    capture: Capture = field(default_factory=Capture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +76,26 @@ class ExtractStage:
 
     def load(self, fetcher: Fetcher, batch: Batch) -> ExtractWork:
         context = load_context(fetcher, batch, self.context_tokens)
-        return ExtractWork(load_transcript(fetcher, batch), context)
+        return ExtractWork(load_transcript(fetcher, batch), context, load_capture(fetcher, batch).capture)
 
     def calls(self, batch: Batch, work: ExtractWork) -> Sequence[Call]:
         lines = work.transcript.lines
-        if not lines:
+        if not lines or _instructions(batch):
             return ()
-        task = ExtractTask(lines, max_facts=_max_facts(batch), context=work.context)
+        task = ExtractTask(
+            lines,
+            max_facts=_max_facts(batch),
+            context=work.context,
+            instructions=work.capture.instructions,
+            more_instructions=work.capture.more_instructions,
+        )
         return (Call(_STEP, lambda: ask(self.model, task)),)
 
     def effect(
         self, batch: Batch, work: ExtractWork, answers: Mapping[str, RawAnswer]
     ) -> ExtractedCandidates:
+        if instructions := _instructions(batch):
+            return ExtractedCandidates(sizes=instructions)
         answer = answers.get(_STEP)
         candidates = _candidates(batch, work.transcript, answer)
         if not candidates or answer is None:
@@ -101,6 +112,11 @@ class ExtractStage:
         _receipts(fetcher, batch, [event_id for event_id in batch.event_ids if event_id not in effect.sizes])
         _pass_on(fetcher, owner_lane, effect.sizes)
         return [owner_lane] if effect.sizes else []
+
+
+def _instructions(batch: Batch) -> dict[UUID, int]:
+    """The tokens of an instruction, which merge carries out; its session holds nothing else."""
+    return {event.event_id: max(1, event.tokens) for event in batch.events if event.cause == "instruction"}
 
 
 def _max_facts(batch: Batch) -> int:

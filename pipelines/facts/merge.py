@@ -15,8 +15,16 @@ from hashlib import blake2b
 from typing import ClassVar
 from uuid import UUID
 
+from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.condense import condense, condense_call, plan_condensing
+from strandline.pipelines.facts.editing.instructions import (
+    CarriedOut,
+    carry_out,
+    instruction_call,
+    load_instructions,
+    read_changes,
+)
 from strandline.pipelines.facts.merge_apply import Fold
 from strandline.pipelines.facts.merge_inputs import (
     Candidate,
@@ -32,7 +40,8 @@ from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import MergeOperation, parse_merge
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextModel
-from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.queries.derived.capture import WithholdCandidate
 from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
 from strandline.schemas.queries.derived.facts_merge import DropCandidate, PendingCandidates
 from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys, Lane
@@ -44,6 +53,7 @@ class Decided:
 
     operations: tuple[MergeOperation, ...]
     condensed: RawAnswer | None
+    instructed: tuple[CarriedOut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +83,20 @@ class MergeStage:
             known=related_facts(fetcher, keys, candidates),
             dropped=tuple(Dropped(c, n) for c, n in zip(extracted, numbers, strict=True) if n is not None),
             condensing=plan_condensing(fetcher, keys, batch, self.max_facts),
+            capture=load_capture(fetcher, batch),
+            instructions=load_instructions(fetcher, batch),
         )
 
     def calls(self, batch: Batch, work: MergeWork) -> Sequence[Call]:
         calls = []
         # One candidate and nothing known that has to do with it: there is nothing to decide.
         if work.candidates and len(work.candidates) + len(work.known) > 1:
-            task = MergeTask(_number_facts(work.known), _number_facts(work.candidates))
+            known, candidates = _number_facts(work.known), _number_facts(work.candidates)
+            task = MergeTask(known, candidates, work.capture.switched_off)
             calls.append(Call(_step(work), lambda: ask(self.model, task)))
         if work.condensing is not None:
             calls.append(condense_call(self.model, work.condensing))
+        calls += [instruction_call(self.model, instruction) for instruction in work.instructions]
         return calls
 
     def effect(self, batch: Batch, work: MergeWork, answers: Mapping[str, RawAnswer]) -> Decided:
@@ -90,7 +104,12 @@ class MergeStage:
         return Decided(
             tuple(_operations(work, answers.get(_step(work)))),
             None if condensing is None else answers[condensing.step],
+            tuple(read_changes(one, answers[one.step], work.capture.capture) for one in work.instructions),
         )
+
+    def share(self, database: Database, batch: Batch, effect: Decided) -> None:
+        """Carry out instructions: they change every derivation, so their transaction comes before."""
+        carry_out(database, batch.lane.shard_key, effect.instructed)
 
     def write(self, fetcher: Fetcher, batch: Batch, work: MergeWork, effect: Decided) -> list[Lane]:
         keys = batch.lane.derivation_keys
@@ -101,6 +120,7 @@ class MergeStage:
         fold = Fold(fetcher, keys, batch.batch_id, work)
         for operation in operations:
             fold.apply(operation)
+        _withhold(fetcher, keys, work, fold.withheld)
         _drop(fetcher, keys, (*work.dropped, *dropped))
         if work.condensing is not None and effect.condensed is not None:
             condense(fetcher, keys, batch.batch_id, work.condensing, effect.condensed)
@@ -136,6 +156,20 @@ def _drop(fetcher: Fetcher, keys: DerivationKeys, dropped: Iterable[Dropped]) ->
         candidate = item.candidate
         fetcher.fetch(
             DropCandidate(**keys, event_id=candidate.event_id, ordinal=candidate.ordinal, number=item.number)
+        )
+
+
+def _withhold(fetcher: Fetcher, keys: DerivationKeys, work: MergeWork, numbers: Iterable[int]) -> None:
+    """Record which act keeps these candidates from becoming facts, so that no merge takes them up again."""
+    for number in numbers:
+        candidate = work.candidates[number - 1]
+        fetcher.fetch(
+            WithholdCandidate(
+                **keys,
+                event_id=candidate.event_id,
+                ordinal=candidate.ordinal,
+                number=work.capture.number,
+            )
         )
 
 

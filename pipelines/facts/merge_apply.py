@@ -9,6 +9,7 @@ from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.derived.facts_edit import LiveFactLike
 from strandline.schemas.queries.derived.facts_merge import (
     AddFact,
     ConfirmFact,
@@ -57,8 +58,22 @@ class Fold:
         self._became: dict[int, UUID] = {}
         self._reworded: set[UUID] = set()
         self._words = {fact.fact_id: fact.fingerprint for fact in work.known}
+        self._withheld: set[int] = set()
+
+    @property
+    def withheld(self) -> list[int]:
+        """The candidates that changed nothing, since an operator has the operation switched off."""
+        return sorted(self._withheld - self._became.keys())
 
     def apply(self, operation: MergeOperation) -> None:
+        """Apply an operation as far as an operator allows it."""
+        allowed = self._work.capture.restrict(operation)
+        if allowed is None:
+            self._withheld.add(operation.candidate)
+        else:
+            self._apply(allowed)
+
+    def _apply(self, operation: MergeOperation) -> None:
         number = operation.candidate
         candidate = self._work.candidates[number - 1]
         known = None if operation.fact is None else self._work.known[operation.fact - 1]
@@ -71,7 +86,7 @@ class Fold:
             self._confirm(number, candidate, same)
         else:
             # Also a second candidate that makes one fact more exact: its wording knows nothing of the first.
-            self._add(number, candidate, candidate.text)
+            self._add_or_confirm(number, candidate, candidate.text)
 
     def _like(self, candidate: Candidate) -> UUID | None:
         """The fact made of the earlier candidate that this one repeats: the one that shares most words."""
@@ -99,6 +114,17 @@ class Fold:
         self._became[number] = kept.fact_id
         return kept.fact_id
 
+    def _add_or_confirm(self, number: int, candidate: Candidate, text: str) -> UUID | None:
+        """Add a fact; where nothing may be added, confirm the one that says these words, if there is one."""
+        if not self._work.capture.capture.is_add_off:
+            return self._add(number, candidate, text)
+        rows = self._fetcher.fetch(LiveFactLike(**self._keys, fingerprint=fingerprint(text)))
+        if not rows:
+            self._withheld.add(number)
+            return None
+        self._confirm(number, candidate, rows[0].fact_id)
+        return rows[0].fact_id
+
     def _update(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
         words = fingerprint(text)
         update = UpdateFact(
@@ -118,7 +144,9 @@ class Fold:
             self._revise(number, candidate, known.fact_id, "update", text)
         else:
             # Ended earlier in this fold, or another fact says just this: then that one takes its place.
-            self._end(number, candidate, known, self._add(number, candidate, text))
+            by_fact_id = self._add_or_confirm(number, candidate, text)
+            if by_fact_id is not None and not self._work.capture.capture.is_delete_off:
+                self._end(number, candidate, known, by_fact_id)
 
     def _replace(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
         """End the known fact and put the candidate in its place; the known fact stays on record."""

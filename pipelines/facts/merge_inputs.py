@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from uuid import UUID
 
+from strandline.pipelines.capture import AppliedCapture
 from strandline.pipelines.facts.condense import Condensing
+from strandline.pipelines.facts.editing.instructions import Instruction
 from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.facts.tombstones import Tombstone, Utterance, read_traces, trace_of
 from strandline.pipelines.models.answers import MergeOperation
@@ -76,12 +78,17 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class MergeWork:
-    """The inputs of one batch; the model does not see ``dropped``; ``condensing`` is set when it is time."""
+    """The inputs of one batch; the model does not see ``dropped``; ``condensing`` is set when it is time.
+
+    ``capture`` is what an operator allows.
+    """
 
     candidates: tuple[Candidate, ...]
     known: tuple[KnownFact, ...]
     dropped: tuple[Dropped, ...] = ()
     condensing: Condensing | None = None
+    capture: AppliedCapture = field(default_factory=AppliedCapture)
+    instructions: tuple[Instruction, ...] = ()
 
 
 def related_facts(

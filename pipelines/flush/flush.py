@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from strandline.pipelines.flush.plan import Entry, FlushPlan, plan_idle, plan_manual, plan_threshold
+from strandline.pipelines.flush.plan import (
+    Entry,
+    FlushPlan,
+    plan_idle,
+    plan_manual,
+    plan_threshold,
+    plan_turn,
+)
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.flush import Flush, PlanWindow, PostponePlanning
 from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
 from strandline.schemas.values.lanes import Lane
+from strandline.schemas.values.policy import Deliver
 
 # A manual flush that loses the race plans again; each loss means that another caller flushed.
 MAX_MANUAL_ATTEMPTS = 10
@@ -40,6 +48,7 @@ class Marks:
     max_window_messages: int
     max_window_bytes: int
     message_flush_size: int | None
+    deliver: Deliver
     idle_for_seconds: float
     idle_seconds: int | None
     watched: bool | None
@@ -61,13 +70,23 @@ class Flushed:
     event_ids: tuple[UUID, ...]
     lanes: tuple[Lane, ...]
 
+    def after(self, earlier: Flushed | None) -> Flushed:
+        """Both flushes as one; each lane is named once."""
+        if earlier is None:
+            return self
+        lanes = dict.fromkeys(earlier.lanes + self.lanes)
+        return Flushed(earlier.event_ids + self.event_ids, tuple(lanes))
+
 
 def flush_over_mark(shard_key: UUID, session_key: UUID) -> Operation[Flushed | None]:
-    """Flush a session that crossed its mark; None if it need not, cannot, or another was first."""
+    """Flush a session that crossed its mark, and deliver its turns if its policy says so.
+
+    None if it need not, cannot, or another was first.
+    """
     marks, entries = yield from read_window(shard_key, session_key)
-    if marks is None or not marks.is_crossed:
+    if marks is None:
         return None
-    return (yield from _flush_threshold(shard_key, session_key, marks, entries))
+    return (yield from _flush_by_policy(shard_key, session_key, marks, entries))
 
 
 def flush_at_put(
@@ -78,12 +97,46 @@ def flush_at_put(
     cause: FlushCause = "threshold",
     lazily: bool = False,
 ) -> Operation[Flushed | None]:
-    """Flush as a put that crossed the mark found the session (the JSON of ``window_v1``); None as above.
+    """Flush as a put that crossed the mark, or ended a turn, found the session; None as above.
 
+    ``window``: the JSON of ``window_v1``.
     ``lazily``: without waiting for the disk, for a flush that is alone in its transaction.
     """
     marks, entries = _parse_window(window)
-    return (yield from _flush_threshold(shard_key, session_key, marks, entries, cause, lazily=lazily))
+    return (yield from _flush_by_policy(shard_key, session_key, marks, entries, cause, lazily=lazily))
+
+
+def _flush_by_policy(
+    shard_key: UUID,
+    session_key: UUID,
+    marks: Marks,
+    entries: Sequence[Entry],
+    cause: FlushCause = "threshold",
+    *,
+    lazily: bool = False,
+) -> Operation[Flushed | None]:
+    """Deliver whole turns where they stand, and then let leave what the window has no room for.
+
+    In this order, what leaves was delivered with its turn, and no event parts a question from its answer.
+    """
+    delivered: Flushed | None = None
+    if marks.deliver == "turn":
+        plan = plan_turn(
+            entries,
+            window_from=marks.window_from,
+            flushed_through=marks.flushed_through,
+            flush_size=marks.token_flush_size,
+        )
+        if plan is not None:
+            cause_of_turn: FlushCause = "turn" if cause == "threshold" else cause
+            delivered = yield from _apply(shard_key, session_key, marks, plan, cause_of_turn, lazily=lazily)
+            if delivered is None:
+                return None
+            marks = replace(marks, flushed_through=plan.flushed_through)
+    if not marks.is_crossed:
+        return delivered
+    flushed = yield from _flush_threshold(shard_key, session_key, marks, entries, cause, lazily=lazily)
+    return delivered if flushed is None else flushed.after(delivered)
 
 
 def _flush_threshold(
@@ -132,7 +185,12 @@ def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Op
 
 
 def deliver_idle(
-    shard_key: UUID, session_key: UUID, marks: Marks, entries: Sequence[Entry]
+    shard_key: UUID,
+    session_key: UUID,
+    marks: Marks,
+    entries: Sequence[Entry],
+    *,
+    cause: FlushCause = "idle",
 ) -> Operation[Flushed | None]:
     """Deliver the messages in an idle session's window, and leave them in the window.
 
@@ -146,7 +204,36 @@ def deliver_idle(
     )
     if plan is None:
         return Flushed((), ())
-    return (yield from _apply(shard_key, session_key, marks, plan, "idle"))
+    return (yield from _apply(shard_key, session_key, marks, plan, cause))
+
+
+def deliver_by_hand(shard_key: UUID, session_key: UUID) -> Operation[Flushed | None]:
+    """Deliver all that the window holds, and leave it there; None if there is nothing to deliver."""
+    for _attempt in range(MAX_MANUAL_ATTEMPTS):
+        marks, entries = yield from read_window(shard_key, session_key)
+        if marks is None:
+            return None
+        delivered = yield from deliver_idle(shard_key, session_key, marks, entries, cause="manual")
+        if delivered is not None:
+            return delivered if delivered.event_ids else None
+    return None
+
+
+def deliver_closed(shard_key: UUID, session_key: UUID, cause: FlushCause) -> Operation[Flushed | None]:
+    """Deliver all of a session to which nothing will be added; None if there is nothing to deliver.
+
+    Calls without results wait for none.
+    """
+    marks, entries = yield from read_window(shard_key, session_key)
+    if marks is None:
+        return None
+    plan = plan_manual(
+        [replace(entry, calls=(), answers=None) for entry in entries],
+        flushed_through=marks.flushed_through,
+        flush_size=marks.token_flush_size,
+        everything=True,
+    )
+    return None if plan is None else (yield from _apply(shard_key, session_key, marks, plan, cause))
 
 
 def read_window(shard_key: UUID, session_key: UUID) -> Operation[tuple[Marks | None, list[Entry]]]:

@@ -74,8 +74,8 @@ class Range:
 class FlushPlan:
     """The effect of a flush on the marks, and the events that it records, oldest first.
 
-    ``tokens_out``, ``messages_out`` and ``bytes_out`` count what leaves the window (0 for an idle flush,
-    which moves only ``flushed_through``).
+    ``tokens_out``, ``messages_out`` and ``bytes_out`` count what leaves the window (0 for what is delivered
+    without leaving it, which moves only ``flushed_through``).
     """
 
     window_from: int
@@ -158,8 +158,36 @@ def plan_idle(
 ) -> FlushPlan | None:
     """Deliver the window's messages and leave them there, up to the last place where no call is open."""
     window = _Window(entries)
+    return _deliver(
+        window, window.all_before(len(entries) + 1), window_from, flushed_through, flush_size, event_bound
+    )
+
+
+def plan_turn(
+    entries: Sequence[Entry],
+    *,
+    window_from: int,
+    flushed_through: int,
+    flush_size: int,
+    event_bound: Size = EVENT_BOUND,
+) -> FlushPlan | None:
+    """Deliver the window's whole turns and leave them there: up to the last answer that calls no tool."""
+    window = _Window(entries)
+    ends = (end for end in window.all_before(len(entries) + 1) if window.is_answer(end - 1))
+    return _deliver(window, ends, window_from, flushed_through, flush_size, event_bound)
+
+
+def _deliver(
+    window: _Window,
+    places: Iterable[int],
+    window_from: int,
+    flushed_through: int,
+    flush_size: int,
+    event_bound: Size,
+) -> FlushPlan | None:
+    """Deliver what was not, up to the last of these places, without moving the window."""
     begin = window.delivered(flushed_through)
-    stop = max((end for end in window.all_before(len(entries) + 1) if end > begin), default=0)
+    stop = max((end for end in places if end > begin), default=0)
     ends = window.fill(begin, stop, flush_size)
     events = _ranges(window, begin, ends, flushed_through, _bound(event_bound, flush_size))
     if not events:
@@ -197,6 +225,10 @@ class _Window:
 
     def allows(self, at: int) -> bool:
         return not self._forbidden[at]
+
+    def is_answer(self, index: int) -> bool:
+        """Whether a message is an answer that calls no tool, which ends its turn."""
+        return self.entries[index].role == "assistant" and not self.entries[index].calls
 
     def whole_turns(self, after: int) -> Iterable[int]:
         """Cuts that leave a window beginning with a user message."""

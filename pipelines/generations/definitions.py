@@ -178,7 +178,7 @@ _FACTS = PipelineDefinition(
     record=_record_facts,
     restore=_restore_facts,
     build=_build_facts,
-    tasks=("extract", "merge", "condense"),
+    tasks=("extract", "merge", "condense", "instruct"),
 )
 _SUMMARY = PipelineDefinition(
     pipeline=PIPELINES[SUMMARY],

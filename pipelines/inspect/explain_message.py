@@ -255,6 +255,7 @@ def _stage(row: ExplainStagesRow, calls: Sequence[ModelCall]) -> StageTrace:
         batch_id=row.batch_id,
         batch_events=row.batch_events,
         context_seqs=tuple(row.context_seqs) if row.batch_stage == row.stage else (),
+        capture_number=row.capture_number,
         held=row.held,
         failures=row.failures or 0,
         next_attempt_at=row.next_attempt_at,

@@ -43,6 +43,7 @@ class StageTrace(_Part):
     (its session was reset first), ``waiting`` (for the stage before it), ``not_fed`` (the generation is
     younger than the event).  ``reason`` is the dead letter's, or the lane's last error.
     ``context_seqs`` are the messages before its batch that the model saw as context.
+    ``capture_number`` is the newest act on capturing that applied to its batch.
     ``waits_until`` says until when its namespace waits for a budget, ``waits_for`` which, and ``is_used_up``
     whether the budget is used up; if not, workers hold the rest of it.
     """
@@ -56,6 +57,7 @@ class StageTrace(_Part):
     batch_id: UUID | None
     batch_events: int | None
     context_seqs: tuple[int, ...]
+    capture_number: int | None
     held: bool
     failures: int
     next_attempt_at: datetime | None
@@ -70,7 +72,8 @@ class CandidateTrace(_Part):
     """What extract found that cites the message.
 
     ``dropped_by`` is the number of a person's event that speaks against it, ``dropped_because`` its kind
-    (``delete``, ``replace``, ``clear``).
+    (``delete``, ``replace``, ``clear``); ``withheld_by`` that of an act on capturing without which it would
+    have become a fact.
     """
 
     generation: int
@@ -79,6 +82,7 @@ class CandidateTrace(_Part):
     text: str
     dropped_by: int | None
     dropped_because: str | None
+    withheld_by: int | None
 
 
 class CitingFact(_Part):

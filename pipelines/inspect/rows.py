@@ -87,6 +87,7 @@ def candidate_trace(row: ExplainCandidatesRow) -> CandidateTrace:
         batch_id=row.batch_id,
         dropped_by=row.dropped_by,
         dropped_because=row.kind,
+        withheld_by=row.withheld_by,
     )
 
 

@@ -61,6 +61,7 @@ class SessionPolicy(_Part):
     max_window_messages: int
     max_window_bytes: int
     message_flush_size: int | None
+    deliver: str
 
 
 class SessionState(_Part):
@@ -271,6 +272,7 @@ def _state(row: SessionRowsRow) -> SessionState:
             max_window_messages=row.max_window_messages,
             max_window_bytes=row.max_window_bytes,
             message_flush_size=row.message_flush_size,
+            deliver=row.deliver,
         ),
     )
 

@@ -105,6 +105,12 @@ SENTENCES: Mapping[str, str] = {
     "candidate_dropped_by_nobody": (
         _WORK + " has a candidate of batch {batch_id} that was dropped, but no person's event dropped it."
     ),
+    "candidate_withheld_by_nobody": (
+        _WORK + " has a candidate of batch {batch_id} that was withheld, but no act on capturing does so."
+    ),
+    "capture_wrong": (
+        _WORK + " is in batch {batch_id}, which names an act on capturing that did not apply to it."
+    ),
     "chunk_unreceipted": (
         _WORK + " has chunk {from_seq} to {through_seq} of batch {batch_id}, which its receipt does not name."
     ),

@@ -11,6 +11,7 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.inspection.verify import (
     VerifyBatches,
     VerifyCandidates,
+    VerifyCaptures,
     VerifyChunks,
     VerifyContexts,
     VerifyCorrections,
@@ -80,6 +81,7 @@ CHECKS: Mapping[str, Check] = {
     "dead letters": lambda scope: VerifyLetters(**scope.params),
     "batches": lambda scope: VerifyBatches(**scope.params),
     "context of batches": lambda scope: VerifyContexts(**scope.params),
+    "acts on capturing": lambda scope: VerifyCaptures(**scope.params),
     "candidates": lambda scope: VerifyCandidates(**scope.params, **stage_chain()),
     "chunks": lambda scope: VerifyChunks(**scope.params),
     "shared messages": lambda scope: VerifyShared(**scope.params),

@@ -17,6 +17,7 @@ from strandline.pipelines.models.contract import TaskName
 from strandline.schemas.errors import PermanentModelError
 
 OperationName = Literal["add", "update", "invalidate", "duplicate"]
+InstructedOperation = Literal["add", "update", "delete"]
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _FENCE = "```"
@@ -88,6 +89,20 @@ class CondenseAnswer(BaseModel):
     kept: _Listed[int]
 
 
+class InstructedAnswer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    op: InstructedOperation
+    fact: int | None = None
+    text: str | None = None
+
+
+class InstructAnswer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    operations: list[InstructedAnswer]
+
+
 class SummaryAnswer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -105,6 +120,7 @@ FORMS: dict[TaskName, type[BaseModel]] = {
     "extract": ExtractAnswer,
     "merge": MergeAnswer,
     "condense": CondenseAnswer,
+    "instruct": InstructAnswer,
     "summary": SummaryAnswer,
     "choose": ChooseAnswer,
 }

@@ -19,6 +19,8 @@ from strandline.pipelines.models.answer_forms import (
     CondenseAnswer,
     ExtractAnswer,
     FactAnswer,
+    InstructAnswer,
+    InstructedOperation,
     MergeAnswer,
     OperationAnswer,
     OperationName,
@@ -36,6 +38,8 @@ MAX_SUMMARY_CHARACTERS = 20_000
 MAX_TOPIC_CHARACTERS = 60
 MAX_TOPICS = 8
 MAX_NAME_CHARACTERS = 120
+# What one instruction may change.
+MAX_INSTRUCTED_CHANGES = 200
 # One sentence cannot say more than this many facts did.
 MAX_MERGED_FACTS = 12
 
@@ -76,6 +80,15 @@ class CondensedFact:
     text: str
     facts: tuple[int, ...]
     topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InstructedChange:
+    """One change that an instruction asks for: ``fact`` is an existing number, None for ``add``."""
+
+    op: InstructedOperation
+    fact: int | None
+    text: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +179,28 @@ def parse_condense(text: str, fact_count: int) -> tuple[CondensedFact, ...]:
         if len(numbers) > 1:
             condensed.append(CondensedFact(item.text.strip(), numbers, _topics(item.topics)))
     return tuple(condensed)
+
+
+def parse_instruct(text: str, fact_count: int) -> tuple[InstructedChange, ...]:
+    """Read a stored answer to an instruction: at most one change of each fact, and bounded additions.
+
+    Operations on numbers that do not exist, and wordings without text, are ignored.
+
+    Raises:
+        PermanentModelError: the text is not such an answer.
+    """
+    answer = read_form(InstructAnswer, object_in(text))
+    changes: dict[object, InstructedChange] = {}
+    for item in answer.operations:
+        words = _cut(item.text or "", MAX_FACT_CHARACTERS) or None
+        is_known = item.fact is not None and 1 <= item.fact <= fact_count
+        if item.op == "add" and words is not None:
+            changes.setdefault(words, InstructedChange("add", None, words))
+        elif is_known and item.op == "delete":
+            changes.setdefault(item.fact, InstructedChange("delete", item.fact, None))
+        elif is_known and item.op == "update" and words is not None:
+            changes.setdefault(item.fact, InstructedChange("update", item.fact, words))
+    return tuple(changes.values())[:MAX_INSTRUCTED_CHANGES]
 
 
 def parse_summary(text: str, *, max_characters: int = MAX_SUMMARY_CHARACTERS) -> RolledSummary:

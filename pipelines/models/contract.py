@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-TaskName = Literal["extract", "merge", "condense", "summary", "choose"]
+TaskName = Literal["extract", "merge", "condense", "instruct", "summary", "choose"]
 
 # What a text model is asked for; each has its own setting for the model.
 TextPurpose = Literal["facts", "summary"]
@@ -42,11 +42,15 @@ class ExtractTask:
     Answer: ``{"facts": [{"text": str, "messages": [int], "topics": [str], "said_by": str | null,
     "about_date": "YYYY-MM-DD" | null}]}``; ``messages`` are ``TranscriptLine.number`` values of ``lines``.
     ``context`` is what was said just before; it says who and what the lines mean, and gives no fact itself.
+    ``instructions`` take the place of what the prompt says to keep, ``more_instructions`` follow it; both are
+    an operator's, and belong to the prompt and not to its data.
     """
 
     lines: tuple[TranscriptLine, ...]
     max_facts: int = 30
     context: tuple[TranscriptLine, ...] = ()
+    instructions: str | None = None
+    more_instructions: str | None = None
     name: TaskName = "extract"
 
 
@@ -67,11 +71,12 @@ class MergeTask:
     "candidate": int, "fact": int | null, "text": str | null}]}``.  ``fact`` is the number of the
     known fact that is updated (its text becomes ``text``), invalidated (it was true, and no longer
     is: the candidate replaces it) or already says the same; it is null for ``add``, and for a ``duplicate``
-    of another candidate.
+    of another candidate.  ``switched_off`` names operations that an operator wants none of.
     """
 
     known: tuple[NumberedFact, ...]
     candidates: tuple[NumberedFact, ...]
+    switched_off: tuple[str, ...] = ()
     name: TaskName = "merge"
 
 
@@ -89,15 +94,30 @@ class CondenseTask:
 
 
 @dataclass(frozen=True, slots=True)
+class InstructTask:
+    """Change the known facts of one user as that user asks for.
+
+    Answer: ``{"operations": [{"op": "add" | "update" | "delete", "fact": int | null, "text": str | null}]}``;
+    ``fact`` is a number of ``facts``, null for ``add``.
+    """
+
+    instruction: str
+    facts: tuple[NumberedFact, ...]
+    name: TaskName = "instruct"
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryTask:
     """Roll a summary forward: ``previous`` (empty at the start) plus what was said since.
 
-    Answer: ``{"summary": str, "topics": [str]}``.
+    Answer: ``{"summary": str, "topics": [str]}``.  ``instructions`` take the place of what the prompt says on
+    how to write it.
     """
 
     previous: str
     lines: tuple[TranscriptLine, ...]
     max_tokens: int
+    instructions: str | None = None
     name: TaskName = "summary"
 
 
@@ -114,7 +134,7 @@ class ChooseTask:
     name: TaskName = "choose"
 
 
-Task = ExtractTask | MergeTask | CondenseTask | SummaryTask | ChooseTask
+Task = ExtractTask | MergeTask | CondenseTask | InstructTask | SummaryTask | ChooseTask
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,8 @@ from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
-from strandline.producers.facts.edit_operations import (
-    Wording,
-    add_fact,
-    delete_fact,
-    edit_facts,
-    replace_fact,
-)
+from strandline.pipelines.facts.editing.recording import delete_fact, edit_facts
+from strandline.producers.facts.edit_operations import Wording, add_fact, replace_fact
 from strandline.producers.facts.listing import Fact, as_fact_id, get_fact
 from strandline.producers.reading.given import Source, sources_of_places
 from strandline.producers.reading.read import read

@@ -206,6 +206,7 @@ def session_record(identity: SessionIdentity, policy: Policy) -> str:
             "max_window_messages": policy.max_window_messages,
             "max_window_bytes": policy.max_window_bytes,
             "message_flush_size": policy.message_flush_size,
+            "deliver": policy.deliver,
             "idle_seconds": policy.idle_seconds,
             "tokenizer": policy.tokenizer,
             "pipelines": policy.pipelines,

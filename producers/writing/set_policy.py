@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
+from typing import cast
 
 from strandline.pipelines.flush.flush import Flushed, flush_over_mark
 from strandline.producers.sessions import check_owner
@@ -14,7 +15,7 @@ from strandline.schemas.errors import ConflictError, NotFoundError, StrandlineEr
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.sessions import FindOwner, SessionPolicy, SetPolicy, SetPolicyRow
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.policy import Policy, PolicyChange, changed_policy
+from strandline.schemas.values.policy import Deliver, Policy, PolicyChange, changed_policy
 
 logger = logging.getLogger("strandline.producers")
 
@@ -23,7 +24,7 @@ MAX_ATTEMPTS = 10
 
 _CHANGEABLE = (
     "token_limit", "flush_at_tokens", "token_flush_size", "idle_seconds", "pipelines", "max_facts",
-    "max_window_messages", "max_window_bytes", "message_flush_size",
+    "max_window_messages", "max_window_bytes", "message_flush_size", "deliver",
 )  # fmt: skip
 
 
@@ -108,6 +109,7 @@ def _present(identity: SessionIdentity) -> Operation[Policy]:
         max_window_messages=stored.max_window_messages,
         max_window_bytes=stored.max_window_bytes,
         message_flush_size=stored.message_flush_size,
+        deliver=cast(Deliver, stored.deliver),
     )
 
 

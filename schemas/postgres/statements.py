@@ -22,6 +22,7 @@ _FILES = (
     "search.sql",
     "facts_merge.sql",
     "facts_edit.sql",
+    "capture.sql",
     "lanes.sql",
     "states.sql",
     "workers.sql",

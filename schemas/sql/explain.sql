@@ -70,11 +70,12 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 -- A budget that a namespace waits for is used up; or it is not, and other workers hold slices of the rest.
 -- params: pipelines text[], stages text[], stages_before text[], shard_key uuid, event_id uuid
 -- row: pipeline text, generation_id integer, generation_state text, stage text, outcome text?, applied_at
---     timestamptz!, batch_id uuid?, batch_stage text?, batch_events integer!, context_seqs bigint[]!, due_since timestamptz?, reason text?,
---     dropped_at timestamptz?, error text?, failures integer?, postponements integer!, held boolean, next_attempt_at
+--     timestamptz!, batch_id uuid?, batch_stage text?, batch_events integer!, context_seqs bigint[]!,
+--     capture_number bigint?, due_since timestamptz?, reason text?, dropped_at timestamptz?, error text?, failures integer?, postponements integer!, held boolean, next_attempt_at
 --     timestamptz!, waits_until timestamptz?, waits_for text?, is_used_up boolean
 SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r.outcome, r.applied_at,
-    r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, b.context_seqs, d.created_at AS due_since,
+    r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, b.context_seqs,
+    b.capture_number, d.created_at AS due_since,
     dl.reason, dl.dropped_at, coalesce(l.last_error, (
         SELECT w.condition -> 'reasons' ->> (g.generation_id || '/' || stages.stage)
         FROM strandline.worker w WHERE w.heartbeat_at > statement_timestamp() - interval '1 minute'
@@ -120,8 +121,9 @@ ORDER BY c.created_at
 -- name: explain_candidates
 -- The candidates that extract found in a message, and the person's event that dropped each, if any.
 -- params: shard_key uuid, session_key uuid, seq bigint
--- row: generation_id integer, event_id uuid, text text, batch_id uuid, dropped_by bigint?, kind text?
-SELECT c.generation_id, c.event_id, c.text, c.batch_id, c.dropped_by, (
+-- row: generation_id integer, event_id uuid, text text, batch_id uuid, dropped_by bigint?, withheld_by bigint?,
+--     kind text?
+SELECT c.generation_id, c.event_id, c.text, c.batch_id, c.dropped_by, c.withheld_by, (
     SELECT e.kind FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s AND e.number = c.dropped_by)
 FROM strandline.fact_candidate c
 WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s AND c.seqs @> ARRAY[%(seq)s::bigint]

@@ -42,11 +42,12 @@ ORDER BY g.generation_id
 
 -- name: record_fact_event
 -- Record a person's change as the owner's next event.
--- params: shard_key uuid, kind text, fact_id uuid?, payload json?, traces jsonb?, actor text?
+-- instruction: the event of the instruction that asks for it, if one does.
+-- params: shard_key uuid, kind text, fact_id uuid?, payload json?, traces jsonb?, actor text?, instruction uuid?
 -- row: number bigint, created_at timestamptz
-INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id, payload, traces, actor)
+INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id, payload, traces, actor, instruction)
 SELECT %(shard_key)s, coalesce(max(e.number), 0) + 1, %(kind)s, %(fact_id)s::uuid, %(payload)s::json,
-    %(traces)s::jsonb, %(actor)s
+    %(traces)s::jsonb, %(actor)s, %(instruction)s::uuid
 FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s
 RETURNING number, created_at
 

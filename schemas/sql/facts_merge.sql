@@ -28,6 +28,7 @@ SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topic
 FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
 JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s
     AND c.generation_id = %(generation_id)s AND c.event_id = wanted.event_id AND c.dropped_by IS NULL
+    AND c.withheld_by IS NULL
 ORDER BY wanted.place, c.ordinal
 
 -- name: drop_candidate

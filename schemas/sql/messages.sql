@@ -2,7 +2,7 @@
 
 -- name: put_one
 -- Accept one message in the simple case: the session exists, the message is not part of its head, crosses none of its
--- marks, and no watch has to be planned. No row: nothing was done, and put_v1 decides. It also decides if the id was
+-- marks, ends no turn that is to be delivered, and no watch has to be planned. No row: nothing was done, and put_v1 decides. It also decides if the id was
 -- used before: the unique index refuses it then, which undoes all of this.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
 --     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?
@@ -20,6 +20,7 @@ WITH moved AS (
         AND t.window_messages < t.max_window_messages
         AND t.window_bytes + %(bytes)s::integer <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
+        AND NOT @ends_turn(t, %(role)s::text, %(calls)s::json)
     RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at
 )
 INSERT INTO strandline.message (
@@ -50,6 +51,7 @@ WITH held AS (
         AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
         AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
+        AND NOT @ends_turn(t, g.role, g.calls)
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (

@@ -314,11 +314,12 @@ ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
 
 -- name: derived_candidates
 -- The candidates of the derivation that serves an owner, by event, in the order of the flushes: the size of the merge
--- work (as given to pass_on), the tokens of the event, and the texts that no person has dropped.
+-- work (as given to pass_on), the tokens of the event, and the texts that neither a person nor an act has dropped.
 -- params: shard_key uuid
 -- row: event_id uuid, merge_tokens bigint, tokens bigint, texts text[]
 SELECT c.event_id, greatest(1, sum(length(c.text)) / 4)::bigint AS merge_tokens, e.tokens,
-    coalesce(array_agg(c.text ORDER BY c.ordinal) FILTER (WHERE c.dropped_by IS NULL), '{}') AS texts
+    coalesce(array_agg(c.text ORDER BY c.ordinal) FILTER (WHERE c.dropped_by IS NULL
+        AND c.withheld_by IS NULL), '{}') AS texts
 FROM @serving(%(shard_key)s, '{facts}') v
 JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s AND c.generation_id = v.generation_id
 JOIN strandline.flush_event e ON e.shard_key = c.shard_key AND e.event_id = c.event_id

@@ -4,12 +4,13 @@
 -- name: claim_session
 -- Write the directory entry of a new session, or return its owner if it has one. The directory's shard_key is the
 -- directory key; the key that the owner's rows lie under, the parameter shard_key, is its owner_key.
--- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid
+-- kind: a chat, or what is kept for facts alone, which no list of sessions shows.
+-- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, kind text
 -- row: user_id text?, owner_key uuid
 -- repeatable
 WITH claimed AS (
-    INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key)
-    VALUES (%(directory_key)s, %(namespace)s, %(session_id)s, %(user_id)s, %(shard_key)s)
+    INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key, kind)
+    VALUES (%(directory_key)s, %(namespace)s, %(session_id)s, %(user_id)s, %(shard_key)s, %(kind)s)
     ON CONFLICT (shard_key) DO NOTHING
     RETURNING user_id, owner_key
 )
@@ -45,7 +46,7 @@ SELECT EXISTS (
 -- params: after_namespace text, after_session text, limit bigint
 -- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
-WHERE (o.namespace, o.session_id) > (%(after_namespace)s, %(after_session)s)
+WHERE (o.namespace, o.session_id) > (%(after_namespace)s, %(after_session)s) AND o.kind = 'chat'
 ORDER BY o.namespace, o.session_id LIMIT %(limit)s
 
 -- name: directory_page_of_namespace
@@ -53,7 +54,7 @@ ORDER BY o.namespace, o.session_id LIMIT %(limit)s
 -- params: namespace text, after_session text, limit bigint
 -- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
-WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s
+WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s AND o.kind = 'chat'
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: directory_page_of_user
@@ -62,6 +63,7 @@ ORDER BY o.session_id LIMIT %(limit)s
 -- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id > %(after_session)s
+    AND o.kind = 'chat'
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: session_rows
@@ -71,14 +73,15 @@ ORDER BY o.session_id LIMIT %(limit)s
 --     pinned_through bigint, flushed_through bigint, window_from bigint, last_seq bigint, pinned_tokens bigint,
 --     window_tokens bigint, created_at timestamptz, last_put_at timestamptz, token_limit integer, flush_at_tokens
 --     integer, token_flush_size integer, idle_seconds integer?, tokenizer text, pipelines text[], max_facts integer?,
---     shared_scope text?, max_window_messages integer, max_window_bytes integer, message_flush_size integer?
+--     shared_scope text?, max_window_messages integer, max_window_bytes integer, message_flush_size integer?,
+--     deliver text
 SELECT s.session_key, s.namespace, s.session_id, s.user_id, s.next_seq - s.log_start_seq - (
         SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
             AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages,
     s.log_start_seq, s.pinned_through, s.flushed_through, s.window_from, s.next_seq - 1 AS last_seq,
     s.pinned_tokens, s.window_tokens, s.created_at, s.last_put_at, s.token_limit, s.flush_at_tokens,
     s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, s.shared_scope,
-    s.max_window_messages, s.max_window_bytes, s.message_flush_size
+    s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver
 FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[]) AS wanted (shard_key, session_key)
 JOIN strandline.session s ON s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key
 
@@ -171,10 +174,10 @@ ORDER BY d.from_seq, d.generation_id, d.stage
 -- params: shard_key uuid, session_key uuid
 -- row: token_limit integer, flush_at_tokens integer, token_flush_size integer, idle_seconds integer?, tokenizer text,
 --     pipelines text[], max_facts integer?, shared_scope text?, max_window_messages integer, max_window_bytes integer,
---     message_flush_size integer?
+--     message_flush_size integer?, deliver text
 -- repeatable
 SELECT s.token_limit, s.flush_at_tokens, s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines,
-    s.max_facts, s.shared_scope, s.max_window_messages, s.max_window_bytes, s.message_flush_size
+    s.max_facts, s.shared_scope, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver
 FROM strandline.session s WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: set_policy

@@ -16,3 +16,19 @@ SELECT %(shard_key)s, %(scope_key)s, %(generation_id)s, coalesce(max(b.ordinal),
     %(state)s::jsonb, %(batch_id)s
 FROM strandline.block_state b
 WHERE b.shard_key = %(shard_key)s AND b.scope_key = %(scope_key)s AND b.generation_id = %(generation_id)s
+
+-- name: session_summary
+-- The summary of a session in the derivation that serves its owner, if there is one; whether the session feeds
+-- summaries, and through which message it was delivered.
+-- params: shard_key uuid, session_key uuid
+-- row: is_fed boolean, flushed_through bigint, state text?, through_seq bigint!, created_at timestamptz!
+-- repeatable
+SELECT 'summary' = ANY (s.pipelines) AS is_fed, s.flushed_through, b.state::text, b.through_seq, b.created_at
+FROM strandline.session s
+LEFT JOIN LATERAL (
+    SELECT t.state, t.through_seq, t.created_at
+    FROM @serving(%(shard_key)s, '{summary}') AS serving
+    JOIN strandline.block_state t ON t.shard_key = %(shard_key)s AND t.scope_key = %(session_key)s
+        AND t.generation_id = serving.generation_id
+    ORDER BY t.ordinal DESC LIMIT 1) AS b ON true
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s

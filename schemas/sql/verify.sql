@@ -458,6 +458,24 @@ WHERE x.state IN ('open', 'applied') AND (x.context_seqs <> '{}' OR g.config ? '
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)
 
+-- name: verify_captures
+-- A batch of facts names an act on capturing that applied to each of its events, and what that act was.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
+SELECT 'capture_wrong' AS kind, json_build_object('session_key', e.session_key, 'event_id', e.event_id,
+    'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
+FROM strandline.batch x
+JOIN strandline.generation g ON g.generation_id = x.generation_id AND g.state <> 'retired'
+CROSS JOIN LATERAL unnest(x.event_ids) AS covered (event_id)
+JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = covered.event_id
+JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+WHERE x.capture_number IS NOT NULL
+    AND (x.capture_number > @capture_number(s.namespace, x.shard_key, e.created_at)
+        OR @capture_number(s.namespace, x.shard_key, e.created_at) IS NULL
+        OR x.capture_hash <> @capture_hash(s.namespace, x.shard_key, x.capture_number))
+    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+
 -- name: verify_candidates
 -- Candidates come from the batch that their event's receipt names, and each was folded in once merged, or was dropped
 -- because of a person's event.
@@ -480,7 +498,12 @@ LEFT JOIN (
     AND folded.event_id = x.event_id AND folded.extract_batch_id = x.batch_id AND folded.seqs = x.seqs
 CROSS JOIN LATERAL (VALUES
     ('candidate_unreceipted', r.event_id IS NULL),
-    ('candidate_not_folded', m.event_id IS NOT NULL AND folded.event_id IS NULL AND x.dropped_by IS NULL),
+    ('candidate_not_folded', m.event_id IS NOT NULL AND folded.event_id IS NULL AND x.dropped_by IS NULL
+        AND x.withheld_by IS NULL),
+    ('candidate_withheld_by_nobody', x.withheld_by IS NOT NULL AND NOT EXISTS (
+        SELECT FROM strandline.session s JOIN strandline.capture_act a ON a.namespace = s.namespace
+            AND a.number = x.withheld_by AND (a.owner_key IS NULL OR a.owner_key = s.shard_key)
+        WHERE s.shard_key = x.shard_key AND s.session_key = x.session_key)),
     ('candidate_dropped_by_nobody', x.dropped_by IS NOT NULL AND NOT EXISTS (
         SELECT FROM strandline.fact_event p WHERE p.shard_key = x.shard_key AND p.number = x.dropped_by
             AND p.kind <> 'feedback'))

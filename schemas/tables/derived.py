@@ -44,6 +44,8 @@ fact_candidate = Table(
     Column("model", Text, nullable=False),
     Column("prompt_hash", Text, nullable=False),
     Column("dropped_by", BigInteger),
+    # The act that had an operation switched off without which it could not become a fact.
+    Column("withheld_by", BigInteger),
     comment="A candidate that extract found in one event; merge applies it, unless a person's event drops it",
 )
 
@@ -132,6 +134,8 @@ fact_event = Table(
     personal("payload", JSON),
     personal("traces", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
     personal("actor", Text),
+    # The event of the instruction that asked for this change, if one did.
+    Column("instruction", Uuid),
     moment("created_at", default=True),
     CheckConstraint("kind IN ('add', 'replace', 'delete', 'clear', 'feedback')", name="kind"),
     CheckConstraint("(fact_id IS NULL) = (kind = 'clear')", name="fact"),

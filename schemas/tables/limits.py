@@ -1,8 +1,9 @@
-"""The tables of namespaces' limits, and of the budget that workers have used."""
+"""The tables of namespaces' limits, of the budget that workers have used, and of what is captured."""
 
 from __future__ import annotations
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -16,7 +17,7 @@ from sqlalchemy import (
     Uuid,
 )
 
-from strandline.schemas.tables.base import metadata, moment
+from strandline.schemas.tables.base import metadata, moment, personal
 
 namespace_limit = Table(
     "namespace_limit",
@@ -54,4 +55,17 @@ budget_slice = Table(
     Index("budget_slice_by_day", "day"),
     comment="The slices that each worker has taken of a namespace's budget of a day (UTC)",
     postgresql_with={"fillfactor": "70"},
+)
+
+capture_act = Table(
+    "capture_act",
+    metadata,
+    Column("namespace", Text(collation="C"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("owner_key", Uuid),
+    personal("capture", JSON, nullable=False),
+    personal("actor", Text),
+    moment("created_at", default=True),
+    Index("capture_act_by_owner", "namespace", "owner_key", "number"),
+    comment="Numbered acts on capturing: the choice of a namespace or of one owner in it; none is changed",
 )

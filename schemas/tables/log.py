@@ -32,7 +32,9 @@ session_owner = Table(
     personal("session_id", Text, nullable=False),
     personal("user_id", Text),
     Column("owner_key", Uuid, nullable=False),
+    Column("kind", Text, nullable=False, server_default="chat"),
     moment("created_at", default=True),
+    CheckConstraint("kind IN ('chat', 'source', 'instruction')", name="kind"),
     Index("session_owner_by_name", "namespace", "session_id"),
     Index("session_owner_by_user", "namespace", "user_id", "session_id"),
     comment="Directory: the owner of each session id; written once, before the session's first put",
@@ -61,6 +63,7 @@ session = Table(
     Column("max_window_messages", Integer, nullable=False),
     Column("max_window_bytes", Integer, nullable=False),
     Column("message_flush_size", Integer),
+    Column("deliver", Text, nullable=False, server_default="window"),
     Column("idle_seconds", Integer),
     moment("last_put_at", default=True),
     moment("watched_until", nullable=True),
@@ -85,6 +88,7 @@ session = Table(
         name="counters",
     ),
     CheckConstraint("(shared_scope IS NULL) = (shared_key IS NULL)", name="shared"),
+    CheckConstraint("deliver IN ('window', 'turn')", name="deliver"),
     comment="One conversation: its marks, its token count and its policy",
     postgresql_with={"fillfactor": "45", "autovacuum_vacuum_scale_factor": "0.02"},
 )
@@ -198,7 +202,9 @@ flush_event = Table(
     Column("version", SmallInteger, nullable=False),
     moment("created_at", default=True),
     Index("flush_event_by_id", "shard_key", "event_id", unique=True),
-    CheckConstraint("cause IN ('threshold', 'idle', 'manual', 'import')", name="cause"),
+    CheckConstraint(
+        "cause IN ('threshold', 'idle', 'turn', 'manual', 'import', 'source', 'instruction')", name="cause"
+    ),
     CheckConstraint("through_seq >= from_seq", name="range"),
     comment="The outbox: one immutable row per flush",
 )

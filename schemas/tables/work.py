@@ -171,6 +171,9 @@ batch = Table(
     Column("lease_epoch", BigInteger, nullable=False),
     Column("event_ids", ARRAY(Uuid), nullable=False),
     Column("context_seqs", ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]")),
+    # The newest act on capturing that applies to its events (capture_act), and a digest of what applies.
+    Column("capture_number", BigInteger),
+    Column("capture_hash", Text),
     moment("created_at", default=True),
     moment("closed_at", nullable=True),
     Index(
@@ -192,6 +195,7 @@ batch = Table(
     ),
     CheckConstraint("state IN ('open', 'applied', 'void', 'split', 'dead')", name="state"),
     CheckConstraint("cardinality(event_ids) > 0", name="events"),
+    CheckConstraint("(capture_number IS NULL) = (capture_hash IS NULL)", name="capture"),
     comment="The events that one model call covers, fixed before the call and reused by a replay",
 )
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import UndecodableEventError
 
-FlushCause = Literal["threshold", "idle", "manual", "import"]
+FlushCause = Literal["threshold", "idle", "turn", "manual", "import", "source", "instruction"]
 EVENT_VERSION: Literal[1] = 1
 
 

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import TypedDict
+from typing import Literal, TypedDict, get_args
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
@@ -33,6 +33,10 @@ MAX_INTEGER = 2**31 - 1
 MIN_MESSAGE_TOKENS = 4
 
 
+Deliver = Literal["window", "turn"]
+DELIVERIES: tuple[Deliver, ...] = get_args(Deliver)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The limits and pipelines of a session; its tokenizer counts the tokens.
@@ -48,6 +52,8 @@ class Policy:
         max_window_messages: the second mark; a put that lifts the window above this many messages flushes.
         max_window_bytes: the third mark, in bytes as stored.
         message_flush_size: minimum messages of a flush by the second mark; None: a quarter of the mark.
+        deliver: ``window``: messages are delivered when they leave the window, or the session is idle;
+            ``turn``: also at the end of each turn, without leaving the window.
         max_facts: if the owner has more live facts than this, workers condense them; None: no influence.
     """
 
@@ -62,6 +68,7 @@ class Policy:
     max_window_messages: int = DEFAULT_WINDOW_MESSAGES
     max_window_bytes: int = DEFAULT_WINDOW_BYTES
     message_flush_size: int | None = None
+    deliver: Deliver = "window"
 
 
 def make_policy(
@@ -77,6 +84,7 @@ def make_policy(
     max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
     max_window_bytes: int = DEFAULT_WINDOW_BYTES,
     message_flush_size: int | None = None,
+    deliver: Deliver = "window",
 ) -> Policy:
     """Check the limits and derive the mark.
 
@@ -85,7 +93,8 @@ def make_policy(
 
     Raises:
         ConfigurationError: a limit is not positive, no message fits the token limit, the ratio is not in
-            (0, 1], or a flush by messages is to take more than the window may hold.
+            (0, 1], a flush by messages is to take more than the window may hold, or ``deliver`` is neither
+            ``window`` nor ``turn``.
         InvalidMessageError: ``shared_scope`` is not a valid name.
     """
     token_limit = _token_limit(token_limit)
@@ -98,6 +107,8 @@ def make_policy(
         idle_seconds = _positive("idle_seconds", idle_seconds)
     if max_facts is not None:
         max_facts = _positive("max_facts", max_facts)
+    if deliver not in DELIVERIES:
+        raise ConfigurationError(f"deliver is {quote(deliver)}; it must be one of {', '.join(DELIVERIES)}")
     chat_history_token_ratio = _ratio(chat_history_token_ratio)
     if token_flush_size > token_limit:
         token_flush_size = _repaired_flush_size(token_flush_size, token_limit)
@@ -113,6 +124,7 @@ def make_policy(
         max_window_messages=max_window_messages,
         max_window_bytes=max_window_bytes,
         message_flush_size=message_flush_size,
+        deliver=deliver,
     )
 
 
@@ -172,6 +184,7 @@ class PolicyChange:
     max_window_messages: int | None = None
     max_window_bytes: int | None = None
     message_flush_size: int | None = None
+    deliver: Deliver | None = None
 
 
 def changed_policy(present: Policy, change: PolicyChange) -> Policy:
@@ -205,6 +218,7 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
             if change.message_flush_size is None
             else change.message_flush_size
         ),
+        deliver=present.deliver if change.deliver is None else change.deliver,
     )
     if change.chat_history_token_ratio is not None:
         return policy

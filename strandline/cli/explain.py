@@ -106,6 +106,8 @@ def _message(explanation: MessageExplanation) -> Iterator[str]:
         yield from _stage(trace)
     for candidate in explanation.candidates:
         dropped = f" (dropped: {candidate.dropped_because})" if candidate.dropped_by else ""
+        if candidate.withheld_by is not None:
+            dropped = f" (withheld by act {candidate.withheld_by} on capturing)"
         yield f"candidate{dropped}: {candidate.text}"
     for fact in explanation.facts:
         ended = "" if fact.live else ", ended"
@@ -134,6 +136,8 @@ def _stage(trace: StageTrace) -> Iterator[str]:
     yield line
     if trace.context_seqs:
         yield f"  context: {_span(trace.context_seqs)}"
+    if trace.capture_number is not None:
+        yield f"  captured by act {trace.capture_number}"
     if trace.reason:
         yield f"  reason: {trace.reason}"
     for call in trace.calls:

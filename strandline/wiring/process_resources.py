@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from strandline.pipelines.models.contract import TextModel
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
@@ -73,6 +75,7 @@ class ProcessResources:
         self._runner: BackgroundRunner | None = None
         self._embedders: dict[tuple[str, object], Embedder | None] = {}
         self._text_models: dict[str, TextModel] = {}
+        self._facts_models: dict[str, TextModel] = {}
 
     def database(self) -> Database:
         self._ensure_started()
@@ -113,6 +116,22 @@ class ProcessResources:
 
     def ask_model(self, task: Task, *, model: str | None = None) -> ModelAnswer:
         return self._text_model(model).answer(task)
+
+    def build_facts_model(self, config: Mapping[str, Any], prompts: Mapping[str, str]) -> TextModel:
+        """The text model of a derivation of facts; made once for each recipe."""
+        recipe = json.dumps([dict(config), dict(prompts)], sort_keys=True)
+        if recipe not in self._facts_models:
+            self._facts_models[recipe] = self._make_facts_model(config, prompts)
+        return self._facts_models[recipe]
+
+    def _make_facts_model(self, config: Mapping[str, Any], prompts: Mapping[str, str]) -> TextModel:
+        with undivided:
+            from strandline.pipelines.generations.definitions import DEFINITIONS
+            from strandline.pipelines.models.factory import build_text_model
+            from strandline.schemas.values.lanes import FACTS
+        settings = DEFINITIONS[FACTS].restore(self.settings, config)
+        own: Any = prompts
+        return build_text_model(settings, purpose="facts", prompts=own)
 
     def close(self) -> None:
         """End runner, doorbell, pool and stack in that order; running work gets five seconds."""

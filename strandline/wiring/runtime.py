@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from strandline.pipelines.models.contract import ModelAnswer, Task
+from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.display.shown_text import quote
@@ -116,6 +116,9 @@ class Runtime:
 
     def ask_model(self, task: Task, *, model: str | None = None) -> ModelAnswer:
         return self.own().ask_model(task, model=model)
+
+    def build_facts_model(self, config: Mapping[str, Any], prompts: Mapping[str, str]) -> TextModel:
+        return self.own().build_facts_model(config, prompts)
 
     def close(self) -> None:
         """End runner, doorbell, pool and stack in that order; running work gets five seconds."""

@@ -16,8 +16,8 @@ ROOMS = {
     "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
     " queries/application queries/conversation queries/derived queries/inspection queries/work sql"
     " tables values",
-    "pipelines": "custom engine facts flush generations inspect models models/local models/openai"
-    " models/prompts replay text vectors",
+    "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
+    " models/openai models/prompts replay text vectors",
     "producers": "blocks doorbell facts items reading reading/budget reading/history reading/searching search"
     " tools writing",
     "workers": "celery_app",

@@ -205,3 +205,9 @@ SELECT shard_key, 'facts', 99 FROM strandline.session LIMIT 1
 
 -- name: served_by_nobody
 UPDATE strandline.generation SET state = 'feeding' WHERE pipeline = 'summary'
+
+-- name: candidate_withheld_by_nobody
+UPDATE strandline.fact_candidate SET withheld_by = 99 WHERE event_id = {first}
+
+-- name: capture_wrong
+UPDATE strandline.batch SET capture_number = 99, capture_hash = 'other' WHERE {first} = ANY (event_ids)

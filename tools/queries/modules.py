@@ -17,7 +17,7 @@ ROOMS = {
     "conversation": ("messages", "sessions", "flush", "read", "search", "sharing"),
     "work": ("lanes", "limits", "dead_letters", "workers", "states"),
     "application": ("items",),
-    "derived": ("facts_merge", "facts_edit", "generations", "replay"),
+    "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),
 }
 WIDTH = 110

@@ -16,6 +16,7 @@ from strandline.pipelines.models.contract import (
     ChooseTask,
     CondenseTask,
     ExtractTask,
+    InstructTask,
     MergeTask,
     ModelAnswer,
     NumberedFact,
@@ -67,6 +68,9 @@ def _answer(task: Task) -> dict[str, Any]:
             return _merge(task)
         case CondenseTask():
             return _condense(task)
+        case InstructTask():
+            # To understand an instruction takes a model that reads; nothing is changed by guessing.
+            return {"operations": []}
         case SummaryTask():
             summary, topics = roll_summary(task)
             return {"summary": summary, "topics": topics}

@@ -21,6 +21,7 @@ from strandline.pipelines.models.contract import (
     ChooseTask,
     CondenseTask,
     ExtractTask,
+    InstructTask,
     MergeTask,
     NumberedFact,
     SummaryTask,
@@ -28,6 +29,7 @@ from strandline.pipelines.models.contract import (
     TaskName,
     TranscriptLine,
 )
+from strandline.pipelines.models.prompts.capture import with_capture
 from strandline.schemas.display.shown_text import json_seen
 
 # Spelled out here, since strftime follows the process's locale.
@@ -48,8 +50,11 @@ class Prompt:
 
 
 def render(task: Task, own: Mapping[TaskName, str] | None = None) -> Prompt:
-    """Render ``task`` with the instructions in ``own``, else with those that ship for its kind."""
-    text = (own or {}).get(task.name) or instructions(task.name)
+    """Render ``task`` with the instructions in ``own``, else with those that ship for its kind.
+
+    What an operator has captured is part of the instructions, and so of their hash.
+    """
+    text = with_capture(task, (own or {}).get(task.name) or instructions(task.name))
     return Prompt(text, _data(task), hash_of(task.name, text))
 
 
@@ -80,6 +85,8 @@ def _data(task: Task) -> str:
             return _facts("known", task.known) + "\n" + _facts("candidates", task.candidates)
         case CondenseTask():
             return f"At most {task.max_facts} facts are wanted in all.\n" + _facts("facts", task.facts)
+        case InstructTask():
+            return _section("instruction", [_encode(task.instruction)]) + "\n" + _facts("facts", task.facts)
         case SummaryTask():
             so_far = _section("summary_so_far", [_encode(task.previous)])
             return f"At most {task.max_tokens} tokens.\n{so_far}\n{_transcript(task.lines)}"

@@ -19,6 +19,7 @@ depends_on = None
 WITHOUT_STATISTICS = {
     "answer": ("body",),
     "block_state": ("state",),
+    "capture_act": ("capture", "actor"),
     "chunk": ("lexemes", "embedding", "code", "speaker"),
     "correction": ("digest", "actor"),
     "fact": (
@@ -94,6 +95,8 @@ def upgrade() -> None:
             server_default=sa.text("'{}'::bigint[]"),
             nullable=False,
         ),
+        sa.Column("capture_number", sa.BigInteger(), nullable=True),
+        sa.Column("capture_hash", sa.Text(), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -105,6 +108,9 @@ def upgrade() -> None:
             "state IN ('open', 'applied', 'void', 'split', 'dead')", name=op.f("batch_state_check")
         ),
         sa.CheckConstraint("cardinality(event_ids) > 0", name=op.f("batch_events_check")),
+        sa.CheckConstraint(
+            "(capture_number IS NULL) = (capture_hash IS NULL)", name=op.f("batch_capture_check")
+        ),
         sa.PrimaryKeyConstraint("shard_key", "batch_id", name=op.f("batch_pkey")),
         schema=schema,
         comment="The events that one model call covers, fixed before the call and reused by a replay",
@@ -406,6 +412,7 @@ def upgrade() -> None:
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("prompt_hash", sa.Text(), nullable=False),
         sa.Column("dropped_by", sa.BigInteger(), nullable=True),
+        sa.Column("withheld_by", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint(
             "shard_key", "generation_id", "event_id", "ordinal", name=op.f("fact_candidate_pkey")
         ),
@@ -428,6 +435,7 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column("instruction", sa.Uuid(), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -519,7 +527,8 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.CheckConstraint(
-            "cause IN ('threshold', 'idle', 'manual', 'import')", name=op.f("flush_event_cause_check")
+            "cause IN ('threshold', 'idle', 'turn', 'manual', 'import', 'source', 'instruction')",
+            name=op.f("flush_event_cause_check"),
         ),
         sa.CheckConstraint("through_seq >= from_seq", name=op.f("flush_event_range_check")),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "from_seq", name=op.f("flush_event_pkey")),
@@ -684,6 +693,32 @@ def upgrade() -> None:
         postgresql_with={"fillfactor": "70"},
     )
     op.create_index("budget_slice_by_day", "budget_slice", ["day"], unique=False, schema=schema)
+    op.create_table(
+        "capture_act",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("owner_key", sa.Uuid(), nullable=True),
+        sa.Column("capture", sa.JSON(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("namespace", "number", name=op.f("capture_act_pkey")),
+        schema=schema,
+        comment=(
+            "Numbered acts on capturing: the choice of a namespace or of one owner in it; none is changed"
+        ),
+    )
+    op.create_index(
+        "capture_act_by_owner",
+        "capture_act",
+        ["namespace", "owner_key", "number"],
+        unique=False,
+        schema=schema,
+    )
     op.create_table(
         "replay_budget",
         sa.Column("namespace", sa.Text(), nullable=False),
@@ -893,6 +928,7 @@ def upgrade() -> None:
         sa.Column("max_window_messages", sa.Integer(), nullable=False),
         sa.Column("max_window_bytes", sa.Integer(), nullable=False),
         sa.Column("message_flush_size", sa.Integer(), nullable=True),
+        sa.Column("deliver", sa.Text(), server_default="window", nullable=False),
         sa.Column("idle_seconds", sa.Integer(), nullable=True),
         sa.Column(
             "last_put_at",
@@ -916,6 +952,7 @@ def upgrade() -> None:
         sa.Column("max_facts", sa.Integer(), nullable=True),
         sa.Column("shared_scope", sa.Text(), nullable=True),
         sa.Column("shared_key", sa.Uuid(), nullable=True),
+        sa.CheckConstraint("deliver IN ('window', 'turn')", name=op.f("session_deliver_check")),
         sa.CheckConstraint(
             "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from >"
             " pinned_through AND flushed_through >= pinned_through AND window_from <= flushed_through +"
@@ -941,11 +978,15 @@ def upgrade() -> None:
         sa.Column("session_id", sa.Text(), nullable=False),
         sa.Column("user_id", sa.Text(), nullable=True),
         sa.Column("owner_key", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.Text(), server_default="chat", nullable=False),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
+        ),
+        sa.CheckConstraint(
+            "kind IN ('chat', 'source', 'instruction')", name=op.f("session_owner_kind_check")
         ),
         sa.PrimaryKeyConstraint("shard_key", name=op.f("session_owner_pkey")),
         schema=schema,

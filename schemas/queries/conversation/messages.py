@@ -15,8 +15,9 @@ class PutOneRow(NamedTuple):
 
 class PutOne(Query[PutOneRow]):
     """Accept one message in the simple case: the session exists, the message is not part of its head, crosses
-    none of its marks, and no watch has to be planned. No row: nothing was done, and put_v1 decides. It
-    also decides if the id was used before: the unique index refuses it then, which undoes all of this.
+    none of its marks, ends no turn that is to be delivered, and no watch has to be planned. No row:
+    nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
+    refuses it then, which undoes all of this.
     """
 
     __slots__ = ()
@@ -32,11 +33,11 @@ class PutOne(Query[PutOneRow]):
         role: str,
         shard_key: UUID,
         session_key: UUID,
+        calls: str | None,
         id: str,
         digest: bytes,
         envelope: str,
         metadata: str | None,
-        calls: str | None,
         answers: str | None,
         created_at: datetime | None,
         labels: list[int] | None,
@@ -47,11 +48,11 @@ class PutOne(Query[PutOneRow]):
             role,
             shard_key,
             session_key,
+            calls,
             id,
             digest,
             envelope,
             metadata,
-            calls,
             answers,
             created_at,
             labels,

@@ -17,7 +17,7 @@ class ClaimSessionRow(NamedTuple):
 class ClaimSession(Query[ClaimSessionRow]):
     """Write the directory entry of a new session, or return its owner if it has one. The directory's
     shard_key is the directory key; the key that the owner's rows lie under, the parameter shard_key, is
-    its owner_key.
+    its owner_key. kind: a chat, or what is kept for facts alone, which no list of sessions shows.
     """
 
     __slots__ = ()
@@ -26,9 +26,16 @@ class ClaimSession(Query[ClaimSessionRow]):
     row = ClaimSessionRow
 
     def __init__(
-        self, *, directory_key: UUID, namespace: str, session_id: str, user_id: str | None, shard_key: UUID
+        self,
+        *,
+        directory_key: UUID,
+        namespace: str,
+        session_id: str,
+        user_id: str | None,
+        shard_key: UUID,
+        kind: str,
     ) -> None:
-        self.values = (directory_key, namespace, session_id, user_id, shard_key)
+        self.values = (directory_key, namespace, session_id, user_id, shard_key, kind)
 
 
 class FindOwnerRow(NamedTuple):
@@ -155,6 +162,7 @@ class SessionRowsRow(NamedTuple):
     max_window_messages: int
     max_window_bytes: int
     message_flush_size: int | None
+    deliver: str
 
 
 class SessionRows(Query[SessionRowsRow]):
@@ -284,6 +292,7 @@ class SessionPolicyRow(NamedTuple):
     max_window_messages: int
     max_window_bytes: int
     message_flush_size: int | None
+    deliver: str
 
 
 class SessionPolicy(Query[SessionPolicyRow]):

@@ -63,7 +63,9 @@ class RecordFactEventRow(NamedTuple):
 
 
 class RecordFactEvent(Query[RecordFactEventRow]):
-    """Record a person's change as the owner's next event."""
+    """Record a person's change as the owner's next event. instruction: the event of the instruction that asks
+    for it, if one does.
+    """
 
     __slots__ = ()
     name = "record_fact_event"
@@ -78,8 +80,9 @@ class RecordFactEvent(Query[RecordFactEventRow]):
         payload: str | None,
         traces: str | None,
         actor: str | None,
+        instruction: UUID | None,
     ) -> None:
-        self.values = (shard_key, kind, fact_id, payload, traces, actor)
+        self.values = (shard_key, kind, fact_id, payload, traces, actor, instruction)
 
 
 class FactWasDeletedRow(NamedTuple):

@@ -540,8 +540,8 @@ class DerivedCandidatesRow(NamedTuple):
 
 class DerivedCandidates(Query[DerivedCandidatesRow]):
     """The candidates of the derivation that serves an owner, by event, in the order of the flushes: the size
-    of the merge work (as given to pass_on), the tokens of the event, and the texts that no person has
-    dropped.
+    of the merge work (as given to pass_on), the tokens of the event, and the texts that neither a person
+    nor an act has dropped.
     """
 
     __slots__ = ()

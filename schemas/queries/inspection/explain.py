@@ -124,6 +124,7 @@ class ExplainStagesRow(NamedTuple):
     batch_stage: str | None
     batch_events: int
     context_seqs: list[int]
+    capture_number: int | None
     due_since: datetime | None
     reason: str | None
     dropped_at: datetime | None
@@ -188,6 +189,7 @@ class ExplainCandidatesRow(NamedTuple):
     text: str
     batch_id: UUID
     dropped_by: int | None
+    withheld_by: int | None
     kind: str | None
 
 

@@ -335,6 +335,22 @@ class VerifyContexts(Query[VerifyContextsRow]):
         self.values = (owners, session_key)
 
 
+class VerifyCapturesRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyCaptures(Query[VerifyCapturesRow]):
+    """A batch of facts names an act on capturing that applied to each of its events, and what that act was."""
+
+    __slots__ = ()
+    name = "verify_captures"
+    row = VerifyCapturesRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
 class VerifyCandidatesRow(NamedTuple):
     kind: str
     place: str

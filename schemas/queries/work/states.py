@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import NamedTuple, Never
 from uuid import UUID
 
@@ -41,3 +42,25 @@ class InsertState(Query[Never]):
         batch_id: UUID,
     ) -> None:
         self.values = (shard_key, scope_key, generation_id, through_seq, state, batch_id)
+
+
+class SessionSummaryRow(NamedTuple):
+    is_fed: bool
+    flushed_through: int
+    state: str | None
+    through_seq: int
+    created_at: datetime
+
+
+class SessionSummary(Query[SessionSummaryRow]):
+    """The summary of a session in the derivation that serves its owner, if there is one; whether the session
+    feeds summaries, and through which message it was delivered.
+    """
+
+    __slots__ = ()
+    name = "session_summary"
+    repeatable = True
+    row = SessionSummaryRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)

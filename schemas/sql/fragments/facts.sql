@@ -38,3 +38,29 @@ EXISTS (
 -- fragment: trace_of(line)
 -- What the traces of a person's event hold if the fact came from this line, among others.
 jsonb_build_array(jsonb_build_object('session_key', {line}.session_key, 'seqs', jsonb_build_array({line}.seq)))
+
+-- fragment: capture_number(namespace, owner_key, at)
+-- The newest act on capturing that applied to an owner at a moment; NULL if there was none.
+greatest((
+    SELECT max(common.number) FROM strandline.capture_act common
+    WHERE common.namespace = {namespace} AND common.owner_key IS NULL AND common.created_at <= {at}), (
+    SELECT max(own.number) FROM strandline.capture_act own
+    WHERE own.namespace = {namespace} AND own.owner_key = {owner_key} AND own.created_at <= {at}))
+
+-- fragment: common_capture(namespace, number)
+-- What a namespace had captured at an act of this number, as JSON text; NULL if it had said nothing.
+(SELECT common.capture::text FROM strandline.capture_act common
+    WHERE common.namespace = {namespace} AND common.owner_key IS NULL AND common.number <= {number}
+    ORDER BY common.number DESC LIMIT 1)
+
+-- fragment: own_capture(namespace, owner_key, number)
+-- The same of one owner.
+(SELECT own.capture::text FROM strandline.capture_act own
+    WHERE own.namespace = {namespace} AND own.owner_key = {owner_key} AND own.number <= {number}
+    ORDER BY own.number DESC LIMIT 1)
+
+-- fragment: capture_hash(namespace, owner_key, number)
+-- A digest of both, which a batch records beside the number; NULL without a number.
+CASE WHEN {number} IS NOT NULL THEN left(encode(sha256(convert_to(concat(
+    @common_capture({namespace}, {number}), chr(10), @own_capture({namespace}, {owner_key}, {number})),
+    'UTF8')), 'hex'), 16) END

@@ -42,3 +42,7 @@ EXISTS (
 PERFORM FROM strandline.lane kept
     WHERE kept.shard_key = {shard_key} AND kept.scope_key IN ({session_key}, {shard_key})
     ORDER BY kept.scope_key, kept.generation_id, kept.stage FOR UPDATE
+
+-- fragment: ends_turn(session, role, calls)
+-- Whether a message ends a turn that is to be delivered at once: an answer that calls no tool.
+({session}.deliver = 'turn' AND {role} = 'assistant' AND {calls} IS NULL)

@@ -6,6 +6,8 @@
 -- from before a reset is removed, and a receipt says why.
 -- The batch names the lines before its first event that extraction is to see as context (@lines_before), without those
 -- that a person took back.  An event that failed before goes without: the cause may have been a line of these.
+-- The events of a batch of facts or of a summary have the same acts on capturing (capture_act), as these applied when the events were
+-- recorded; the batch names the newest one.
 -- The caller has the lane's row locked, and holds its lease. Returns the batch (p_batch_id if it is new) with its
 -- events in order; no row if nothing is due.
 CREATE FUNCTION strandline.begin_batch_v1(
@@ -29,6 +31,9 @@ DECLARE
     spent bigint := 0;
     one record;
     failed_before boolean;
+    tenant text;
+    act bigint;
+    first_act bigint;
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     WITH gone AS (
@@ -64,10 +69,24 @@ BEGIN
     END LOOP;
 
     IF begun IS NULL THEN
+        IF p_stage IN ('extract', 'merge', 'summary') THEN
+            SELECT d.namespace INTO tenant FROM strandline.due d
+                WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
+                    AND d.generation_id = p_generation_id AND d.stage = p_stage LIMIT 1;
+            IF NOT EXISTS (SELECT FROM strandline.capture_act a WHERE a.namespace = tenant) THEN
+                tenant := NULL;
+            END IF;
+        END IF;
         FOR one IN
             SELECT d.* FROM @due_in_lane(p_shard_key, p_scope_key, p_generation_id, p_stage, p_max_events) AS d
         LOOP
-            EXIT WHEN chosen IS NOT NULL AND (one.was_split OR spent + one.tokens > p_budget);
+            IF tenant IS NOT NULL THEN
+                SELECT @capture_number(tenant, p_shard_key, e.created_at) INTO act FROM strandline.flush_event e
+                    WHERE e.shard_key = p_shard_key AND e.event_id = one.event_id;
+            END IF;
+            EXIT WHEN chosen IS NOT NULL
+                AND (one.was_split OR spent + one.tokens > p_budget OR act IS DISTINCT FROM first_act);
+            first_act := act;
             chosen := chosen || one.event_id;
             spent := spent + one.tokens;
             failed_before := one.was_split;
@@ -78,8 +97,10 @@ BEGIN
         END IF;
         begun := p_batch_id;
         INSERT INTO strandline.batch (
-                shard_key, batch_id, scope_key, generation_id, stage, lease_epoch, event_ids, context_seqs)
-            SELECT p_shard_key, begun, p_scope_key, p_generation_id, p_stage, p_lease_epoch, chosen, coalesce((
+                shard_key, batch_id, scope_key, generation_id, stage, lease_epoch, event_ids,
+                capture_number, capture_hash, context_seqs)
+            SELECT p_shard_key, begun, p_scope_key, p_generation_id, p_stage, p_lease_epoch, chosen,
+                first_act, @capture_hash(tenant, p_shard_key, first_act), coalesce((
                 SELECT array_agg(line.seq ORDER BY line.seq)
                 FROM @lines_before(p_shard_key, p_generation_id, p_stage, chosen[1]) AS line
                 WHERE NOT failed_before AND NOT @is_taken_back(p_shard_key, line)), '{}');

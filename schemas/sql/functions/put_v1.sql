@@ -8,7 +8,7 @@
 -- id that was used with different content); 'unknown_pipeline' (detail names the pipelines that are not registered).
 -- With any other status than 'ok', nothing was stored.
 -- to_flush: the input of the flush plan (window_v1) if the put crossed one of the session's marks (tokens, messages,
--- bytes), else NULL.
+-- bytes), or ended a turn of a session that delivers each turn; else NULL.
 CREATE FUNCTION strandline.put_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -34,6 +34,7 @@ DECLARE
     known integer;
     added integer;
     crossed boolean;
+    is_to_flush boolean;
     head integer := 0;
     head_tokens bigint := 0;
     head_bytes bigint := 0;
@@ -61,14 +62,16 @@ BEGIN
         INSERT INTO strandline.session (
             shard_key, session_key, namespace, session_id, user_id, token_limit, flush_at_tokens,
             token_flush_size, max_window_messages, max_window_bytes, message_flush_size, idle_seconds, tokenizer,
-            pipelines, max_facts, shared_scope, shared_key)
+            pipelines, max_facts, shared_scope, shared_key, deliver)
         SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
             n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes,
-            n.message_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts, n.shared_scope, n.shared_key
+            n.message_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts, n.shared_scope,
+            n.shared_key, n.deliver
         FROM jsonb_to_record(p_session) AS n (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
             token_flush_size integer, max_window_messages integer, max_window_bytes integer,
-            message_flush_size integer, idle_seconds integer, tokenizer text, pipelines text[], max_facts integer, shared_scope text, shared_key uuid)
+            message_flush_size integer, idle_seconds integer, tokenizer text, pipelines text[], max_facts integer,
+            shared_scope text, shared_key uuid, deliver text)
         ON CONFLICT DO NOTHING;
         SELECT * INTO s FROM strandline.session t
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -171,13 +174,14 @@ BEGIN
     crossed := s.pinned_tokens + s.window_tokens >= s.replan_at_tokens
         AND (s.pinned_tokens + s.window_tokens > s.flush_at_tokens
             OR s.window_messages > s.max_window_messages OR s.window_bytes > s.max_window_bytes);
+    is_to_flush := crossed OR @ends_turn(s, p_roles[cardinality(p_roles)], p_calls[cardinality(p_calls)]);
 
     IF s.idle_seconds IS NOT NULL AND (s.watched_until IS NULL OR s.watched_until < accepted_at) THEN
         s.watched_until := accepted_at + make_interval(secs => s.idle_seconds);
         INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
             VALUES (p_shard_key, p_session_key, 'idle', s.watched_until);
     END IF;
-    IF crossed AND (s.overdue_at IS NULL OR s.overdue_at < accepted_at + interval '1 second') THEN
+    IF is_to_flush AND (s.overdue_at IS NULL OR s.overdue_at < accepted_at + interval '1 second') THEN
         -- The caller flushes at once; this is for the case that it dies before it does.  A watch that
         -- is planned already will do, if this put is sure to be seen by then.
         s.overdue_at := accepted_at + interval '4 seconds';
@@ -190,7 +194,7 @@ BEGIN
             flushed_through = s.flushed_through, replan_at_tokens = s.replan_at_tokens,
             watched_until = s.watched_until, overdue_at = s.overdue_at, last_put_at = accepted_at
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
-    IF crossed THEN
+    IF is_to_flush THEN
         to_flush := strandline.window_v1(p_shard_key, p_session_key);
     END IF;
     RETURN NEXT;

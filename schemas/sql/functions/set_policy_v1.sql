@@ -3,8 +3,8 @@
 -- A compare-and-set under the session's lock, which puts and flushes take as well: p_before is the policy that
 -- p_after was made from.  Earlier flushes stay with the pipelines that they were fed to.
 -- status: 'ok'; 'changed' (another caller changed it meanwhile); 'unknown_pipeline' (detail names the pipelines that
--- are not registered); no row if there is no such session.  over: the window is above the mark now, and the caller
--- flushes; the watch is for the case that it dies before it does.
+-- are not registered); no row if there is no such session.  over: the window is above the mark now, or its turns are delivered
+-- from now on, and the caller flushes; the watch is for the case that it dies before it does.
 CREATE FUNCTION strandline.set_policy_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -30,7 +30,7 @@ BEGIN
             'token_flush_size', s.token_flush_size, 'idle_seconds', s.idle_seconds,
             'pipelines', to_jsonb(s.pipelines), 'max_facts', s.max_facts,
             'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
-            'message_flush_size', s.message_flush_size) THEN
+            'message_flush_size', s.message_flush_size, 'deliver', s.deliver) THEN
         status := 'changed';
         RETURN NEXT;
         RETURN;
@@ -60,7 +60,8 @@ BEGIN
     s.max_window_messages := (p_after ->> 'max_window_messages')::integer;
     s.max_window_bytes := (p_after ->> 'max_window_bytes')::integer;
     over := s.pinned_tokens + s.window_tokens > s.flush_at_tokens
-        OR s.window_messages > s.max_window_messages OR s.window_bytes > s.max_window_bytes;
+        OR s.window_messages > s.max_window_messages OR s.window_bytes > s.max_window_bytes
+        OR p_after ->> 'deliver' = 'turn' AND s.deliver <> 'turn';
     IF over THEN
         s.overdue_at := changed_at + interval '4 seconds';
         INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
@@ -72,7 +73,8 @@ BEGIN
             pipelines = ARRAY(SELECT jsonb_array_elements_text(p_after -> 'pipelines')),
             max_facts = (p_after ->> 'max_facts')::integer,
             max_window_messages = s.max_window_messages, max_window_bytes = s.max_window_bytes,
-            message_flush_size = (p_after ->> 'message_flush_size')::integer, replan_at_tokens = 0,
+            message_flush_size = (p_after ->> 'message_flush_size')::integer, deliver = p_after ->> 'deliver',
+            replan_at_tokens = 0,
             watched_until = s.watched_until, overdue_at = s.overdue_at
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     status := 'ok';

@@ -1,4 +1,4 @@
-"""``strandline facts``: an owner's facts and figures are shown, the facts of a namespace cleared."""
+"""``strandline facts``: lists and figures of an owner, what is captured, and clearing a namespace."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import click
 
+from strandline.cli.facts.capturing import capture_command
 from strandline.cli.facts.figures import figures_command, users_command
 from strandline.cli.facts.listing import history_command, list_command
 from strandline.cli.reports.work import ClearFactsReport
@@ -21,13 +22,17 @@ from strandline.schemas.display.shown_text import quantity
 
 @click.group("facts")
 def command() -> None:
-    """List facts, their history and figures, clear a namespace. To correct a fact, use `Facts.for_owner`."""
+    """List facts, their history and figures, set what is captured, clear a namespace.
+
+    To correct a fact, use `Facts.for_owner`.
+    """
 
 
 command.add_command(list_command)
 command.add_command(history_command)
 command.add_command(figures_command)
 command.add_command(users_command)
+command.add_command(capture_command)
 
 
 @command.command("clear", short_help="Clear all facts of all owners of a namespace.")

@@ -137,6 +137,34 @@ class FactHistoryReport(Report):
     deeds: list[FactDeed]
 
 
+class CaptureFields(Report):
+    """What is captured as facts; null where it is left to the level above, or to the prompt."""
+
+    may_add: bool | None
+    may_update: bool | None
+    may_delete: bool | None
+    instructions: str | None
+    more_instructions: str | None
+    summary_instructions: str | None
+
+
+class CaptureActReport(CaptureFields):
+    """One act: what a namespace or an owner asked for, who did it and when."""
+
+    number: int
+    actor: str | None
+    created_at: datetime
+
+
+class CaptureReport(CaptureFields):
+    """``strandline facts capture``: what applies now, and the acts of this level, newest first."""
+
+    namespace: str
+    user_id: str | None
+    session_id: str | None
+    acts: list[CaptureActReport]
+
+
 class TopicReport(Report):
     """A topic, and the number of live facts that have it."""
 

@@ -18,11 +18,11 @@ from strandline.cli.servers.options import (
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.inspect.sessions import SessionPolicy
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.values.policy import Policy, Unchanged
+from strandline.schemas.values.policy import DELIVERIES, Deliver, Policy, Unchanged
 
 _CHANGING = (
     "--token-limit", "--history-ratio", "--token-flush-size", "--max-window-messages", "--max-window-bytes",
-    "--message-flush-size", "--idle-seconds", "--never-idle", "--pipelines", "--no-pipelines",
+    "--message-flush-size", "--deliver", "--idle-seconds", "--never-idle", "--pipelines", "--no-pipelines",
 )  # fmt: skip
 
 
@@ -38,6 +38,7 @@ _CHANGING = (
 @click.option(
     "--message-flush-size", type=int, metavar="N", help="Minimum messages of a flush by their number."
 )
+@click.option("--deliver", type=click.Choice(DELIVERIES), help="When messages are delivered.")
 @click.option("--idle-seconds", type=int, metavar="N", help="Flush after this long without a put.")
 @click.option("--never-idle", is_flag=True, help="Never flush an idle session.")
 @click.option("--pipelines", metavar="NAMES", help="What later flushes feed: facts,summary,vectors.")
@@ -59,6 +60,7 @@ def set_policy_command(
     max_window_messages: int | None,
     max_window_bytes: int | None,
     message_flush_size: int | None,
+    deliver: Deliver | None,
     idle_seconds: int | None,
     never_idle: bool,
     pipelines: str | None,
@@ -83,7 +85,7 @@ def set_policy_command(
         )
     names = _names(pipelines, no_pipelines)
     limits = (token_limit, history_ratio, token_flush_size, max_window_messages, max_window_bytes)
-    changes = (*limits, message_flush_size, idle_seconds, names, max_facts)
+    changes = (*limits, message_flush_size, deliver, idle_seconds, names, max_facts)
     if not never_idle and all(change is None for change in changes):
         raise click.UsageError(f"What is to change? Give at least one of {', '.join(_CHANGING)}.")
     if max_facts is not None and "facts" not in (names or ()):
@@ -99,6 +101,7 @@ def set_policy_command(
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
+            deliver=deliver,
             actor=actor,
         )
     report = _report(policy)
@@ -119,6 +122,7 @@ def set_policy_command(
 def policy_lines(policy: SessionPolicy) -> Iterator[str]:
     """A policy, as a person reads it."""
     idle = "never" if policy.idle_seconds is None else f"after {quantity(policy.idle_seconds, 'second')}"
+    at_turns = ", and at the end of each turn" if policy.deliver == "turn" else ""
     window = (
         f"{quantity(policy.max_window_messages, 'message')} and {quantity(policy.max_window_bytes, 'byte')}"
     )
@@ -127,7 +131,7 @@ def policy_lines(policy: SessionPolicy) -> Iterator[str]:
         size += f" or {quantity(policy.message_flush_size, 'message')}"
     yield (
         f"policy: token limit {policy.token_limit:,}, mark {policy.flush_at_tokens:,}, flush size"
-        f" {size}; window of at most {window}; delivered when idle: {idle}"
+        f" {size}; window of at most {window}; delivered when idle: {idle}{at_turns}"
     )
     facts = "" if policy.max_facts is None else f", at most {quantity(policy.max_facts, 'fact')}"
     shared = "" if policy.shared_scope is None else f", shared with {policy.shared_scope}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
@@ -16,6 +16,7 @@ from strandline.pipelines.flush.plan import (
     plan_idle,
     plan_manual,
     plan_threshold,
+    plan_turn,
 )
 from strandline.schemas.values.message import Role
 
@@ -314,9 +315,9 @@ class Session:
             )
         )
 
-    def idle(self) -> None:
+    def idle(self, plan: Callable[..., FlushPlan | None]) -> None:
         self.apply(
-            plan_idle(
+            plan(
                 self.window,
                 window_from=self.window_from,
                 flushed_through=self.flushed_through,
@@ -338,7 +339,7 @@ class Session:
 
 
 Move = Said | str
-MOVES = st.lists(SAID | SAID | SAID | st.sampled_from(["idle", "manual", "all"]), max_size=80)
+MOVES = st.lists(SAID | SAID | SAID | st.sampled_from(["idle", "turn", "manual", "all"]), max_size=80)
 
 
 @given(MOVES, st.integers(10, 300), st.integers(1, 80))
@@ -350,8 +351,8 @@ def test_a_long_session_delivers_every_seq_exactly_once(
     for move in moves:
         if isinstance(move, Said):
             session.put(move)
-        elif move == "idle":
-            session.idle()
+        elif move in ("idle", "turn"):
+            session.idle(plan_turn if move == "turn" else plan_idle)
         else:
             session.manual(everything=move == "all")
         assert session.delivered == list(range(1, session.flushed_through + 1))
@@ -459,7 +460,7 @@ def test_what_an_idle_flush_delivered_is_not_delivered_again() -> None:
     session = Session(mark=200, flush_size=20)
     for one in said:
         session.put(one)
-    session.idle()
+    session.idle(plan_idle)
     assert session.flushed_through == 12
     assert session.window_from == 1
     for one in [*said, *said]:

@@ -24,7 +24,7 @@ TENANT = {"namespace"}
 # with ``said``.
 OPERATORS_OWN = {
     "answer": {"step", "model", "prompt_hash"},
-    "batch": {"stage", "state"},
+    "batch": {"stage", "state", "capture_hash"},
     "chunk": {"role"},
     "condensation": {"outcome", "reason"},
     "correction": {"kind"},
@@ -43,7 +43,8 @@ OPERATORS_OWN = {
     "receipt": {"stage", "outcome"},
     "replay": {"kind", "pipeline", "state", "outcome", "counts", "reason"},
     "scope_generation": {"pipeline"},
-    "session": {"tokenizer", "pipelines"},
+    "session_owner": {"kind"},
+    "session": {"tokenizer", "pipelines", "deliver"},
     "shared_message": {"role"},
     "watch": {"cause"},
     "worker": {"host", "version", "stages", "condition"},

@@ -1,4 +1,4 @@
-"""`sessions rewind`, `replace` and `delete` on the command line, and what other commands say of corrections."""
+"""`sessions rewind`, `replace` and `delete` on the command line, and what others say of corrections."""
 
 from __future__ import annotations
 

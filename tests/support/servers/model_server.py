@@ -342,6 +342,8 @@ def answer_to(prompt: str) -> dict[str, Any]:
     if question := _section(prompt, "question"):
         sought, rows = _words(question[0]), _section(prompt, "facts")
         return {"facts": [row["n"] for row in rows if sought & _words(row["text"])]}
+    if instruction := _section(prompt, "instruction"):
+        return {"operations": _instructed(instruction[0], _section(prompt, "facts"))}
     if facts := _section(prompt, "facts"):
         return {"facts": [], "kept": [row["n"] for row in facts]}
     return {"facts": [_fact(row) for row in _section(prompt, "transcript") if "user" in row["by"]]}
@@ -360,6 +362,14 @@ def _fact(row: Mapping[str, Any]) -> dict[str, Any]:
         "said_by": row["by"],
         "about_date": None,
     }
+
+
+def _instructed(instruction: str, facts: Sequence[Any]) -> list[dict[str, Any]]:
+    """ "forget X": every fact with X in it goes; else what is asked for is a fact."""
+    verb, _, what = instruction.partition(" ")
+    if verb != "forget":
+        return [{"op": "add", "fact": None, "text": instruction}]
+    return [{"op": "delete", "fact": row["n"], "text": None} for row in facts if what in row["text"]]
 
 
 def _merge(known: Sequence[Any], candidates: Sequence[Any]) -> dict[str, Any]:

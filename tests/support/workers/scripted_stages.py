@@ -22,6 +22,7 @@ from strandline.pipelines.models.contract import (
     CondenseTask,
     EmbeddingAnswer,
     ExtractTask,
+    InstructTask,
     MergeTask,
     ModelAnswer,
     NumberedFact,
@@ -61,6 +62,8 @@ class ScriptedModel:
                 return {"operations": list(_operations(task))}
             case CondenseTask():
                 return _condensed(task)
+            case InstructTask():
+                return {"operations": []}
             case SummaryTask():
                 return {"summary": f"{len(task.lines)} lines since {len(task.previous)} characters"}
             case ChooseTask():

@@ -1,0 +1,1 @@
+"""Edits as they are recorded, and instructions that are carried out as edits."""

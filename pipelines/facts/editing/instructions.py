@@ -1,0 +1,143 @@
+"""Instructions of a user ("forget my address"): carried out as edits, on the owner's merge lane.
+
+A model reads an instruction beside the facts that are known, and names what is to change.  Each change is
+recorded as an edit with the actor ``instruction``: a deletion is a tombstone, and every derivation has it.
+So an instruction is carried out once, by the derivation that serves the owner; others wait until it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from uuid import UUID
+
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.facts.editing.recording import (
+    add_fact,
+    delete_fact,
+    edit_facts,
+    lock_registered,
+    replace_fact,
+)
+from strandline.pipelines.models.answers import InstructedChange, parse_instruct
+from strandline.pipelines.models.asking import ask
+from strandline.pipelines.models.contract import InstructTask, NumberedFact, TextModel
+from strandline.pipelines.transcript import load_messages
+from strandline.schemas.errors import TransientModelError
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.read import ServingGeneration
+from strandline.schemas.queries.derived.capture import EventsLeft, IsCarriedOut, NewestFacts, NewestFactsRow
+from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
+from strandline.schemas.values.capture import Capture
+from strandline.schemas.values.lanes import FACTS
+
+# The facts that one call is shown: the newest ones.
+MAX_SHOWN_FACTS = 400
+ACTOR = "instruction"
+_WAIT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction, and the facts that the model is shown beside it."""
+
+    event_id: UUID
+    text: str
+    facts: tuple[NewestFactsRow, ...]
+
+    @property
+    def step(self) -> str:
+        """The name of the call, which follows from what it shows."""
+        shown = blake2b(b"".join(fact.fingerprint for fact in self.facts), digest_size=8)
+        return f"instruct-{self.event_id}-{shown.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """The changes that one instruction asks for."""
+
+    instruction: Instruction
+    changes: tuple[InstructedChange, ...]
+
+
+def load_instructions(fetcher: Fetcher, batch: Batch) -> tuple[Instruction, ...]:
+    """The instructions of a batch that are still to be carried out.
+
+    Raises:
+        TransientModelError: another derivation serves the owner, and has not carried one out yet.
+    """
+    asked = {event.event_id for event in batch.events if event.cause == "instruction"}
+    if not asked:
+        return ()
+    keys = batch.lane.derivation_keys
+    shard_key = keys["shard_key"]
+    serving = fetcher.fetch(ServingGeneration(shard_key=shard_key, pipeline=FACTS))
+    if [row.generation_id for row in serving] != [keys["generation_id"]]:
+        (left,) = fetcher.fetch(EventsLeft(shard_key=shard_key, event_ids=sorted(asked)))
+        if left.events:
+            raise TransientModelError(
+                "An instruction waits until the derivation that serves its user has carried it out.",
+                retry_after_seconds=_WAIT_SECONDS,
+            )
+        return ()
+    facts = tuple(fetcher.fetch(NewestFacts(**keys, limit=MAX_SHOWN_FACTS)))
+    return tuple(
+        Instruction(event.event_id, "\n".join(message.text for message in messages), facts)
+        for event, messages in load_messages(fetcher, batch)
+        if event.event_id in asked
+        and not fetcher.fetch(IsCarriedOut(shard_key=shard_key, event_id=event.event_id))[0].is_over
+    )
+
+
+def instruction_call(model: TextModel, instruction: Instruction) -> Call:
+    """The model call of one instruction."""
+    numbered = tuple(NumberedFact(n, fact.text, fact.said_at) for n, fact in enumerate(instruction.facts, 1))
+    return Call(instruction.step, lambda: ask(model, InstructTask(instruction.text, numbered)))
+
+
+def read_changes(instruction: Instruction, answer: RawAnswer, capture: Capture) -> CarriedOut:
+    """The changes of an answer, without those that an operator has switched off."""
+    changes = parse_instruct(answer.body.decode(), len(instruction.facts))
+    off = {"add": capture.is_add_off, "update": capture.is_update_off, "delete": capture.is_delete_off}
+    return CarriedOut(instruction, tuple(change for change in changes if not off[change.op]))
+
+
+def carry_out(database: Database, shard_key: UUID, work: Sequence[CarriedOut]) -> None:
+    """Record and apply the changes of each instruction, in one transaction each; again it changes nothing.
+
+    A fact that has changed since the model saw it is left as it is.
+    """
+    for one in work:
+        if one.changes:
+            database.run(edit_facts(shard_key, partial(_change, shard_key, one)))
+
+
+def _change(shard_key: UUID, work: CarriedOut) -> Operation[None]:
+    _fact_sets, serving = yield from lock_registered(shard_key)
+    event_id = work.instruction.event_id
+    (done,) = yield from fetch(IsCarriedOut(shard_key=shard_key, event_id=event_id))
+    if done.is_over:
+        return
+    shown = [fact.fact_id for fact in work.instruction.facts]
+    rows = yield from fetch(FactsAsTheyAre(**serving.keys, fact_ids=shown))
+    present = {row.fact_id: row.fingerprint for row in rows}
+    for change, fact in _targets(work):
+        if fact is None:
+            yield from add_fact(shard_key, {"text": change.text}, ACTOR, instruction=event_id)
+        elif fact.fingerprint != present.get(fact.fact_id):
+            continue
+        elif change.op == "delete":
+            yield from delete_fact(shard_key, fact.fact_id, ACTOR, instruction=event_id)
+        else:
+            yield from replace_fact(
+                shard_key, fact.fact_id, {"text": change.text}, ACTOR, instruction=event_id
+            )
+
+
+def _targets(work: CarriedOut) -> Iterator[tuple[InstructedChange, NewestFactsRow | None]]:
+    """Each change with the fact that it concerns; None: it adds one."""
+    for change in work.changes:
+        yield change, None if change.fact is None else work.instruction.facts[change.fact - 1]

@@ -1,0 +1,195 @@
+"""Edits of an owner's facts: each recorded as an event, and applied in the same transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from strandline.pipelines.facts.edits import (
+    FactEvent,
+    FactEventKind,
+    FactSet,
+    apply_fact_event,
+    fact_like,
+    lock_facts,
+    open_fact_lanes,
+    traces_of,
+)
+from strandline.pipelines.facts.tombstones import Trace, write_traces
+from strandline.schemas.errors import UnknownPipelineError
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.derived.facts_edit import (
+    BlankFactEvents,
+    FindFact,
+    RecordFactEvent,
+    RemoveFactsRow,
+)
+from strandline.schemas.values.identity import check_name
+
+T = TypeVar("T")
+
+
+def edit_facts(shard_key: UUID, change: Callable[[], Operation[T]]) -> Operation[T]:
+    """Carry out a change of an owner's facts in one transaction; each attempt calls ``change`` again."""
+    yield from open_fact_lanes(shard_key)
+    changed: T = yield Atomic(change)
+    return changed
+
+
+def add_fact(
+    shard_key: UUID, payload: Mapping[str, Any], actor: str | None, *, instruction: UUID | None = None
+) -> Operation[UUID]:
+    """Add a fact; returns its id, or that of an existing fact that says the same.
+
+    ``payload`` is as events store it; ``instruction``: the event of the instruction that asks for it.
+
+    Raises:
+        UnknownPipelineError: no worker has registered facts in this database.
+    """
+    fact_sets, serving = yield from lock_registered(shard_key)
+    like = yield from fact_like(serving, payload["text"])
+    fact_id = uuid4() if like is None else like
+    event = yield from _record_event(
+        serving, "add", fact_id, payload=payload, actor=actor, instruction=instruction
+    )
+    yield from _apply_event(fact_sets, event)
+    return fact_id
+
+
+def replace_fact(
+    shard_key: UUID,
+    fact_id: UUID,
+    payload: Mapping[str, Any],
+    actor: str | None,
+    *,
+    instruction: UUID | None = None,
+) -> Operation[UUID | None]:
+    """Give a live fact other words; returns its id after that, or None if there is no such fact."""
+    fact_sets, serving = yield from lock_registered(shard_key)
+    rows = yield from fetch(FindFact(**serving.keys, fact_id=fact_id))
+    if not rows or not rows[0].live:
+        return None
+    known = rows[0]
+    kept = {
+        "created_at": known.created_at.isoformat(),
+        "valid_from": known.valid_from.isoformat(),
+        "topics": known.topics,
+        "about_date": known.about_date.isoformat() if known.about_date else None,
+    }
+    event = yield from _record_event(
+        serving,
+        "replace",
+        fact_id,
+        payload=kept | dict(payload),
+        traces=(yield from _traces(serving, fact_id)),
+        actor=actor,
+        instruction=instruction,
+    )
+    like = yield from fact_like(serving, payload["text"])
+    yield from _apply_event(fact_sets, event)
+    return like if like is not None else fact_id
+
+
+def delete_fact(
+    shard_key: UUID, fact_id: UUID, actor: str | None, *, instruction: UUID | None = None
+) -> Operation[bool]:
+    """Delete a fact for good; False if there is no such fact."""
+    fact_sets, serving = yield from lock_registered(shard_key)
+    if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
+        return False
+    traces = yield from _traces(serving, fact_id)
+    event = yield from _record_event(
+        serving, "delete", fact_id, traces=traces, actor=actor, instruction=instruction
+    )
+    gone = yield from _apply_event(fact_sets, event)
+    yield from fetch(
+        BlankFactEvents(
+            shard_key=shard_key,
+            number=event.number,
+            fact_ids=[row.fact_id for row in gone],
+            numbers=sorted({number for row in gone for number in row.worded_by}),
+        )
+    )
+    return True
+
+
+def clear_facts(shard_key: UUID, actor: str | None) -> Operation[int]:
+    """Delete all of an owner's facts for good; returns how many of them were live."""
+    fact_sets, serving = yield from lock_registered(shard_key)
+    event = yield from _record_event(serving, "clear", None, actor=actor)
+    cleared = 0
+    for fact_set in fact_sets:
+        gone = yield from apply_fact_event(fact_set, event)
+        cleared += sum(row.live for row in gone) if fact_set == serving else 0
+    yield from fetch(BlankFactEvents(shard_key=shard_key, number=event.number, fact_ids=None, numbers=[]))
+    return cleared
+
+
+def judge_fact(
+    shard_key: UUID, fact_id: UUID, feedback: str | None, actor: str | None
+) -> Operation[UUID | None]:
+    """Record people's opinion of a fact; returns its id, or None if there is no such fact."""
+    fact_sets, serving = yield from lock_registered(shard_key)
+    if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
+        return None
+    event = yield from _record_event(
+        serving,
+        "feedback",
+        fact_id,
+        payload={"feedback": feedback},
+        traces=(yield from _traces(serving, fact_id)),
+        actor=actor,
+    )
+    yield from _apply_event(fact_sets, event)
+    return fact_id
+
+
+def lock_registered(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet]]:
+    """Lock an owner's facts; returns the set of each generation, and the one that serves."""
+    fact_sets, serving = yield from lock_facts(shard_key)
+    if serving is None:
+        raise UnknownPipelineError(
+            "No worker has registered the pipeline 'facts' in this database, so there is nowhere to keep"
+            " facts; start a worker once."
+        )
+    return fact_sets, serving
+
+
+def _traces(fact_set: FactSet, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
+    return (yield from traces_of(fact_set, [fact_id])).get(fact_id, ())
+
+
+def _record_event(
+    serving: FactSet,
+    kind: FactEventKind,
+    fact_id: UUID | None,
+    *,
+    payload: Mapping[str, Any] | None = None,
+    traces: tuple[Trace, ...] = (),
+    actor: str | None,
+    instruction: UUID | None = None,
+) -> Operation[FactEvent]:
+    rows = yield from fetch(
+        RecordFactEvent(
+            shard_key=serving.shard_key,
+            kind=kind,
+            fact_id=fact_id,
+            payload=None if payload is None else json.dumps(payload),
+            traces=write_traces(traces),
+            actor=None if actor is None else check_name("actor", actor),
+            instruction=instruction,
+        )
+    )
+    (recorded,) = rows
+    return FactEvent(
+        recorded.number, kind, fact_id, payload, traces, recorded.created_at, serving.generation_id
+    )
+
+
+def _apply_event(fact_sets: Sequence[FactSet], event: FactEvent) -> Operation[list[RemoveFactsRow]]:
+    gone: list[RemoveFactsRow] = []
+    for fact_set in fact_sets:
+        gone += yield from apply_fact_event(fact_set, event)
+    return gone

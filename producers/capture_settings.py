@@ -1,0 +1,67 @@
+"""What is captured as facts, set and read for a namespace or an owner: the same methods for both."""
+
+from __future__ import annotations
+
+from strandline.producers.execution import OperationRunner
+from strandline.producers.facts.capturing import (
+    CaptureAct,
+    CaptureLevel,
+    list_captures,
+    read_capture,
+    record_capture,
+)
+from strandline.producers.facts.listing import checked_limit
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.capture import Capture
+
+
+class CaptureSettings:
+    """Methods of a face that has a level of its own: a namespace, or an owner in it."""
+
+    _runner: OperationRunner
+
+    @property
+    def _capture_level(self) -> CaptureLevel:
+        raise NotImplementedError
+
+    def get_capture(self) -> Capture:
+        """What applies now; what an owner's act leaves open, as the namespace's has it.
+
+        None in a field: it was never set.  All operations are then on, and the prompt says what to keep.
+        """
+        return self._runner.run(read_capture(self._capture_level))
+
+    async def aget_capture(self) -> Capture:
+        """Async twin of ``get_capture``."""
+        return await self._runner.arun(read_capture(self._capture_level))
+
+    def set_capture(self, capture: Capture, *, actor: str | None = None) -> int:
+        """Set what is captured from the next flush on, as a numbered act; returns its number.
+
+        An act is the whole choice of its level; what ``capture`` leaves open is asked of the level above.
+        What was flushed before keeps the act of its time, in every later replay as well.  Setting what is set
+        already records nothing.  The instructions become part of the prompt: never put there what users said.
+
+        Raises:
+            InvalidMessageError: a field cannot be used.
+            ConflictError: other callers kept recording acts of this namespace.
+        """
+        return self._runner.run(record_capture(self._capture_level, _check(capture), actor))
+
+    async def aset_capture(self, capture: Capture, *, actor: str | None = None) -> int:
+        """Async twin of ``set_capture``."""
+        return await self._runner.arun(record_capture(self._capture_level, _check(capture), actor))
+
+    def capture_acts(self, *, limit: int = 100) -> list[CaptureAct]:
+        """The acts of this level alone, newest first."""
+        return self._runner.run(list_captures(self._capture_level, checked_limit(limit)))
+
+    async def acapture_acts(self, *, limit: int = 100) -> list[CaptureAct]:
+        """Async twin of ``capture_acts``."""
+        return await self._runner.arun(list_captures(self._capture_level, checked_limit(limit)))
+
+
+def _check(capture: object) -> Capture:
+    if not isinstance(capture, Capture):
+        raise InvalidMessageError("capture", f"must be a Capture, not {type(capture).__name__}")
+    return capture.check()

@@ -1,0 +1,65 @@
+"""An owner's facts in fewer sentences, on call: the methods of an owner's facts, each sync and async."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from strandline.pipelines.facts.editing.recording import edit_facts
+from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.facts.optimizing import Optimization, apply_optimization, propose_optimization
+from strandline.producers.tokens import text_counter
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.identity import Owner
+
+
+class FactOptimizing:
+    """Methods of ``OwnerFacts``."""
+
+    _resources: Resources
+    _runner: OperationRunner
+    _owner: Owner
+
+    def optimize(self) -> Optimization:
+        """Propose to say the facts in fewer sentences, with the tokens before and after; changes nothing.
+
+        This process asks the model of the derivation that serves, once, and waits for its answer.  At most
+        100 facts are shown, those that have most in common.  What people worded or judged stays as it is.
+
+        Raises:
+            UnknownPipelineError: no worker has registered facts in this database.
+            ModelError: the model failed, or its answer would lose facts.
+        """
+        return self._runner.run(self._propose())
+
+    async def aoptimize(self) -> Optimization:
+        """Async twin of ``optimize``."""
+        return await self._runner.arun(self._propose())
+
+    def apply_optimization(self, optimization: Optimization) -> None:
+        """Carry out a proposal of ``optimize``, all of it or nothing.
+
+        The parts stay on record, and a reset of their session takes a sentence apart again. A new derivation
+        begins with the parts.
+
+        Raises:
+            ConflictError: a fact was added, changed or removed since the proposal; nothing was changed.
+            InvalidMessageError: the proposal is of another owner.
+        """
+        self._runner.run(self._apply(optimization))
+
+    async def aapply_optimization(self, optimization: Optimization) -> None:
+        """Async twin of ``apply_optimization``."""
+        await self._runner.arun(self._apply(optimization))
+
+    def _propose(self) -> Operation[Optimization]:
+        return propose_optimization(
+            self._owner.shard_key, self._resources.build_facts_model, text_counter(None)
+        )
+
+    def _apply(self, optimization: object) -> Operation[None]:
+        if not isinstance(optimization, Optimization):
+            raise InvalidMessageError("optimization", "must be what optimize() returned")
+        if optimization.keys["shard_key"] != self._owner.shard_key:
+            raise InvalidMessageError("optimization", "is of another owner's facts")
+        return edit_facts(self._owner.shard_key, partial(apply_optimization, optimization))

@@ -1,0 +1,119 @@
+"""Facts from messages that are in no chat: the methods of an owner's facts, each sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.producers.arguments import check_timeout
+from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.sessions import SessionKind
+from strandline.producers.tokens import PART_TOKENS, text_counter
+from strandline.producers.writing.reset import reset
+from strandline.producers.writing.sources import (
+    FactChanges,
+    SourceRequest,
+    keep_source,
+    named_source,
+    wait_for_changes,
+)
+from strandline.producers.writing.validate import PutLimits
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.postgres.operations import Operation, Run
+from strandline.schemas.values.identity import Owner
+from strandline.schemas.values.stored_text import check_text
+
+MAX_INSTRUCTION_CHARACTERS = 2_000
+
+
+class FactSources:
+    """Methods of ``OwnerFacts``."""
+
+    _resources: Resources
+    _runner: OperationRunner
+    _owner: Owner
+
+    def create_from(
+        self, messages: Sequence[object], *, key: str | None = None, wait: float | None = None
+    ) -> FactChanges:
+        """Have facts made of messages that are in no chat; return what came of them.
+
+        The messages are kept as the source of these facts, and are in no list of sessions and no search.
+        Workers read them as they read what a chat flushes.
+
+        Args:
+            messages: ``Message`` objects or OpenAI dicts, together one conversation.
+            key: a name for this call; repeating it with the same messages adds nothing. Default: a new one.
+            wait: the longest wait for the workers, in seconds; None: do not wait.
+
+        Raises:
+            ConfigurationError: these are the facts of a session without a user.
+            InvalidMessageError: a message or ``key`` cannot be used.
+            ConflictError: the key was already used with other messages; nothing was stored.
+            UnknownPipelineError: no worker has registered facts in this database.
+        """
+        return self._runner.run(self._keep(messages, key, wait, "source"))
+
+    async def acreate_from(
+        self, messages: Sequence[object], *, key: str | None = None, wait: float | None = None
+    ) -> FactChanges:
+        """Async twin of ``create_from``."""
+        return await self._runner.arun(self._keep(messages, key, wait, "source"))
+
+    def instruct(self, task: str, *, key: str | None = None, wait: float | None = None) -> FactChanges:
+        """Have this user's facts changed as the user asks for ("forget my address"); return what changed.
+
+        A model reads the newest 400 facts beside the instruction.  What it changes is recorded as edits with
+        the actor ``instruction``, holds in every derivation, and concerns this user alone.  Operations that
+        are switched off (``set_capture``) are left out. The local stand-in changes nothing.
+
+        Args:
+            task: the instruction, at most 2,000 characters.
+            key, wait: as for ``create_from``.
+
+        Raises: as ``create_from``.
+        """
+        return self._runner.run(self._keep([_instruction(task)], key, wait, "instruction"))
+
+    async def ainstruct(self, task: str, *, key: str | None = None, wait: float | None = None) -> FactChanges:
+        """Async twin of ``instruct``."""
+        return await self._runner.arun(self._keep([_instruction(task)], key, wait, "instruction"))
+
+    def forget_source(self, source_id: str) -> None:
+        """Delete a source's messages, and the facts that only it supports; unknown ids change nothing."""
+        self._runner.run(reset(named_source(self._owner, source_id), derived=True))
+
+    async def aforget_source(self, source_id: str) -> None:
+        """Async twin of ``forget_source``."""
+        await self._runner.arun(reset(named_source(self._owner, source_id), derived=True))
+
+    def _keep(
+        self, messages: Sequence[object], key: str | None, wait: float | None, kind: SessionKind
+    ) -> Operation[FactChanges]:
+        settings = self._resources.settings
+        wait_seconds = None if wait is None else check_timeout(wait)
+        request = SourceRequest.check(
+            self._owner,
+            messages,
+            key=key,
+            kind=kind,
+            count_text=text_counter(None),
+            part_tokens=PART_TOKENS,
+            limits=PutLimits(settings.max_content_bytes, settings.max_metadata_bytes),
+            max_messages=settings.max_messages_per_put,
+        )
+        return self._keep_and_wait(request, wait_seconds)
+
+    def _keep_and_wait(self, request: SourceRequest, wait_seconds: float | None) -> Operation[FactChanges]:
+        source = yield from keep_source(request)
+        yield Run(lambda: self._resources.ring(source.lanes))
+        return (yield from wait_for_changes(self._owner, source, wait_seconds))
+
+
+def _instruction(task: object) -> dict[str, str]:
+    check_text("task", task)
+    text = str(task).strip()
+    if not text or len(text) > MAX_INSTRUCTION_CHARACTERS:
+        raise InvalidMessageError(
+            "task", f"must have between 1 and {MAX_INSTRUCTION_CHARACTERS:,} characters; it has {len(text):,}"
+        )
+    return {"role": "user", "content": text}

@@ -1,0 +1,76 @@
+"""Acts on capturing: what a namespace or an owner has captured as facts, recorded and read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from strandline.schemas.errors import ConflictError
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.derived.capture import CaptureActs, NewestCaptureActs, RecordCaptureAct
+from strandline.schemas.values.capture import Capture
+from strandline.schemas.values.identity import check_name
+
+# Each attempt that loses found that another act was recorded in the meantime.
+MAX_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureAct:
+    """One act: ``number`` counts the acts of a namespace, those of its owners included."""
+
+    number: int
+    capture: Capture
+    actor: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureLevel:
+    """Whose acts are meant: those of a namespace, or (with ``owner_key``) of one owner in it."""
+
+    namespace: str
+    owner_key: UUID | None = None
+
+
+def read_capture(level: CaptureLevel) -> Operation[Capture]:
+    """What applies now: the owner's newest act, and the namespace's in what that leaves open."""
+    common, own = Capture(), Capture()
+    rows = yield from fetch(NewestCaptureActs(namespace=level.namespace, owner_key=level.owner_key))
+    for row in rows:
+        if row.owner_key is None:
+            common = Capture.from_json(row.capture)
+        else:
+            own = Capture.from_json(row.capture)
+    return own.within(common)
+
+
+def list_captures(level: CaptureLevel, limit: int) -> Operation[list[CaptureAct]]:
+    """The acts of one level, newest first."""
+    rows = yield from fetch(CaptureActs(namespace=level.namespace, owner_key=level.owner_key, limit=limit))
+    return [CaptureAct(row.number, Capture.from_json(row.capture), row.actor, row.created_at) for row in rows]
+
+
+def record_capture(level: CaptureLevel, capture: Capture, actor: str | None) -> Operation[int]:
+    """Record an act; returns its number, or that of the newest act if it is the same (0: there is none).
+
+    Raises:
+        ConflictError: other callers kept recording acts of this namespace.
+    """
+    who = None if actor is None else check_name("actor", actor)
+    for _attempt in range(MAX_ATTEMPTS):
+        newest = yield from list_captures(level, 1)
+        if capture == (newest[0].capture if newest else Capture()):
+            return newest[0].number if newest else 0
+        rows = yield from fetch(
+            RecordCaptureAct(
+                namespace=level.namespace, owner_key=level.owner_key, capture=capture.to_json(), actor=who
+            )
+        )
+        if rows:
+            return rows[0].number
+    raise ConflictError(
+        f"Other callers recorded {MAX_ATTEMPTS} acts on capturing in this namespace in the meantime;"
+        " nothing was changed. Try again."
+    )

@@ -1,0 +1,186 @@
+"""Optimizing: an owner's facts in fewer sentences, shown before it is done, and done only if nothing changed.
+
+The rules are those of condensing in the background: an answer accounts for each fact that it was shown, a
+sentence holds most words and all numbers of its parts, and facts that people worded or judged stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+
+from strandline.pipelines.facts.condense import MAX_LOADED_FACTS, holds_all_of, most_alike
+from strandline.pipelines.facts.editing.recording import lock_registered
+from strandline.pipelines.facts.similarity import fingerprint
+from strandline.pipelines.models.answers import CondensedFact, parse_condense
+from strandline.pipelines.models.contract import CondenseTask, ModelAnswer, NumberedFact, TextModel
+from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.schemas.errors import ConflictError, UnknownPipelineError
+from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.queries.conversation.read import ServingGeneration
+from strandline.schemas.queries.derived.capture import NewestFacts, NewestFactsRow
+from strandline.schemas.queries.derived.facts_edit import LiveFactLike
+from strandline.schemas.queries.derived.facts_merge import (
+    AddCondensed,
+    CondensableFacts,
+    CondensableFactsRow,
+    EndCondensed,
+    RecordCondensation,
+)
+from strandline.schemas.queries.derived.generations import FindGeneration
+from strandline.schemas.values.lanes import FACTS, DerivationKeys
+
+# How many live facts are counted and compared; far more than workers let an owner have.
+MAX_COMPARED_FACTS = 10_000
+
+# The text model of a derivation, from the config and the prompts of its recipe.
+BuildModel = Callable[[Mapping[str, Any], Mapping[str, str]], TextModel]
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFacts:
+    """One sentence in place of several facts: their ids and texts are its parts."""
+
+    text: str
+    topics: tuple[str, ...]
+    fact_ids: tuple[UUID, ...]
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimization:
+    """A proposal to say an owner's facts in fewer sentences; nothing has changed yet.
+
+    Attributes:
+        merged: the sentences, with the facts that each replaces; empty if nothing can be merged.
+        facts_before, facts_after: how many live facts there are, and how many there would be.
+        tokens_before, tokens_after: the tokens of their texts.
+        model: the model that proposed it.
+    """
+
+    merged: tuple[MergedFacts, ...]
+    facts_before: int
+    facts_after: int
+    tokens_before: int
+    tokens_after: int
+    model: str
+    prompt_hash: str = field(repr=False)
+    id: UUID = field(repr=False)
+    keys: DerivationKeys = field(repr=False)
+    compared: frozenset[tuple[UUID, bytes]] = field(repr=False)
+
+
+def propose_optimization(
+    shard_key: UUID, build_model: BuildModel, count_text: Callable[[str], int]
+) -> Operation[Optimization]:
+    """Ask the model of the derivation that serves for sentences that hold several facts.
+
+    Raises:
+        UnknownPipelineError: no worker has registered facts in this database.
+        ModelError: the model failed, or its answer would lose facts.
+    """
+    serving = yield from fetch(ServingGeneration(shard_key=shard_key, pipeline=FACTS))
+    if not serving:
+        raise UnknownPipelineError("No worker has registered the pipeline 'facts' in this database.")
+    keys = DerivationKeys(shard_key=shard_key, generation_id=serving[0].generation_id)
+    live = yield from fetch(NewestFacts(**keys, limit=MAX_COMPARED_FACTS))
+    facts = most_alike((yield from fetch(CondensableFacts(**keys, limit=MAX_LOADED_FACTS))))
+    (generation,) = yield from fetch(FindGeneration(generation_id=keys["generation_id"]))
+    answer: ModelAnswer | None = None
+    if len(facts) > 1:
+        numbered = tuple(NumberedFact(n, fact.text, fact.said_at) for n, fact in enumerate(facts, 1))
+        model = yield Run(lambda: build_model(json.loads(generation.config), json.loads(generation.prompts)))
+        answer = yield Run(lambda: model.answer(CondenseTask(numbered, max(1, len(live) // 2))))
+    proposed = () if answer is None else parse_condense(answer.text, len(facts))
+    merged = tuple(one for one in (_merge(sentence, facts) for sentence in proposed) if one is not None)
+    before = sum(count_text(fact.text) for fact in live)
+    saved = sum(sum(map(count_text, one.parts)) - count_text(one.text) for one in merged)
+    return Optimization(
+        merged=merged,
+        facts_before=len(live),
+        facts_after=len(live) - sum(len(one.fact_ids) - 1 for one in merged),
+        tokens_before=before,
+        tokens_after=before - saved,
+        model="" if answer is None else answer.model,
+        prompt_hash="" if answer is None else answer.prompt_hash,
+        id=uuid4(),
+        keys=keys,
+        compared=_compared(live),
+    )
+
+
+def apply_optimization(optimization: Optimization) -> Operation[None]:
+    """Put the sentences in the place of their parts, all or none; the caller has a transaction.
+
+    Raises:
+        ConflictError: a fact was added, changed or removed since, or another derivation serves.
+    """
+    keys = optimization.keys
+    _fact_sets, serving = yield from lock_registered(keys["shard_key"])
+    live = yield from fetch(NewestFacts(**keys, limit=MAX_COMPARED_FACTS))
+    condensable = yield from fetch(CondensableFacts(**keys, limit=MAX_LOADED_FACTS))
+    parts = {fact_id for one in optimization.merged for fact_id in one.fact_ids}
+    is_unchanged = _compared(live) == optimization.compared and parts <= {row.fact_id for row in condensable}
+    if serving.keys != keys or not is_unchanged:
+        raise _changed()
+    for place, one in enumerate(optimization.merged, 1):
+        yield from _put_in_place(optimization, uuid5(optimization.id, f"condense-{place}"), one)
+    yield from fetch(
+        RecordCondensation(
+            **keys,
+            batch_id=optimization.id,
+            outcome="applied" if optimization.merged else "unchanged",
+            facts_before=optimization.facts_before,
+            facts_after=optimization.facts_after,
+            reason=None,
+        )
+    )
+
+
+def _put_in_place(optimization: Optimization, fact_id: UUID, one: MergedFacts) -> Operation[None]:
+    keys, words, part_ids = optimization.keys, fingerprint(one.text), list(one.fact_ids)
+    like = yield from fetch(LiveFactLike(**keys, fingerprint=words))
+    if {row.fact_id for row in like} - set(part_ids):
+        raise _changed()
+    yield from fetch(EndCondensed(**keys, fact_id=fact_id, parts=part_ids))
+    yield from fetch(
+        AddCondensed(
+            **keys,
+            fact_id=fact_id,
+            parts=part_ids,
+            text=one.text,
+            fingerprint=words,
+            lexemes=query_lexemes(one.text),
+            topics=list(one.topics),
+            batch_id=optimization.id,
+            model=optimization.model,
+            prompt_hash=optimization.prompt_hash,
+        )
+    )
+
+
+def _merge(sentence: CondensedFact, facts: list[CondensableFactsRow]) -> MergedFacts | None:
+    """The sentence with its parts; None if it does not hold all of them."""
+    parts = [facts[number - 1] for number in sentence.facts]
+    if not holds_all_of(sentence.text, [part.text for part in parts]):
+        return None
+    return MergedFacts(
+        sentence.text,
+        sentence.topics,
+        tuple(part.fact_id for part in parts),
+        tuple(part.text for part in parts),
+    )
+
+
+def _compared(live: list[NewestFactsRow]) -> frozenset[tuple[UUID, bytes]]:
+    return frozenset((fact.fact_id, fact.fingerprint) for fact in live)
+
+
+def _changed() -> ConflictError:
+    return ConflictError(
+        "The facts have changed since the proposal was made; nothing was changed. Ask for a new one with"
+        " optimize()."
+    )

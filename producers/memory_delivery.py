@@ -1,0 +1,74 @@
+"""Delivering without moving the window: what a session has said so far is derived from at once."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from strandline.pipelines.flush.flush import Flushed, deliver_by_hand
+from strandline.producers.arguments import check_timeout
+from strandline.producers.memory_search import MemorySearch
+from strandline.producers.reading.summary import Summary, wait_for_summary
+from strandline.producers.sessions import history_page
+from strandline.schemas.postgres.operations import Operation, Run
+
+
+class MemoryDelivery(MemorySearch):
+    """The methods of ``SessionMemory`` that deliver, and leave the window as it is."""
+
+    def deliver(self, *, connection: object | None = None) -> list[UUID]:
+        """Deliver all that was not delivered yet, and keep it in the window; return the events recorded.
+
+        For the end of a run, or of a conversation.  A tool call without its result stays undelivered.  With
+        the policy ``deliver="turn"`` each turn is delivered so when it ends.
+
+        Raises:
+            OwnerError: the session belongs to another owner.
+        """
+        delivered = self._runner.run(self._deliver_now(), connection)
+        return self._announce_flush(delivered, connection)
+
+    async def adeliver(self, *, connection: object | None = None) -> list[UUID]:
+        """Async twin of ``deliver``."""
+        delivered = await self._runner.arun(self._deliver_now(), connection)
+        return self._announce_flush(delivered, connection)
+
+    def summarize(self, *, wait: float | None = None) -> Summary | None:
+        """Deliver all that was not delivered yet, as ``deliver`` does, and return the session's summary.
+
+        Workers make it; a bad answer of their model keeps the summary before.  None: there is none yet, since
+        nothing was said, or workers are not done.
+
+        Args:
+            wait: the longest wait for the workers, in seconds; None: do not wait.
+
+        Raises:
+            NotFoundError: the session has no messages yet.
+            ConfigurationError: the session does not feed summaries.
+            OwnerError: the session belongs to another owner.
+        """
+        wait_seconds = None if wait is None else check_timeout(wait)
+        return self._runner.run(self._summarize_now(wait_seconds))
+
+    async def asummarize(self, *, wait: float | None = None) -> Summary | None:
+        """Async twin of ``summarize``."""
+        wait_seconds = None if wait is None else check_timeout(wait)
+        return await self._runner.arun(self._summarize_now(wait_seconds))
+
+    def _summarize_now(self, wait_seconds: float | None) -> Operation[Summary | None]:
+        delivered = yield from self._deliver_now()
+        yield Run(lambda: self._announce_flush(delivered, None))
+        return (yield from wait_for_summary(self._identity, wait_seconds))
+
+    def _deliver_now(self) -> Operation[Flushed | None]:
+        delivered = yield from deliver_by_hand(self._identity.shard_key, self._identity.session_key)
+        if delivered is None:
+            yield from history_page(self._identity, 0, 1)
+        return delivered
+
+    def _announce_flush(self, flushed: Flushed | None, connection: object | None) -> list[UUID]:
+        if flushed is None:
+            return []
+        # Before the commit of a caller's transaction a hint would find nothing; the sweep rings after it.
+        if connection is None:
+            self._resources.ring(flushed.lanes)
+        return list(flushed.event_ids)
