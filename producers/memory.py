@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
+from typing import Self
 from uuid import UUID, uuid4
 
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
@@ -37,7 +39,12 @@ from strandline.producers.writing.reset import reset
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.postgres.operations import Atomic, Operation
-from strandline.schemas.values.identity import SessionIdentity, check_name
+from strandline.schemas.values.identity import (
+    SessionIdentity,
+    check_name,
+    identify_session,
+    scope_session_id,
+)
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
@@ -107,6 +114,21 @@ class SessionMemory(MemoryTools, MemoryCorrections, MemoryDelivery, MemoryHistor
     def facts(self) -> OwnerFacts:
         """The facts of this session's owner."""
         return OwnerFacts(self._resources, self._identity.owner)
+
+    def get_scope(self, name: str) -> Self:
+        """The memory of a session of its own, with everything else as here: limits, blocks, user, namespace.
+
+        What is put to one scope is in no other, and not here.  Facts are those of the user, as in all of a
+        user's sessions; without a user each scope has its own. ``reset`` clears one scope and leaves the
+        others. Its ``session_id`` is this one's and ``name``, as in ``team/drafts``; does no I/O.
+
+        Raises:
+            InvalidMessageError: ``name`` is not a valid name, or too long together with the session's.
+        """
+        session_id = scope_session_id(self.session_id, check_name("name", name))
+        scoped = copy(self)
+        scoped._identity = identify_session(self.namespace, session_id, self.user_id)
+        return scoped
 
     def put(self, message: object, *, connection: object | None = None) -> int:
         """Accept one message (a ``Message`` or an OpenAI dict) and return its ``seq``.

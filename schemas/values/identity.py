@@ -80,6 +80,15 @@ def identify_user(namespace: str, user_id: str) -> Owner:
     return _user(check_name("namespace", namespace), check_name("user_id", user_id))
 
 
+def scope_session_id(session_id: str, scope: str) -> str:
+    """The id of the session that is a scope of another one: both names, with a slash between them.
+
+    A slash inside of a name is written ``%2F``, so no two pairs of names make the same id.
+    """
+    names = (name.replace("%", "%25").replace("/", "%2F") for name in (session_id, scope))
+    return "/".join(names)
+
+
 @lru_cache(maxsize=8_192)
 def _session(namespace: str, session_id: str, user_id: str | None) -> SessionIdentity:
     as_owner = _digest("session-owner", namespace, session_id)

@@ -198,6 +198,7 @@ def test_a_method_works_or_says_why_not(value: Any, database_url: str) -> None:
             tried(_used, getattr(memory, name), **{**needed, argument: value})
             assert memory.get()[0].text == "hello"
     tried(memory.get, wait_for=value, timeout=0)
+    tried(memory.get_scope, value)
 
 
 def _used(call: Callable[..., Any], **given: Any) -> None:
