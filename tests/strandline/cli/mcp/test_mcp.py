@@ -279,6 +279,17 @@ def test_it_ends_when_the_client_closes_its_end() -> None:
         assert (process.returncode, out, err) == (0, "", "")
 
 
+def test_what_was_asked_before_the_end_is_done_and_answered() -> None:
+    calls = [requests("add_memory", {"text": f"Maren has {n} boats."}, n) for n in range(2, 6)]
+    with started("--user", "maren") as process:
+        sent = "".join(json.dumps(one) + "\n" for one in (INITIALIZE, INITIALIZED, *calls))
+        out, err = process.communicate(sent.rstrip("\n"), timeout=600)
+        assert (process.returncode, err) == (0, "")
+        answers = {one["id"]: one for one in map(json.loads, out.splitlines())}
+    assert sorted(answers) == [1, 2, 3, 4, 5]
+    assert all("memory" in answers[n]["result"]["structuredContent"] for n in range(2, 6))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_in_order_at_a_signal_although_the_client_is_silent(
     number: signal.Signals, hung_up: None
