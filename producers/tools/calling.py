@@ -47,7 +47,7 @@ from strandline.producers.tools.results import (
 )
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.read import FactSources
 from strandline.schemas.queries.conversation.search import SessionNames
 from strandline.schemas.queries.derived.facts_edit import FactWasDeleted
@@ -204,7 +204,9 @@ def _delete_once(shard_key: UUID, fact_id: UUID) -> Operation[bool]:
 def _context(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     request = scope.read_request(arguments["question"], arguments["token_limit"])
     context = yield from read(request)
-    return context_result(context, request.token_limit, request.count_text)
+    # Off the event loop: all that is given is counted.
+    result: ToolResult = yield Run(partial(context_result, context, request.token_limit, request.count_text))
+    return result
 
 
 def _show_fact(scope: ToolScope, fact_id: UUID, asked: str) -> Operation[ToolResult]:

@@ -88,11 +88,15 @@ def _tool(tool: ToolDefinition) -> types.Tool:
 
 
 def _call_result(result: Mapping[str, Any]) -> types.CallToolResult:
-    """The result as structured content, and as JSON text for clients that show only text."""
+    """The result as structured content, and as JSON text for clients that show only text.
+
+    What is wrong with a call is text alone: clients hold structured content against the tool's schema.
+    """
+    is_error = "error" in result
     return types.CallToolResult(
         content=[_text(json.dumps(result, ensure_ascii=False))],
-        structured_content=dict(result),
-        is_error="error" in result,
+        structured_content=None if is_error else dict(result),
+        is_error=is_error,
     )
 
 

@@ -195,7 +195,8 @@ def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[
             f"No limit is set for namespace {quote(namespace)};"
             " `strandline limits list` shows the namespaces with limits."
         )
-    missing = [_OPTIONS[column] for column in named if getattr(limits[0], column) in (None, False)]
+    values = {column: getattr(limits[0], column) for column in named}
+    missing = [_OPTIONS[column] for column, value in values.items() if value is None or value is False]
     if missing:
         raise NotFoundError(f"Namespace {quote(namespace)} has no limit {' or '.join(missing)}.")
 

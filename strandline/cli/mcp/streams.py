@@ -1,4 +1,4 @@
-"""The standard streams of a protocol: stdin and stdout carry its lines alone, and can be given up.
+"""The standard streams of JSON-RPC: stdin and stdout carry its lines alone, and can be given up.
 
 A thread that reads a pipe cannot be interrupted, so the end of a process would wait for the other side's next
 line.  Here each wait ends as well when ``give_up`` is called.
@@ -7,6 +7,7 @@ line.  Here each wait ends as well when ``give_up`` is called.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import select
 import sys
@@ -17,6 +18,9 @@ from contextlib import contextmanager, suppress
 _WRITE_BYTES = 512
 _READ_BYTES = 65_536
 
+# After the last line, requests get so long for their answers; some get none, as those that were cancelled.
+ANSWER_SECONDS = 10.0
+
 
 class ProtocolStreams:
     """Lines of text from one descriptor and to another; each in its own thread, while it is awaited."""
@@ -24,26 +28,36 @@ class ProtocolStreams:
     def __init__(self, source: int, target: int) -> None:
         self._source, self._target = source, target
         self._given_up, self._giving_up = os.pipe()
+        self._unanswered: set[str] = set()
+        self._answered = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def lines(self) -> AsyncIterator[str]:
         """The lines as they come, until the other side closes, or ``give_up``.
 
-        The last one may lack its end.
+        The last one may lack its end.  The lines end only when all requests among them are answered, since
+        the SDK drops what is under way then.
         """
+        self._loop = asyncio.get_running_loop()
         rest = bytearray()
         while piece := await asyncio.to_thread(self._read):
             *ends, last = piece.split(b"\n")
             for end in ends:
-                yield (rest + end).decode(errors="replace")
+                yield self._note_request((rest + end).decode(errors="replace"))
                 rest.clear()
             rest += last
         if rest:
-            yield rest.decode(errors="replace")
+            yield self._note_request(rest.decode(errors="replace"))
+        if self._unanswered and not self._is_given_up():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._answered.wait(), ANSWER_SECONDS)
 
     async def write(self, text: str) -> None:
         """Write a text; it is dropped after ``give_up``, and if the other side does not read any more."""
         with suppress(BrokenPipeError):
             await asyncio.to_thread(self._write, text.encode())
+        self._unanswered.discard(_id_of(text, "result", "error"))
+        self._update()
 
     async def flush(self) -> None:
         """Nothing is held back."""
@@ -52,12 +66,32 @@ class ProtocolStreams:
         return self.lines()
 
     def give_up(self) -> None:
-        """End all that waits to read or to write, and what begins to."""
+        """End all that waits to read or to write, and what begins to; from any thread."""
         os.write(self._giving_up, b"\0")
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended, and nothing waits any more
+                self._loop.call_soon_threadsafe(self._answered.set)
 
     def close(self) -> None:
         os.close(self._given_up)
         os.close(self._giving_up)
+
+    def _note_request(self, line: str) -> str:
+        if number := _id_of(line, "method"):
+            self._unanswered.add(number)
+            self._update()
+        return line
+
+    def _update(self) -> None:
+        if self._unanswered and not self._is_given_up():
+            self._answered.clear()
+        else:
+            self._answered.set()
+
+    def _is_given_up(self) -> bool:
+        poll = select.poll()
+        poll.register(self._given_up, select.POLLIN)
+        return bool(poll.poll(0))
 
     def _read(self) -> bytes:
         return os.read(self._source, _READ_BYTES) if self._is_ready(reads=True) else b""
@@ -72,6 +106,17 @@ class ProtocolStreams:
         poll.register(self._given_up, select.POLLIN)
         poll.register(self._source if reads else self._target, select.POLLIN if reads else select.POLLOUT)
         return all(number != self._given_up for number, _ in poll.poll())
+
+
+def _id_of(line: str, *members: str) -> str:
+    """The id of a JSON-RPC message with one of these members, as JSON; empty without one."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(message, dict) or message.get("id") is None:
+        return ""
+    return json.dumps(message["id"]) if any(member in message for member in members) else ""
 
 
 @contextmanager

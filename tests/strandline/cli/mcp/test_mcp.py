@@ -95,6 +95,12 @@ async def call(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
     return dict(result.structured_content)
 
 
+def problem_of(result: Any) -> dict[str, Any]:
+    """What an error says; clients would hold structured content against the schema of good results."""
+    assert result.is_error and result.structured_content is None
+    return dict(json.loads(result.content[0].text))
+
+
 def test_a_client_lists_the_tools_with_their_annotations(connect: Connect) -> None:
     async def use(client: Client) -> None:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -139,9 +145,8 @@ def test_what_a_model_gets_wrong_is_an_error_of_the_tool(connect: Connect) -> No
             ("delete_memory", {"id": "none"}, "not_found"),
         ):
             result = await client.call_tool(name, arguments)
-            assert result.is_error
-            assert result.structured_content["error"] == problem
-            assert "message" in result.structured_content
+            assert problem_of(result)["error"] == problem
+            assert problem_of(result)["message"]
         assert "memory" in await call(client, "add_memory", text="It goes on.")
 
     connect(use, "--user", "maren")
@@ -152,7 +157,7 @@ def test_a_read_only_server_offers_and_does_nothing_that_writes(connect: Connect
         listed = [tool.name for tool in (await client.list_tools()).tools]
         assert listed == ["search_memories", "get_context"]
         refused = await client.call_tool("add_memory", {"text": "Maren rows."})
-        assert refused.is_error and refused.structured_content["error"] == "read_only"
+        assert problem_of(refused)["error"] == "read_only"
         assert await call(client, "search_memories", query="Maren") == {"memories": [], "messages": []}
 
     connect(use, "--user", "maren", "--read-only")
@@ -272,6 +277,17 @@ def test_it_ends_when_the_client_closes_its_end() -> None:
         assert answer(process)["result"]["structuredContent"]["memory"]["text"] == "Maren rows."
         out, err = process.communicate(timeout=600)
         assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_what_was_asked_before_the_end_is_done_and_answered() -> None:
+    calls = [requests("add_memory", {"text": f"Maren has {n} boats."}, n) for n in range(2, 6)]
+    with started("--user", "maren") as process:
+        sent = "".join(json.dumps(one) + "\n" for one in (INITIALIZE, INITIALIZED, *calls))
+        out, err = process.communicate(sent.rstrip("\n"), timeout=600)
+        assert (process.returncode, err) == (0, "")
+        answers = {one["id"]: one for one in map(json.loads, out.splitlines())}
+    assert sorted(answers) == [1, 2, 3, 4, 5]
+    assert all("memory" in answers[n]["result"]["structuredContent"] for n in range(2, 6))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
