@@ -42,6 +42,7 @@ ADAPTED = {
     "langchain": "langchain_core",
     "langgraph": "langgraph",
     "llamaindex": "llama_index.core",
+    "pydantic_ai": "pydantic_ai",
 }
 FEATURE_ROWS = [
     f"{part}{n}" for part, count in zip("ABCD", (16, 12, 11, 11), strict=True) for n in range(1, count + 1)
