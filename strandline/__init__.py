@@ -21,6 +21,7 @@ from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
 from strandline.producers.writing.correct import Correction
+from strandline.producers.writing.fork import Fork
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,
@@ -61,6 +62,7 @@ __all__ = [
     "Fact",
     "FactExtractionMemoryBlock",
     "Facts",
+    "Fork",
     "FoundFact",
     "FoundMessage",
     "GivenFact",
