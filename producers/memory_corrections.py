@@ -1,8 +1,9 @@
-"""The methods of a session's memory that correct its log, sync and async."""
+"""The methods of a session's memory that correct its log, or fork it, sync and async."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from uuid import uuid4
 
 from strandline.producers.arguments import check_seq
 from strandline.producers.memory_search import MemorySearch
@@ -13,15 +14,16 @@ from strandline.producers.writing.correct import (
     replace_content,
     rewind,
 )
+from strandline.producers.writing.fork import Fork, fork
 from strandline.producers.writing.pop import pop
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.identity import check_name, identify_session
 from strandline.schemas.values.message import Content, Message
 
 
 class MemoryCorrections(MemorySearch):
-    """The methods of ``SessionMemory`` that take back what was put, or give it other content."""
+    """The methods of ``SessionMemory`` that take back what was put, give it other content, or fork it."""
 
     _put_limits: PutLimits
     _count_text: Callable[[str], int]
@@ -53,7 +55,7 @@ class MemoryCorrections(MemorySearch):
             ConflictError: the key was used for another correction, or flushes kept coming between.
             OwnerError: the session belongs to another owner.
         """
-        return self._runner.run(self._rewinding(from_seq, actor, idempotency_key), connection)
+        return self._runner.run(self._rewind(from_seq, actor, idempotency_key), connection)
 
     async def arewind(
         self,
@@ -64,7 +66,7 @@ class MemoryCorrections(MemorySearch):
         connection: object | None = None,
     ) -> Correction:
         """Async twin of ``rewind``."""
-        return await self._runner.arun(self._rewinding(from_seq, actor, idempotency_key), connection)
+        return await self._runner.arun(self._rewind(from_seq, actor, idempotency_key), connection)
 
     def replace(
         self,
@@ -90,7 +92,7 @@ class MemoryCorrections(MemorySearch):
             InvalidMessageError: the content cannot be stored as given.
             ConflictError, OwnerError: as for ``rewind``.
         """
-        return self._runner.run(self._replacing(seq, content, actor, idempotency_key), connection)
+        return self._runner.run(self._replace(seq, content, actor, idempotency_key), connection)
 
     async def areplace(
         self,
@@ -102,7 +104,7 @@ class MemoryCorrections(MemorySearch):
         connection: object | None = None,
     ) -> Correction:
         """Async twin of ``replace``."""
-        return await self._runner.arun(self._replacing(seq, content, actor, idempotency_key), connection)
+        return await self._runner.arun(self._replace(seq, content, actor, idempotency_key), connection)
 
     def pop(self, *, connection: object | None = None) -> Message | None:
         """Remove the newest message and return it, for example to repeat the last turn; None if none is left.
@@ -120,25 +122,63 @@ class MemoryCorrections(MemorySearch):
         """Async twin of ``pop``."""
         return await self._runner.arun(pop(self._identity), connection)
 
-    def _rewinding(
-        self, from_seq: int, actor: str | None, idempotency_key: str | None
-    ) -> Operation[Correction]:
-        seq, who, key = _checked("from_seq", from_seq, actor, idempotency_key)
+    def fork(
+        self,
+        session_id: str | None = None,
+        *,
+        through_seq: int | None = None,
+        connection: object | None = None,
+    ) -> Fork:
+        """Begin another session of this user with the messages of this one, and what was derived from them.
+
+        Messages keep their numbers, ids and times.  Facts are the user's already, so nothing is extracted
+        again from what was delivered before the cut.  The new session has the policy of this one, and shares
+        with no scope.  Open it with ``Memory.from_defaults(fork.session_id, user_id=…)``.
+
+        Args:
+            session_id: of the new session; default: a random one.
+            through_seq: the last message to take over; default: all.
+
+        Raises:
+            ConfigurationError: the session has no user: its fork would be another owner's.
+            NotFoundError: the session has no such message.
+            ConflictError: the new session was put to already.
+            OwnerError: one of the two belongs to another owner.
+        """
+        return self._runner.run(self._fork(session_id, through_seq), connection)
+
+    async def afork(
+        self,
+        session_id: str | None = None,
+        *,
+        through_seq: int | None = None,
+        connection: object | None = None,
+    ) -> Fork:
+        """Async twin of ``fork``."""
+        return await self._runner.arun(self._fork(session_id, through_seq), connection)
+
+    def _fork(self, session_id: str | None, through_seq: int | None) -> Operation[Fork]:
+        old = self._identity
+        new = identify_session(old.namespace, session_id or uuid4().hex, old.user_id)
+        return fork(old, new, None if through_seq is None else check_seq("through_seq", through_seq))
+
+    def _rewind(self, from_seq: int, actor: str | None, idempotency_key: str | None) -> Operation[Correction]:
+        seq, who, key = _check("from_seq", from_seq, actor, idempotency_key)
         return rewind(self._identity, seq, correction_id(self._identity, key), who)
 
-    def _replacing(
+    def _replace(
         self,
         seq: int,
         content: Content,
         actor: str | None,
         idempotency_key: str | None,
     ) -> Operation[Correction]:
-        seq, who, key = _checked("seq", seq, actor, idempotency_key)
+        seq, who, key = _check("seq", seq, actor, idempotency_key)
         replacement = Replacement(seq, content, self._count_text, self._part_tokens, self._put_limits)
         return replace_content(self._identity, replacement, correction_id(self._identity, key), who)
 
 
-def _checked(
+def _check(
     name: str, seq: object, actor: object | None, idempotency_key: object | None
 ) -> tuple[int, str | None, str | None]:
     """The arguments of a correction; raises ConfigurationError or InvalidMessageError."""

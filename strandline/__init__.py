@@ -26,7 +26,11 @@ from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
 from strandline.producers.writing.correct import Correction
+<<<<<<< HEAD
 from strandline.producers.writing.sources import FactChanges
+=======
+from strandline.producers.writing.fork import Fork
+>>>>>>> corrections
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,
@@ -74,6 +78,7 @@ __all__ = [
     "FactChanges",
     "FactExtractionMemoryBlock",
     "Facts",
+    "Fork",
     "FoundFact",
     "FoundMessage",
     "GivenFact",

@@ -316,12 +316,7 @@ def _load(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) ->
 
 
 def _apply(
-    engine: Engine,
-    lease: Lease,
-    batch: Batch,
-    stage: Stage[Any, Any],
-    work: Any,
-    effect: Any,
+    engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any], work: Any, effect: Any
 ) -> _BatchEnd:
     """Effect, receipts and the batch's end, in one transaction; a batch that a reset touched is void."""
     with engine.database.transaction() as tx:

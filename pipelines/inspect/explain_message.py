@@ -321,8 +321,8 @@ def _correction_reasons(seq: int, corrections: Sequence[CorrectionTrace]) -> Ite
     if others := [one for one in corrections if one not in own and one.messages]:
         numbers = ", ".join(str(one.number) for one in others)
         yield (
-            f"Other messages of its flush were taken back or replaced (correction {numbers}): what was"
-            " derived from the flush is derived again from what is left."
+            f"Other messages of its flush were taken back or replaced (correction {numbers}), so memory"
+            " is derived from it again."
         )
 
 

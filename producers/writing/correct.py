@@ -138,15 +138,15 @@ def replace_content(
     content = replacement.digest()
     seq = replacement.seq
     for known in (yield from fetch(FindCorrection(shard_key=identity.shard_key, correction_id=id_))):
-        correction = _known(identity, known, seq, content)
+        correction = _read_known(identity, known, seq, content)
         yield from _clear_shared(identity, seq, seq)
         return correction
     for _attempt in range(MAX_ATTEMPTS):
         rows = yield from fetch(MessageAt(**identity.keys, seq=seq))
         if not rows:
             yield from check_unowned(identity)
-            raise _missing(identity, seq)
-        asked = yield Run(partial(_replacing, identity, replacement, rows[0], id_, content, actor))
+            raise _not_found(identity, seq)
+        asked = yield Run(partial(_replacement_request, identity, replacement, rows[0], id_, content, actor))
         row = yield from _correct(identity, asked)
         if row.status not in ("again", "changed"):
             return _read(identity, "replace", seq, row)
@@ -178,7 +178,7 @@ def _request(
     )
 
 
-def _replacing(
+def _replacement_request(
     identity: SessionIdentity,
     replacement: Replacement,
     row: MessageAtRow,
@@ -265,13 +265,13 @@ def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> C
             raise DeliveredError(
                 f"Message {seq} of session {quote(identity.session_id)} belongs to the pinned head, and"
                 " messages behind it were delivered; nothing was taken back. Replace its content, or"
-                " call reset() to begin anew."
+                " call reset() to start the session over."
             )
         case _:
-            raise _missing(identity, seq)
+            raise _not_found(identity, seq)
 
 
-def _known(identity: SessionIdentity, known: FindCorrectionRow, seq: int, content: bytes) -> Correction:
+def _read_known(identity: SessionIdentity, known: FindCorrectionRow, seq: int, content: bytes) -> Correction:
     """The correction that was made before, if it is this one."""
     is_same = known.session_key == identity.session_key and (known.kind, known.from_seq) == ("replace", seq)
     if not is_same or known.digest != content:
@@ -288,7 +288,7 @@ def _conflict(identity: SessionIdentity) -> ConflictError:
     )
 
 
-def _missing(identity: SessionIdentity, seq: int) -> NotFoundError:
+def _not_found(identity: SessionIdentity, seq: int) -> NotFoundError:
     return NotFoundError(
         f"Session {quote(identity.session_id)} has no message {seq}: it was not put, or was taken back;"
         " nothing was changed."

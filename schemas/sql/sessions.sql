@@ -196,6 +196,13 @@ SELECT c.number, c.before::text, c.after::text, c.flushed_through, c.actor, c.cr
 FROM strandline.policy_change c
 WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s ORDER BY c.number
 
+-- name: fork_session
+-- Begin another session of the same owner with the messages of one, up to a number (fork_v1).
+-- params: shard_key uuid, session_key uuid, new_key uuid, session_id text, through_seq bigint?
+-- row: status text, through_seq bigint, messages bigint
+SELECT status, through_seq, messages FROM strandline.fork_v1(
+    %(shard_key)s, %(session_key)s, %(new_key)s, %(session_id)s, %(through_seq)s)
+
 -- name: session_corrections
 -- The corrections of a session that concern a range of its messages, oldest first; all: from 0, through NULL.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint?

@@ -1160,6 +1160,7 @@ def upgrade() -> None:
         "derive_again_v1",
         "rederive_v1",
         "correct_v1",
+        "fork_v1",
         "search_small_v1",
         "search_big_v1",
         "search_v1",

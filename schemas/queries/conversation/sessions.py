@@ -347,6 +347,25 @@ class PolicyChanges(Query[PolicyChangesRow]):
         self.values = (shard_key, session_key)
 
 
+class ForkSessionRow(NamedTuple):
+    status: str
+    through_seq: int
+    messages: int
+
+
+class ForkSession(Query[ForkSessionRow]):
+    """Begin another session of the same owner with the messages of one, up to a number (fork_v1)."""
+
+    __slots__ = ()
+    name = "fork_session"
+    row = ForkSessionRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, new_key: UUID, session_id: str, through_seq: int | None
+    ) -> None:
+        self.values = (shard_key, session_key, new_key, session_id, through_seq)
+
+
 class SessionCorrectionsRow(NamedTuple):
     number: int
     kind: str

@@ -9,10 +9,11 @@
 --
 -- status: 'ok'; 'repeated' (it was made before: the row tells which it is); 'conflict' (the id is that of another
 -- correction); 'again' (a flush delivered something meanwhile: nothing was done, to be called again); 'changed' (the
--- message has other content by now, or another one is the newest); 'missing' (no such message); 'head' (it is in the pinned head, behind which
--- something was delivered).  No row if there is no such session.
--- Where nothing was done, the other values mean nothing.  is_shared: the session has copies in a scope,
--- of which the caller removes those that are no longer right (clear_shared_v1).  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
+-- message has other content by now, or another one is the newest); 'missing' (no such message); 'head' (it is in the
+-- pinned head, behind which something was delivered).  No row if there is no such session.  Where nothing was done,
+-- the other values mean nothing.
+-- is_shared: the session has copies in a scope, of which the caller removes those that are no longer right
+-- (clear_shared_v1).  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
 CREATE FUNCTION strandline.correct_v1(
     p_shard_key uuid,
     p_session_key uuid,

@@ -64,7 +64,8 @@ BEGIN
     DELETE FROM strandline.receipt r USING strandline.generation g
         WHERE r.shard_key = p_shard_key AND r.event_id = ANY (extracted)
           AND g.generation_id = r.generation_id AND g.pipeline = 'facts' AND r.stage <> g.entry_stage;
-    UPDATE strandline.batch b SET state = CASE WHEN b.state = 'open' OR b.event_ids <@ extracted THEN 'void' ELSE b.state END,
+    UPDATE strandline.batch b SET
+            state = CASE WHEN b.state = 'open' OR b.event_ids <@ extracted THEN 'void' ELSE b.state END,
             closed_at = coalesce(b.closed_at, statement_timestamp()),
             event_ids = CASE WHEN b.state = 'open' OR b.event_ids <@ extracted THEN b.event_ids ELSE ARRAY(
                 SELECT kept.event_id FROM unnest(b.event_ids) WITH ORDINALITY AS kept (event_id, place)

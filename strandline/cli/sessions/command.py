@@ -10,7 +10,12 @@ import click
 
 from strandline.cli.servers.options import as_json, json_schema_option, settings_from, target_options
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.sessions.corrections import delete_command, replace_command, rewind_command
+from strandline.cli.sessions.corrections import (
+    delete_command,
+    fork_command,
+    replace_command,
+    rewind_command,
+)
 from strandline.cli.sessions.policy import policy_lines, set_policy_command
 from strandline.cli.terminal.output import print_json, print_schema, print_table, say
 from strandline.pipelines.inspect.corrections import correction_line
@@ -39,6 +44,7 @@ def command() -> None:
 command.add_command(set_policy_command)
 command.add_command(rewind_command)
 command.add_command(replace_command)
+command.add_command(fork_command)
 command.add_command(delete_command)
 
 

@@ -1,4 +1,4 @@
-"""``strandline sessions rewind``, ``replace`` and ``delete``: take back what a session's log holds."""
+"""``strandline sessions rewind``, ``replace``, ``fork`` and ``delete``."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def replace_command(
 ) -> int:
     """Give message SEQ of SESSION other content: the text of the file CONTENT, or of the input with -.
 
-    What was derived from the message goes, and is derived again.  No copy of the old content is kept.
+    Memory derived from the message goes, and is derived again.  No copy of the old content is kept.
     """
     if json_schema:
         print_schema(CorrectionReport)
@@ -119,6 +119,54 @@ def replace_command(
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _):
         correction = memory.replace(seq, text, actor=actor, idempotency_key=key)
     return _show(correction, f"gave message {seq} other content", as_json=as_json)
+
+
+class ForkReport(BaseModel):
+    """A session that began as a copy of another."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    session_id: str
+    through_seq: int
+    messages: int
+
+
+@click.command("fork", short_help="Begin another session as a copy of one.")
+@click.argument("session")
+@click.argument("new", required=False)
+@namespace_option
+@_user_option
+@click.option("--through", type=click.IntRange(1), metavar="SEQ", help="The last message to take over.")
+@as_json
+@json_schema_option
+@target_options
+def fork_command(
+    session: str,
+    new: str | None,
+    namespace: str,
+    user: str | None,
+    through: int | None,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
+    """Begin the session NEW (default: a random name) of the same user with the messages of SESSION.
+
+    Memory derived from them is taken over; nothing is extracted again.
+    """
+    if json_schema:
+        print_schema(ForkReport)
+        return 0
+    settings = settings_from(**target)
+    with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _):
+        fork = memory.fork(new, through_seq=through)
+    if as_json:
+        print_json(
+            ForkReport(session_id=fork.session_id, through_seq=fork.through_seq, messages=fork.messages)
+        )
+    else:
+        say(f"session {fork.session_id} begins with {quantity(fork.messages, 'message')}")
+    return 0
 
 
 @click.command("delete", short_help="Delete a session's messages and what was derived.")

@@ -1,4 +1,8 @@
+<<<<<<< HEAD:tests/strandline/cli/test_session_corrections.py
 """`sessions rewind`, `replace` and `delete` on the command line, and what others say of corrections."""
+=======
+"""``strandline sessions rewind``, ``replace``, ``fork`` and ``delete``, and what other commands say of them."""
+>>>>>>> corrections:tests/pipelines/inspect/test_corrections_shown.py
 
 from __future__ import annotations
 
@@ -75,6 +79,14 @@ def test_a_session_is_deleted_when_told(memory: Memory, command: Command, databa
     assert command("sessions", "delete", "chat-1", "--yes").out == "deleted 4 messages\n"
     assert memory.get_all() == [] == memory.facts.list()
     assert verify(database).violations == ()
+
+
+def test_a_session_is_forked(memory: Memory, command: Command, make_memory: MakeMemory) -> None:
+    told = command("sessions", "fork", "chat-1", "chat-2", "--through", "2")
+    assert told.out == "session chat-2 begins with 2 messages\n"
+    branch = make_memory("chat-2", user_id="ana")
+    assert [message.id for message in branch.get_all()] == ["m1", "m2"]
+    assert command("sessions", "fork", "chat-1", "chat-2").code != 0
 
 
 def test_what_is_not_there_is_named(memory: Memory, command: Command) -> None:

@@ -1,0 +1,63 @@
+"""Forks a session: another one of the same user, with its messages and what was derived from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.producers.sessions import check_unowned, claim_session
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.sessions import ForkSession
+from strandline.schemas.values.identity import SessionIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A session that began as a copy of another.
+
+    Attributes:
+        session_id: the new session.
+        through_seq: the last number that it took over; the next message has the one behind.
+        messages: how many messages it took over.
+    """
+
+    session_id: str
+    through_seq: int
+    messages: int
+
+
+def fork(identity: SessionIdentity, new: SessionIdentity, through_seq: int | None) -> Operation[Fork]:
+    """Copy a session's messages up to ``through_seq`` (None: all), and what was derived from them.
+
+    Raises:
+        ConfigurationError: the session has no user: its fork would be another owner's.
+        NotFoundError: the session has no such message.
+        ConflictError: the new session was put to already.
+        OwnerError: one of the two belongs to another owner.
+    """
+    if identity.user_id is None:
+        raise ConfigurationError(
+            f"Session {quote(identity.session_id)} has no user, so it owns its memory alone, and a fork of it"
+            " would belong to another owner. Give sessions that are to be forked a user_id at the first put."
+        )
+    yield from claim_session(new)
+    rows = yield from fetch(
+        ForkSession(
+            **identity.keys,
+            new_key=new.session_key,
+            session_id=new.session_id,
+            through_seq=through_seq,
+        )
+    )
+    if not rows:
+        yield from check_unowned(identity)
+    status = rows[0].status if rows else "missing"
+    if status == "taken":
+        raise ConflictError(
+            f"Session {quote(new.session_id)} exists already; nothing was copied. Fork to a new session_id."
+        )
+    if status == "missing":
+        what = "no messages" if through_seq is None else f"no message {through_seq}"
+        raise NotFoundError(f"Session {quote(identity.session_id)} has {what}; nothing was copied.")
+    return Fork(new.session_id, rows[0].through_seq, rows[0].messages)

@@ -1,0 +1,166 @@
+-- fork_v1: begin another session of the same owner with the messages of one, up to p_through_seq (NULL: all).
+--
+-- Messages keep their numbers, ids and times.  Events that lie before the cut are copied, and count as applied where
+-- what they gave is there: facts, and the states of blocks that the owner's sessions share, belong to the owner already;
+-- chunks are copied, and the newest state of each block of the session that lies before the cut.  The rest is due.
+-- What a cut event delivered is in the window of the new session, which delivers it again.  It shares with no scope.
+-- The source's row is held, so that no correction or flush comes between.
+--
+-- status: 'ok'; 'missing' (no such message); 'taken' (the new session was put to).  No row if there is no such session.
+CREATE FUNCTION strandline.fork_v1(
+    p_shard_key uuid, p_session_key uuid, p_new_key uuid, p_session_id text, p_through_seq bigint
+) RETURNS TABLE (status text, through_seq bigint, messages bigint)
+LANGUAGE plpgsql AS $function$
+#variable_conflict use_column
+DECLARE
+    s strandline.session%ROWTYPE;
+    life CONSTANT uuid := gen_random_uuid();
+    last_seq bigint;
+    old_window_from bigint;
+    derived record;
+    done_events uuid[];
+    state_through bigint;
+    this_batch uuid;
+    moment timestamptz;
+BEGIN
+    SELECT t.* INTO s FROM strandline.session t
+        WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    moment := clock_timestamp();
+    last_seq := coalesce(p_through_seq, s.next_seq - 1);
+    through_seq := last_seq;
+    messages := 0;
+    status := CASE
+        WHEN last_seq < s.log_start_seq OR last_seq >= s.next_seq THEN 'missing'
+        WHEN EXISTS (
+            SELECT FROM strandline.session t WHERE t.shard_key = p_shard_key AND t.session_key = p_new_key) THEN 'taken'
+        ELSE 'ok' END;
+    IF status <> 'ok' THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    old_window_from := s.window_from;
+    s.pinned_through := least(s.pinned_through, last_seq);
+    SELECT coalesce(max(e.through_seq), s.pinned_through) INTO s.flushed_through FROM strandline.flush_event e
+        WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key AND e.incarnation = s.incarnation
+          AND e.through_seq <= last_seq;
+    s.window_from := least(s.window_from, s.flushed_through + 1);
+    INSERT INTO strandline.session (
+            shard_key, session_key, incarnation, next_seq, log_start_seq, pinned_through, window_from,
+            flushed_through, namespace, session_id, user_id, token_limit, flush_at_tokens, token_flush_size,
+            max_window_messages, max_window_bytes, idle_seconds, tokenizer, pipelines, max_facts, last_put_at)
+        VALUES (
+            p_shard_key, p_new_key, life, last_seq + 1, s.log_start_seq, s.pinned_through, s.window_from,
+            s.flushed_through, s.namespace, p_session_id, s.user_id, s.token_limit, s.flush_at_tokens,
+            s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.idle_seconds, s.tokenizer,
+            s.pipelines, s.max_facts, moment);
+    INSERT INTO strandline.message (
+            shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
+            answers, created_at)
+        SELECT p_shard_key, p_new_key, m.seq, life, m.id, m.role, m.tokens, m.bytes, m.digest, m.envelope,
+            m.metadata, m.calls, m.answers, m.created_at
+        FROM strandline.message m
+        WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
+          AND m.seq BETWEEN s.log_start_seq AND last_seq;
+    GET DIAGNOSTICS messages = ROW_COUNT;
+    INSERT INTO strandline.popped (shard_key, session_key, seq, pop_id, popped_at)
+        SELECT p_shard_key, p_new_key, p.seq, p.pop_id, p.popped_at FROM strandline.popped p
+        WHERE p.shard_key = p_shard_key AND p.session_key = p_session_key
+          AND p.seq BETWEEN s.log_start_seq AND last_seq;
+    INSERT INTO strandline.flush_event (
+            shard_key, session_key, from_seq, through_seq, event_id, incarnation, cause, message_count, tokens,
+            version, created_at)
+        SELECT p_shard_key, p_new_key, e.from_seq, e.through_seq, md5(e.event_id::text || p_new_key::text)::uuid,
+            life, e.cause, present.messages, present.tokens, e.version, e.created_at
+        FROM strandline.flush_event e
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS messages, coalesce(sum(m.tokens), 0) AS tokens FROM strandline.message m
+            WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
+              AND m.seq BETWEEN e.from_seq AND e.through_seq) AS present
+        WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key AND e.incarnation = s.incarnation
+          AND e.through_seq <= last_seq;
+    IF last_seq < old_window_from THEN
+        s.window_from := least(
+            coalesce(strandline.find_window_v1(p_shard_key, p_new_key), s.window_from), s.flushed_through + 1);
+    END IF;
+
+    FOR derived IN
+        SELECT g.generation_id, g.pipeline, g.entry_stage, g.entry_scope, EXISTS (
+                SELECT FROM @serving(p_shard_key, ARRAY[g.pipeline]) v WHERE v.generation_id = g.generation_id
+            ) AS is_live
+        FROM strandline.generation g
+        WHERE g.state <> 'retired' AND g.pipeline = ANY (s.pipelines) ORDER BY g.generation_id
+    LOOP
+        this_batch := gen_random_uuid();
+        SELECT max(b.through_seq) INTO state_through FROM strandline.block_state b
+            WHERE b.shard_key = p_shard_key AND b.scope_key = p_session_key
+              AND b.generation_id = derived.generation_id AND b.through_seq > s.pinned_through
+              AND b.through_seq <= s.flushed_through;
+        SELECT array_agg(n.event_id ORDER BY n.from_seq) INTO done_events
+            FROM strandline.flush_event e
+            JOIN strandline.flush_event n ON n.shard_key = p_shard_key AND n.session_key = p_new_key
+                AND n.from_seq = e.from_seq
+            WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key AND CASE
+                WHEN derived.pipeline = 'facts' OR derived.entry_scope = 'owner' THEN true
+                WHEN derived.pipeline = 'vectors' THEN EXISTS (
+                    SELECT FROM strandline.receipt r WHERE r.shard_key = p_shard_key AND r.event_id = e.event_id
+                      AND r.generation_id = derived.generation_id AND r.stage = derived.entry_stage
+                      AND r.outcome = 'applied')
+                ELSE e.through_seq <= state_through END;
+        IF done_events IS NOT NULL THEN
+            INSERT INTO strandline.batch (
+                    shard_key, batch_id, scope_key, generation_id, stage, state, lease_epoch, event_ids, closed_at)
+                VALUES (
+                    p_shard_key, this_batch, CASE derived.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_new_key END,
+                    derived.generation_id, derived.entry_stage, 'applied', 0, done_events, moment);
+            INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
+                SELECT p_shard_key, received.event_id, derived.generation_id, stages.stage, 'applied', this_batch
+                FROM unnest(done_events) AS received (event_id)
+                CROSS JOIN (
+                    SELECT derived.entry_stage AS stage
+                    UNION ALL SELECT 'merge' WHERE derived.pipeline = 'facts') AS stages;
+        END IF;
+        IF derived.pipeline = 'vectors' THEN
+            INSERT INTO strandline.chunk (
+                    shard_key, generation_id, session_key, from_seq, piece, through_seq, event_id, batch_id, length,
+                    lexemes, embedding, role, speaker, tone, said_on)
+                SELECT p_shard_key, c.generation_id, p_new_key, c.from_seq, c.piece, c.through_seq, n.event_id,
+                    this_batch, c.length, c.lexemes, c.embedding, c.role, c.speaker, c.tone, c.said_on
+                FROM strandline.flush_event n
+                JOIN strandline.chunk c ON c.shard_key = p_shard_key AND c.generation_id = derived.generation_id
+                    AND c.session_key = p_session_key AND c.from_seq BETWEEN n.from_seq AND n.through_seq
+                WHERE n.shard_key = p_shard_key AND n.session_key = p_new_key AND n.event_id = ANY (done_events);
+        ELSIF derived.entry_scope <> 'owner' AND derived.pipeline <> 'facts' AND state_through IS NOT NULL THEN
+            INSERT INTO strandline.block_state (
+                    shard_key, scope_key, generation_id, ordinal, through_seq, state, batch_id)
+                SELECT p_shard_key, p_new_key, b.generation_id, 1, b.through_seq, b.state, this_batch
+                FROM strandline.block_state b
+                WHERE b.shard_key = p_shard_key AND b.scope_key = p_session_key
+                  AND b.generation_id = derived.generation_id AND b.through_seq = state_through
+                ORDER BY b.ordinal DESC LIMIT 1;
+        END IF;
+        INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
+            scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
+        SELECT p_shard_key, p_new_key, derived.generation_id, derived.entry_stage, n.from_seq, n.through_seq,
+            CASE derived.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_new_key END, n.event_id, life, n.tokens,
+            s.namespace, CASE WHEN derived.is_live AND n.cause <> 'import' THEN 0 ELSE 1 END, n.created_at,
+            CASE WHEN derived.is_live THEN moment ELSE 'infinity' END
+        FROM strandline.flush_event n
+        WHERE n.shard_key = p_shard_key AND n.session_key = p_new_key
+          AND n.event_id <> ALL (coalesce(done_events, '{}'));
+    END LOOP;
+
+    UPDATE strandline.session t SET window_from = s.window_from, window_tokens = shown.tokens,
+            window_messages = shown.messages, window_bytes = shown.bytes, pinned_tokens = shown.pinned_tokens
+        FROM (
+            SELECT coalesce(sum(m.tokens) FILTER (WHERE m.seq >= s.window_from), 0) AS tokens,
+                count(*) FILTER (WHERE m.seq >= s.window_from) AS messages,
+                coalesce(sum(m.bytes) FILTER (WHERE m.seq >= s.window_from), 0) AS bytes,
+                coalesce(sum(m.tokens) FILTER (WHERE m.seq <= s.pinned_through), 0) AS pinned_tokens
+            FROM strandline.message m WHERE m.shard_key = p_shard_key AND m.session_key = p_new_key) AS shown
+        WHERE t.shard_key = p_shard_key AND t.session_key = p_new_key;
+    RETURN NEXT;
+END
+$function$;
