@@ -26,11 +26,8 @@ from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
 from strandline.producers.writing.correct import Correction
-<<<<<<< HEAD
-from strandline.producers.writing.sources import FactChanges
-=======
 from strandline.producers.writing.fork import Fork
->>>>>>> corrections
+from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
     ConfigurationError,
     ConflictError,

@@ -109,19 +109,17 @@ class Memory(SessionMemory):
             token_flush_size: minimum tokens of one flush event.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             message_flush_size: minimum messages of a flush by their number; None: a quarter of the bound.
-            deliver: ``"turn"`` delivers each turn at its end, and keeps it in the window, so that other
-                sessions soon know its facts; ``"window"``: what leaves the window, and what is idle.
-            memory_blocks: blocks or names of them; None: facts, summary, vectors; ``[]``: only archive.
+            deliver: ``"turn"``: also deliver each turn at its end, and keep it in the window.
+            memory_blocks: blocks, custom blocks, or names of either; None: the default ones; []: none.
             insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
             tokenizer_fn: turns text into a list of tokens or their number; default: ``o200k_base``.
             part_tokens: tokens of an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048).
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
-            shared_scope: a name; sessions whose first put names it share what they flush; default: none.
+            shared_scope: a name in the namespace, in which sessions share what they flush; default: none.
             idle_seconds: after this long without a put the window is delivered, but kept; None: never.
             database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
             pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
-            schema: the Postgres schema of the tables; default ``strandline``.
-            broker_url: Redis or RabbitMQ; default ``STRANDLINE_BROKER_URL``.
+            schema, broker_url: the tables' schema; Redis or RabbitMQ. Default: as the settings say.
             consume: with ``"background"``, threads of this process also consume events.
 
         Raises:

@@ -108,7 +108,7 @@ def propose_optimization(
         prompt_hash="" if answer is None else answer.prompt_hash,
         id=uuid4(),
         keys=keys,
-        compared=_compared(live),
+        compared=_snapshot(live),
     )
 
 
@@ -123,9 +123,9 @@ def apply_optimization(optimization: Optimization) -> Operation[None]:
     live = yield from fetch(NewestFacts(**keys, limit=MAX_COMPARED_FACTS))
     condensable = yield from fetch(CondensableFacts(**keys, limit=MAX_LOADED_FACTS))
     parts = {fact_id for one in optimization.merged for fact_id in one.fact_ids}
-    is_unchanged = _compared(live) == optimization.compared and parts <= {row.fact_id for row in condensable}
+    is_unchanged = _snapshot(live) == optimization.compared and parts <= {row.fact_id for row in condensable}
     if serving.keys != keys or not is_unchanged:
-        raise _changed()
+        raise _change_error()
     for place, one in enumerate(optimization.merged, 1):
         yield from _put_in_place(optimization, uuid5(optimization.id, f"condense-{place}"), one)
     yield from fetch(
@@ -144,7 +144,7 @@ def _put_in_place(optimization: Optimization, fact_id: UUID, one: MergedFacts) -
     keys, words, part_ids = optimization.keys, fingerprint(one.text), list(one.fact_ids)
     like = yield from fetch(LiveFactLike(**keys, fingerprint=words))
     if {row.fact_id for row in like} - set(part_ids):
-        raise _changed()
+        raise _change_error()
     yield from fetch(EndCondensed(**keys, fact_id=fact_id, parts=part_ids))
     yield from fetch(
         AddCondensed(
@@ -175,11 +175,11 @@ def _merge(sentence: CondensedFact, facts: list[CondensableFactsRow]) -> MergedF
     )
 
 
-def _compared(live: list[NewestFactsRow]) -> frozenset[tuple[UUID, bytes]]:
+def _snapshot(live: list[NewestFactsRow]) -> frozenset[tuple[UUID, bytes]]:
     return frozenset((fact.fact_id, fact.fingerprint) for fact in live)
 
 
-def _changed() -> ConflictError:
+def _change_error() -> ConflictError:
     return ConflictError(
         "The facts have changed since the proposal was made; nothing was changed. Ask for a new one with"
         " optimize()."

@@ -17,7 +17,7 @@ from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import SUMMARY
 
 _FIRST_PAUSE_SECONDS = 0.01
-_LONGEST_PAUSE_SECONDS = 0.25
+_MAX_PAUSE_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def wait_for_summary(identity: SessionIdentity, wait_seconds: float | None) -> O
         if (left_seconds := until - time.monotonic()) <= 0:
             break
         yield Pause(min(pause, left_seconds))
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
     return _summary((yield from _read(identity)), is_complete)
 
 

@@ -32,7 +32,7 @@ from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import MAX_INTEGER, Policy, make_policy
 
 _PREFIX = "strandline.source."
-_LONGEST_PAUSE_SECONDS = 0.25
+_MAX_PAUSE_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,11 @@ class SourceRequest:
         if isinstance(messages, str | bytes) or not isinstance(messages, Sequence) or not messages:
             raise InvalidMessageError("messages", "must be a list of at least one message")
         identity = source_identity(owner, kind, uuid4().hex if key is None else check_name("key", key))
-        given = [Message.from_openai(message, where=f"messages[{n}]") for n, message in enumerate(messages)]
+        conversation = [
+            Message.from_openai(message, where=f"messages[{n}]") for n, message in enumerate(messages)
+        ]
         put = PutRequest.check(
-            [m if m.id is not None else replace(m, id=f"{n}") for n, m in enumerate(given, 1)],
+            [m if m.id is not None else replace(m, id=f"{n}") for n, m in enumerate(conversation, 1)],
             identity=identity,
             policy=_policy(),
             count_text=count_text,
@@ -147,7 +149,7 @@ def wait_for_changes(owner: Owner, source: Source, wait_seconds: float | None) -
     until, pause = time.monotonic() + (wait_seconds or 0), 0.01
     while not (is_complete := (yield from _is_complete(owner, source))) and time.monotonic() < until:
         yield Pause(min(pause, max(0.0, until - time.monotonic())))
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
     rows = yield from fetch(ChangesOfEvents(shard_key=owner.shard_key, event_ids=list(source.event_ids)))
     facts: dict[str, list[Fact]] = {"add": [], "update": []}
     ended: list[UUID] = []

@@ -15,11 +15,7 @@ from strandline.producers.namespace_facts import NamespaceFacts
 MakeMemory = Callable[..., Memory]
 
 # Plain values, and what makes the object itself.
-<<<<<<< HEAD
-NO_IO = {"from_defaults", "for_owner", "of_namespace", "get_scope"}
-=======
-NO_IO = {"from_defaults", "for_owner", "of_namespace", "tools"}
->>>>>>> tools
+NO_IO = {"from_defaults", "for_owner", "of_namespace", "get_scope", "tools"}
 # Done once, from a command or a script.
 FOR_SCRIPTS = {"import_messages"}
 

@@ -23,12 +23,8 @@ ROOMS = {
     "workers": "celery_app",
     "deploy": "embedded",
     "strandline": "adapters adapters/agents adapters/langchain adapters/langgraph adapters/llamaindex"
-<<<<<<< HEAD
-    " chat_import cli cli/ask cli/demo cli/doctor cli/facts cli/generations cli/mcp cli/reports cli/servers"
-=======
     " adapters/pydantic_ai"
-    " chat_import cli cli/ask cli/demo cli/doctor cli/facts cli/generations cli/reports cli/servers"
->>>>>>> frames
+    " chat_import cli cli/ask cli/demo cli/doctor cli/facts cli/generations cli/mcp cli/reports cli/servers"
     " cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13

@@ -1,8 +1,4 @@
-<<<<<<< HEAD:tests/strandline/cli/test_session_corrections.py
-"""`sessions rewind`, `replace` and `delete` on the command line, and what others say of corrections."""
-=======
-"""``strandline sessions rewind``, ``replace``, ``fork`` and ``delete``, and what other commands say of them."""
->>>>>>> corrections:tests/pipelines/inspect/test_corrections_shown.py
+"""Rewind, replace, fork and delete on the command line, and what other commands say of them."""
 
 from __future__ import annotations
 
