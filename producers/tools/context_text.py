@@ -18,7 +18,7 @@ from strandline.producers.tools.results import CitationResult, ContextResult, so
 from strandline.schemas.display.shown_text import seen
 from strandline.schemas.values.message import Message, speaker_name
 
-NOTHING = "Memory holds nothing for this question."
+NOTHING = "Memory holds nothing for this question, or nothing that fits the token_limit."
 
 # Of a piece beside its line and its source: its number in both, and what separates it from the next.
 _NUMBER_TOKENS = 8

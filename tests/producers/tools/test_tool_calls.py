@@ -21,6 +21,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.tokens import count_default
 from strandline.producers.tools.calling import ToolScope, call_tool
+from strandline.producers.tools.context_text import NOTHING
 from strandline.producers.tools.definitions import MAX_HITS, TOOLS
 from strandline.producers.tools.results import MAX_SHOWN_CHARACTERS, RESULTS
 from strandline.schemas.postgres.database import Database
@@ -269,7 +270,14 @@ def test_context_is_a_text_with_numbered_sources(call: Call, make_memory: MakeMe
 
 def test_nothing_known_is_said(call: Call) -> None:
     given = call("get_context", question="Who is Inga?")
-    assert given == {"text": "Memory holds nothing for this question.", "citations": []}
+    assert given == {"text": NOTHING, "citations": []}
+
+
+def test_what_is_known_and_has_no_room_is_said(call: Call) -> None:
+    call("add_memory", text="Inga is a pilot, " + "and sails, and rows, and sings, " * 30)
+    given = call("get_context", question="Who is Inga?", token_limit=200)
+    assert given == {"text": NOTHING, "citations": []}
+    assert "Inga is a pilot" in call("get_context", question="Who is Inga?")["text"]
 
 
 def test_the_pinned_head_is_not_given(call: Call, memory: Memory) -> None:
@@ -300,6 +308,16 @@ def test_a_memorys_own_limit_is_not_exceeded(make_memory: MakeMemory) -> None:
         memory.put({"role": "user", "content": f"Boat {number} lies in Bergen."})
     given = memory.call_tool("get_context", {"question": "boat", "token_limit": 50_000})
     assert count_default(json.dumps(given, ensure_ascii=False)) <= 300
+
+
+def test_the_limit_holds_for_any_tokenizer(make_memory: MakeMemory) -> None:
+    """Of characters, what joins the pieces costs more than it does in tokens."""
+    memory = make_memory("s", user_id="maren", token_limit=4_000, tokenizer_fn=len)
+    for number in range(60):
+        memory.call_tool("add_memory", {"text": f"Boat {number}"})
+    for token_limit in range(200, 4_000, 190):
+        given = memory.call_tool("get_context", {"question": "boat", "token_limit": token_limit})
+        assert len(json.dumps(given, ensure_ascii=False)) <= token_limit
 
 
 # What a model gets wrong.
