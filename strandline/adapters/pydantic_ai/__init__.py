@@ -1,4 +1,4 @@
-"""Pydantic AI: ``StrandlineHistory``, a capability that gives an agent's runs a history with memory.
+"""Pydantic AI: ``StrandlineHistory``, which gives runs a history with memory, and ``StrandlineToolset``.
 
 pip install 'strandline[pydantic-ai]'
 """
@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from strandline.adapters.pydantic_ai.history import StrandlineHistory
 from strandline.adapters.pydantic_ai.messages import messages_of, model_messages_of
+from strandline.adapters.pydantic_ai.toolset import StrandlineToolset
 
-__all__ = ["StrandlineHistory", "messages_of", "model_messages_of"]
+__all__ = ["StrandlineHistory", "StrandlineToolset", "messages_of", "model_messages_of"]
