@@ -83,7 +83,8 @@ def _form(arguments: object) -> Json:
 
 
 def _short(content: list[Json], *, has_calls: bool) -> Content:
-    if len(content) == 1 and content[0]["type"] == "text":
+    # An empty text stays a part: without any part the content is empty as well.
+    if len(content) == 1 and content[0].get("text"):
         return str(content[0]["text"])
     return content or (None if has_calls else "")
 

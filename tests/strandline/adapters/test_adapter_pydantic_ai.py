@@ -9,7 +9,7 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("pydantic_ai", reason="needs the extra pydantic-ai")
@@ -128,6 +128,7 @@ def as_json(messages: list[ModelMessage]) -> Any:
 
 
 @given(st.lists(MESSAGES, max_size=3))
+@example([ModelResponse([TextPart("")]), ModelResponse([])])
 def test_every_message_comes_back_as_it_was(given_messages: list[ModelMessage]) -> None:
     assert as_json(through_the_log(given_messages)) == as_json(given_messages)
 

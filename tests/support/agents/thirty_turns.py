@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from strandline import FactExtractionMemoryBlock
-from tests.conftest import StartWorker, rows_of, wait_until
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer
 
 TURNS = 30
@@ -74,8 +74,12 @@ class Conversations:
             await take(user, saying(user, number))
             if user == "ana" and number == TURNS // 2:
                 self._workers[0].kill()
+        # Both users wait here: then nothing is left that a read would show beside its facts.
         await asyncio.to_thread(
-            wait_until, lambda: self.facts_about(user), timeout=60, what=f"the fact about {WORDS[user]}"
+            wait_until,
+            lambda: self.facts_about(user) and nothing_due(self.database_url),
+            timeout=60,
+            what=f"the fact about {WORDS[user]}",
         )
         await take(user, QUESTION)
 
