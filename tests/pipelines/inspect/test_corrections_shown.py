@@ -1,4 +1,4 @@
-"""``strandline sessions rewind``, ``replace``, ``fork`` and ``delete``, and what other commands say of them."""
+"""``strandline sessions rewind``, ``replace``, ``fork``, ``delete``, and what other commands say of them."""
 
 from __future__ import annotations
 
