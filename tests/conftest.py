@@ -55,6 +55,7 @@ SLOW = (
     "bench", "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/custom", "pipelines/engine",
     "pipelines/facts", "pipelines/flush", "pipelines/inspect", "pipelines/models/test_model_setup.py",
     "pipelines/replay", "pipelines/vectors", "producers/doorbell", "producers/search/test_search_scopes.py",
+    "producers/writing/test_corrections_at_random.py", "producers/writing/test_delivered_corrections.py",
     "producers/writing/test_import.py", "project/test_contracts.py", "project/test_documentation.py",
     "project/test_packaging.py", "project/test_replay_recipes.py", "project/test_types.py",
     "schemas/postgres/pools", "schemas/postgres/test_deadlines.py", "schemas/postgres/test_durability.py",

@@ -211,3 +211,35 @@ UPDATE strandline.fact_candidate SET withheld_by = 99 WHERE event_id = {first}
 
 -- name: capture_wrong
 UPDATE strandline.batch SET capture_number = 99, capture_hash = 'other' WHERE {first} = ANY (event_ids)
+
+-- name: correction_missing
+UPDATE strandline.session SET corrections = 3 WHERE session_id = 'anna-1'
+
+-- name: superseded_stray
+INSERT INTO strandline.superseded
+SELECT shard_key, session_key, 2, 1, 4, false FROM strandline.session WHERE session_id = 'anna-1'
+
+-- name: superseded_shown
+INSERT INTO strandline.correction (
+    shard_key, session_key, number, correction_id, incarnation, kind, from_seq, through_seq)
+SELECT shard_key, session_key, 1, {other}, incarnation, 'rewind', 2, 7
+FROM strandline.session WHERE session_id = 'anna-1';
+INSERT INTO strandline.superseded
+SELECT shard_key, session_key, 2, 1, 4, false FROM strandline.session WHERE session_id = 'anna-1'
+
+-- name: superseded_derived
+INSERT INTO strandline.correction (
+    shard_key, session_key, number, correction_id, incarnation, kind, from_seq, through_seq, digest)
+SELECT shard_key, session_key, 1, {other}, incarnation, 'replace', 2, 2, ''
+FROM strandline.session WHERE session_id = 'anna-1';
+INSERT INTO strandline.superseded
+SELECT shard_key, session_key, 2, 1, 4, true FROM strandline.session WHERE session_id = 'anna-1'
+
+-- name: shared_superseded
+INSERT INTO strandline.shared_session (shard_key, session_key, incarnation, owner_key, session_id)
+SELECT {other}, session_key, incarnation, shard_key, session_id FROM strandline.session WHERE session_id = 'anna-1';
+INSERT INTO strandline.shared_message (shard_key, session_key, seq, incarnation, id, role, tokens, envelope, created_at)
+SELECT l.shard_key, l.session_key, 2, l.incarnation, 'old', 'user', 4, '{"content": "old words"}', now()
+FROM strandline.shared_session l;
+INSERT INTO strandline.superseded
+SELECT shard_key, session_key, 2, 1, 4, false FROM strandline.session WHERE session_id = 'anna-1'

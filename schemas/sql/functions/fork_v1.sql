@@ -1,9 +1,10 @@
 -- fork_v1: begin another session of the same owner with the messages of one, up to p_through_seq (NULL: all).
 --
 -- Messages keep their numbers, ids and times.  Events that lie before the cut are copied, and count as applied where
--- what they gave is there: facts, and the states of blocks that the owner's sessions share, belong to the owner already;
--- chunks are copied, and the newest state of each block of the session that lies before the cut.  The rest is due.
--- What a cut event delivered is in the window of the new session, which delivers it again.  It shares with no scope.
+-- what they gave is there: facts, and the states of blocks that the owner's sessions share, belong to the owner
+-- already; chunks are copied, and the newest state of each block of the session that lies before the cut.  The rest is
+-- due.  What a cut event delivered is in the window of the new session, which delivers it again.  It shares with no
+-- scope.
 -- The source's row is held, so that no correction or flush comes between.
 --
 -- status: 'ok'; 'missing' (no such message); 'taken' (the new session was put to).  No row if there is no such session.
