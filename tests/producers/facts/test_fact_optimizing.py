@@ -94,12 +94,11 @@ def test_a_preview_changes_nothing_and_its_application_does_what_it_said(
     assert texts(facts) == {BOTH, BEES}
 
 
-def test_forgetting_the_source_takes_the_sentence_away(
+def test_a_clearing_takes_the_sentence_and_its_parts_away(
     facts: Facts, database: Database, model_server: ModelServer, derive: Derive
 ) -> None:
     merging(model_server)
     facts.apply_optimization(facts.optimize())
-    facts.forget_source(facts.create_from([{"role": "user", "content": "x"}]).source_id)
     facts.clear()
     derive()
     assert texts(facts) == set()
