@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOCKS = ROOT / "deploy/locks"
-RUNTIME_EXTRAS = ("embedded", "llamaindex", "agents", "langchain", "mcp")
+RUNTIME_EXTRAS = ("embedded", "llamaindex", "agents", "langchain", "langgraph", "mcp", "pydantic-ai")
 DIGEST = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 

@@ -16,11 +16,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from strandline import Memory
 from strandline.adapters.pydantic_ai import StrandlineHistory, StrandlineToolset
 from tests.conftest import MakeMemory
-
-pytestmark = pytest.mark.skipif(not hasattr(Memory, "acall_tool"), reason="needs memory as tools")
 
 READING = {"get_context", "search_memories"}
 ALL = READING | {"add_memory", "delete_memory", "update_memory"}
