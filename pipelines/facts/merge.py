@@ -9,7 +9,7 @@ person was quicker than the model, when its answer is applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import ClassVar
@@ -107,9 +107,13 @@ class MergeStage:
             tuple(read_changes(one, answers[one.step], work.capture.capture) for one in work.instructions),
         )
 
-    def share(self, database: Database, batch: Batch, effect: Decided) -> None:
+    def share(
+        self, database: Database, batch: Batch, effect: Decided, check_lease: Callable[[Fetcher], None]
+    ) -> None:
         """Carry out instructions: they change every derivation, so their transaction comes before."""
-        carry_out(database, batch.lane.shard_key, effect.instructed)
+        if effect.instructed:
+            check_lease(database)
+            carry_out(database, batch.lane.shard_key, effect.instructed)
 
     def write(self, fetcher: Fetcher, batch: Batch, work: MergeWork, effect: Decided) -> list[Lane]:
         keys = batch.lane.derivation_keys

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline import ConfigurationError, DeliveredError, Facts, Memory
+from strandline import ConfigurationError, Facts, Memory
 from strandline.pipelines.flush.plan import Entry, plan_turn
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.explanation import MessageExplanation
@@ -199,11 +199,14 @@ def test_what_one_session_hears_another_knows_while_the_turn_is_still_shown(
     other.close()
 
 
-def test_what_was_delivered_cannot_be_popped(make_memory: MakeMemory) -> None:
+def test_a_delivered_answer_can_be_popped_and_said_again(make_memory: MakeMemory, database: Database) -> None:
     memory = make_memory("s", deliver="turn", memory_blocks=[])
     memory.put_messages([user("one"), assistant("two")])
-    with pytest.raises(DeliveredError):
-        memory.pop()
+    popped = memory.pop()
+    assert popped is not None and popped.text == "two"
+    memory.put(assistant("three"))
+    assert [message.text for message in memory.get().messages] == ["one", "three"]
+    assert verify(database).violations == ()
 
 
 _STEPS = st.lists(st.sampled_from(["user", "answer", "call", "deliver", "flush", "flush all"]), max_size=24)
