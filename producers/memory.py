@@ -22,10 +22,10 @@ from strandline.producers.arguments import (
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
-from strandline.producers.memory_corrections import MemoryCorrections
-from strandline.producers.memory_delivery import MemoryDelivery
-from strandline.producers.memory_history import MemoryHistory
-from strandline.producers.memory_tools import MemoryTools
+from strandline.producers.memory_parts.corrections import MemoryCorrections
+from strandline.producers.memory_parts.delivery import MemoryDelivery
+from strandline.producers.memory_parts.history import MemoryHistory
+from strandline.producers.memory_parts.tools import MemoryTools
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read

@@ -8,8 +8,8 @@ from functools import partial
 from uuid import UUID
 
 from strandline.pipelines.facts.editing.recording import clear_facts, edit_facts
-from strandline.producers.capture_settings import CaptureSettings
 from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.figures import UserPage, users_page
 from strandline.producers.facts.listing import check_count

@@ -9,10 +9,10 @@ from typing import TypeVar
 from uuid import UUID
 
 from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, edit_facts, judge_fact
-from strandline.producers.capture_settings import CaptureSettings
-from strandline.producers.fact_lookups import FactLookups
-from strandline.producers.fact_optimizing import FactOptimizing
-from strandline.producers.fact_sources import FactSources
+from strandline.producers.fact_parts.capture_settings import CaptureSettings
+from strandline.producers.fact_parts.lookups import FactLookups
+from strandline.producers.fact_parts.optimizing import FactOptimizing
+from strandline.producers.fact_parts.sources import FactSources
 from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
 from strandline.producers.facts.listing import (

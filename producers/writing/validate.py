@@ -16,11 +16,11 @@ from typing import Any
 from strandline.producers.writing.message_ids import random_id
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
+from strandline.schemas.misspelt_fields import name_misspelt
 from strandline.schemas.values.content_parts import check_parts
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
 from strandline.schemas.values.message import OWN_KEYS, ROLES, Message, Role, plain
-from strandline.schemas.values.misspelt_fields import name_misspelt
 from strandline.schemas.values.nesting import check_nesting
 from strandline.schemas.values.stored_text import check_texts_within
 

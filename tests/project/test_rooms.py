@@ -18,8 +18,8 @@ ROOMS = {
     " tables values",
     "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
     " models/openai models/prompts replay text vectors",
-    "producers": "blocks doorbell facts items reading reading/budget reading/history reading/searching search"
-    " tools writing",
+    "producers": "blocks doorbell fact_parts facts items memory_parts reading reading/budget reading/history"
+    " reading/searching search tools writing",
     "workers": "celery_app",
     "deploy": "embedded",
     "strandline": "adapters adapters/agents adapters/langchain adapters/langgraph adapters/llamaindex"

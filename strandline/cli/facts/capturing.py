@@ -17,7 +17,7 @@ from strandline.cli.servers.options import target_options as targets
 from strandline.cli.servers.targets import servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.facts import Facts
-from strandline.producers.capture_settings import CaptureSettings
+from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.facts.capturing import CaptureAct
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.capture import MAX_INSTRUCTIONS_CHARACTERS, Capture

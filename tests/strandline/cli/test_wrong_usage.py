@@ -17,9 +17,9 @@ from strandline import ConfigurationError, Memory, UnknownPipelineError
 from strandline.cli.entry import run
 from strandline.cli.sessions.policy import set_policy_command
 from strandline.pipelines.inspect.sessions import show_session
+from strandline.schemas.misspelt_fields import name_misspelt
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.message import OWN_KEYS
-from strandline.schemas.values.misspelt_fields import name_misspelt
 from tests.conftest import MakeMemory
 from tests.support.processes import forking
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from strandline.pipelines.flush.flush import Flushed, deliver_by_hand
 from strandline.producers.arguments import check_timeout
-from strandline.producers.memory_search import MemorySearch
+from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.reading.summary import Summary, wait_for_summary
 from strandline.producers.sessions import history_page
 from strandline.schemas.postgres.operations import Operation, Run

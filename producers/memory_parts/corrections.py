@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 from strandline.producers.arguments import check_seq
-from strandline.producers.memory_search import MemorySearch
+from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.writing.correct import (
     Correction,
     Replacement,

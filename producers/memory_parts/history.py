@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from strandline.producers.arguments import check_count, check_token_count
-from strandline.producers.memory_search import MemorySearch
+from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS, newest_that_fit
 from strandline.producers.reading.history.filters import HistoryFilter
 from strandline.producers.reading.history.newest import HistoryRequest, newest_history

@@ -1,0 +1,1 @@
+"""Parts of a session's face: what `memory.py` puts together."""
