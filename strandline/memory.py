@@ -106,9 +106,8 @@ class Memory(SessionMemory):
             namespace: the tenant; nothing is shared between namespaces.
             token_limit: maximum tokens of a read, long-term memory included.
             chat_history_token_ratio: share of that limit for the short-term window; above it a put flushes.
-            token_flush_size: minimum tokens of one flush event.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
-            message_flush_size: minimum messages of a flush by their number; None: a quarter of the bound.
+            token_flush_size, message_flush_size: minimum of one flush; None: a quarter of the bound.
             deliver: ``"turn"``: also deliver each turn at its end, and keep it in the window.
             memory_blocks: blocks, custom blocks, or names of either; None: the default ones; []: none.
             insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
@@ -117,9 +116,8 @@ class Memory(SessionMemory):
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
             shared_scope: a name in the namespace, in which sessions share what they flush; default: none.
             idle_seconds: after this long without a put the window is delivered, but kept; None: never.
-            database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
+            database_url, schema, broker_url: Postgres, its schema, Redis or RabbitMQ; default: the settings.
             pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
-            schema, broker_url: the tables' schema; Redis or RabbitMQ. Default: as the settings say.
             consume: with ``"background"``, threads of this process also consume events.
 
         Raises:
