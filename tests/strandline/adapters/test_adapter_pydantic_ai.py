@@ -331,7 +331,7 @@ def test_a_streamed_run_a_sync_run_and_a_retry(make_memory: MakeMemory) -> None:
             raise ModelRetry("That is not so.")
         return output
 
-    assert agent.run_sync("Say it.").output == "right"
+    assert asyncio.run(agent.run("Say it.")).output == "right"
     stored = memory.get_all()
     assert [message.role for message in stored] == ["user", "assistant"] + ["user", "assistant"] * 2
     assert "That is not so." in stored[4].text
@@ -367,7 +367,7 @@ def test_a_run_that_waits_for_a_person_goes_on(make_memory: MakeMemory) -> None:
 
 def test_an_earlier_conversation_can_be_taken_over(make_memory: MakeMemory) -> None:
     memory = make_memory(memory_blocks=[])
-    earlier = Agent(TestModel()).run_sync("Hello.").all_messages()
+    earlier = asyncio.run(Agent(TestModel()).run("Hello.")).all_messages()
     memory.put_messages([message for one in earlier for message in messages_of(one)])
     assert as_json(model_messages_of(memory.get())) == as_json(
         [replace(one, instructions=None) if isinstance(one, ModelRequest) else one for one in earlier]

@@ -45,7 +45,7 @@ def scripted(*calls: tuple[str, Any]) -> FunctionModel:
 
 def run_scripted(toolset: StrandlineToolset, *calls: tuple[str, Any], user: str = "ana") -> dict[str, Any]:
     agent = Agent(scripted(*calls), deps_type=Caller, toolsets=[toolset])
-    result: dict[str, Any] = json.loads(agent.run_sync("Go.", deps=Caller(user)).output)
+    result: dict[str, Any] = json.loads(asyncio.run(agent.run("Go.", deps=Caller(user))).output)
     return result
 
 
@@ -53,7 +53,8 @@ def test_an_agent_is_offered_the_tools_of_the_memory(make_memory: MakeMemory) ->
     memory: Any = make_memory("talk", user_id="ana")
     for read_only, names in ((False, ALL), (True, READING)):
         model = TestModel(call_tools=[])
-        Agent(model, toolsets=[StrandlineToolset(memory, read_only=read_only)]).run_sync("Hello.")
+        agent = Agent(model, toolsets=[StrandlineToolset(memory, read_only=read_only)])
+        asyncio.run(agent.run("Hello."))
         assert model.last_model_request_parameters is not None
         offered = {tool.name: tool for tool in model.last_model_request_parameters.function_tools}
         assert set(offered) == names
@@ -93,7 +94,7 @@ def test_a_wrong_call_does_not_end_the_run(make_memory: MakeMemory, name: str, a
     memory: Any = make_memory("talk", user_id="ana")
     toolset = StrandlineToolset(memory)
     agent = Agent(scripted((name, arguments), ("get_context", {"question": "boat"})), toolsets=[toolset])
-    assert "error" not in json.loads(agent.run_sync("Go.").output)
+    assert "error" not in json.loads(asyncio.run(agent.run("Go.")).output)
 
 
 def test_a_toolset_that_only_reads_changes_nothing(make_memory: MakeMemory) -> None:
@@ -131,5 +132,5 @@ def test_tools_and_history_go_together(make_memory: MakeMemory) -> None:
         toolsets=[StrandlineToolset(memory)],
         capabilities=[StrandlineHistory(memory)],
     )
-    agent.run_sync("Remember my boat, the Petrel.")
+    asyncio.run(agent.run("Remember my boat, the Petrel."))
     assert [message.role for message in memory.get_all()] == ["user", "assistant", "tool", "assistant"]
