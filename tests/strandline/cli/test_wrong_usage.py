@@ -84,7 +84,7 @@ def test_set_policy_of_nothing_is_wrong_usage_and_lists_what_can_change(capfd: C
         "--namespace", "--user", "--actor", "--json", "--json-schema", "--database-url", "--broker-url",
         "--schema", "--max-facts",
     }  # fmt: skip
-    assert len(changing) == 10
+    assert len(changing) == 11
     assert all(option in said for option in changing)
 
 
