@@ -13,6 +13,7 @@ import psycopg
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
 from strandline.producers.reading.window_cache import WindowCache
+from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.postgres.async_database import AsyncDatabase, AsyncTransaction
 from strandline.schemas.postgres.caller_connection import driver_connection
@@ -33,6 +34,11 @@ class Resources(Protocol):
     @property
     def windows(self) -> WindowCache:
         """The windows that this process has read before."""
+        ...
+
+    @property
+    def indexes(self) -> IndexCache:
+        """The indexes of the scopes that this process searches again and again."""
         ...
 
     def database(self) -> Database:

@@ -357,6 +357,7 @@ class SessionMemory(MemoryTools, MemoryCorrections, MemoryDelivery, MemoryHistor
             timeout_seconds=None if timeout is None else check_timeout(timeout),
             embed_query=self._resources.embed_query,
             windows=self._resources.windows if connection is None else None,
+            indexes=self._resources.indexes if connection is None else None,
             render=self._render,
             in_callers_transaction=connection is not None,
             part_tokens=self._part_tokens,

@@ -76,6 +76,8 @@ class Settings(BaseSettings):
     pool_max_size: int = Field(16, ge=1, le=500)
     # Windows that a producer process has read before and keeps, in bytes of memory, about; 0 keeps none.
     window_cache_bytes: int = Field(64_000_000, ge=0)
+    # The same for the indexes of scopes that it searches again and again.
+    index_cache_bytes: int = Field(64_000_000, ge=0)
     pool_timeout_seconds: Positive = 10.0
     connect_timeout_seconds: Positive = 5.0
     statement_timeout_seconds: Positive = 30.0

@@ -139,5 +139,6 @@ class MemorySearch:
                 exclude_current=exclude_current,
                 shared_key=self._shared_key,
                 include_window=include_window,
+                indexes=self._resources.indexes,
             )
         )

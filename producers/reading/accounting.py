@@ -16,6 +16,7 @@ from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.budget.contributions import Contribution
 from strandline.producers.reading.budget.fitting import Fitted
 from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place, place_of
+from strandline.producers.reading.budget.recent_counts import recent_counts
 from strandline.producers.reading.given import (
     Given,
     GivenFact,
@@ -152,7 +153,7 @@ def _summary(request: ReadRequest, snapshot: Snapshot, fitted: Fitted) -> GivenS
     pipeline = block.pipeline or ""
     through = snapshot.covered_through((pipeline,))[pipeline]
     is_cut = any(one.name == block.name for one in fitted.omitted)
-    return GivenSummary(_unescaped(text), through, is_cut, request.count_text(text))
+    return GivenSummary(_unescaped(text), through, is_cut, recent_counts.count(request.count_text, text))
 
 
 def _unescaped(text: str) -> str:

@@ -10,6 +10,7 @@ from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.reading.budget.contributions import Measure
 from strandline.producers.reading.window_cache import WindowCache
+from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.query import EmbedQuery
 from strandline.producers.tokens import PART_TOKENS
 from strandline.schemas.values.identity import SessionIdentity
@@ -35,6 +36,7 @@ class ReadRequest:
         render: turns sections into text.
         shared_key: the key of the shared scope's rows, if the memory names one.
         windows: the cache of windows read before; None if the read may see uncommitted messages.
+        indexes: of the scopes that the process searches again and again; None as for ``windows``.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
             transaction.
     """
@@ -56,6 +58,7 @@ class ReadRequest:
     latest_tokens: int | None = None
     shared_key: UUID | None = None
     windows: WindowCache | None = None
+    indexes: IndexCache | None = None
 
     @property
     def measure(self) -> Measure:

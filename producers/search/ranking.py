@@ -13,11 +13,14 @@ from uuid import UUID
 
 from strandline.pipelines.text.aim import NO_AIM, Aim
 from strandline.producers.facts.listing import FactFilter
-from strandline.producers.search.hits import Hit, HitFact, HitKind, SearchScope
+from strandline.producers.search.hits import MESSAGES_ALONE, Hit, HitFact, HitKind, SearchScope
+from strandline.producers.search.index.index_cache import IndexCache
+from strandline.producers.search.index.indexed_search import search_index
+from strandline.producers.search.index.scope_index import IndexQuery, ScopeKey
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.read import ServingGeneration
-from strandline.schemas.queries.conversation.search import SearchChunks, SearchChunksRow
+from strandline.schemas.queries.conversation.search import IndexedHitsRow, SearchChunks, SearchChunksRow
 from strandline.schemas.queries.conversation.sharing import SearchSharedChunks, SearchSharedChunksRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import FACTS, VECTORS
@@ -30,7 +33,7 @@ ALL_VISIBLE = 0
 
 ALL_FACTS = FactFilter()
 
-RankedRow = SearchChunksRow | SearchSharedChunksRow
+RankedRow = SearchChunksRow | SearchSharedChunksRow | IndexedHitsRow
 
 # What makes a hit: the rows of one agree in it.
 _place = attrgetter("score", "similarity", "session_key", "from_seq", "through_seq", "fact_id", "fact")
@@ -114,9 +117,18 @@ class Target:
 
 
 def rank_hits(
-    query: SearchQuery, vectors: Vectors | None, target: Target, *, limit: int, similarity_cutoff: float
+    query: SearchQuery,
+    vectors: Vectors | None,
+    target: Target,
+    *,
+    limit: int,
+    similarity_cutoff: float,
+    indexes: IndexCache | None = None,
 ) -> Operation[list[Hit]]:
     """The best hits, best first.
+
+    Args:
+        indexes: the process's indexes of scopes; None if the search may see uncommitted pieces.
 
     Raises:
         ConfigurationError: the scope is shared, and the memory names none.
@@ -133,6 +145,12 @@ def rank_hits(
             beside=target.beside,
         )
         return read_hits((yield from fetch(shared)))
+    if indexes is not None and vectors is not None and target.kinds == MESSAGES_ALONE:
+        asked = _index_query(query, target, limit, _cutoff(query, similarity_cutoff))
+        scope = ScopeKey(target.shard_key, vectors.generation_id, asked.scope_key)
+        rows = yield from search_index(indexes, scope, asked, target.beside)
+        if rows is not None:
+            return read_hits(rows)
     of_the_owner = SearchChunks(
         **_comparison_params(query, vectors),
         **ALL_FACTS.params,
@@ -148,6 +166,21 @@ def rank_hits(
         beside=target.beside,
     )
     return read_hits((yield from fetch(of_the_owner)))
+
+
+def _index_query(query: SearchQuery, target: Target, limit: int, similarity_cutoff: float) -> IndexQuery:
+    session_key = target.identity.session_key
+    return IndexQuery(
+        vector=query.vector,
+        lexemes=query.lexemes,
+        is_own=query.aim.is_own,
+        names=query.aim.names,
+        days=[(days.first, days.last, days.fit) for days in query.aim.days],
+        visible=(session_key, target.visible_from),
+        similarity_cutoff=similarity_cutoff,
+        limit=limit,
+        scope_key=session_key if target.scope == "session" else None,
+    )
 
 
 def _cutoff(query: SearchQuery, similarity_cutoff: float) -> float:

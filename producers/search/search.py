@@ -17,6 +17,7 @@ from strandline.producers.search.hits import (
     check_scope,
     checked_kinds,
 )
+from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.query import MAX_QUERY_CHARACTERS, EmbedQuery, prepare_query
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
@@ -81,6 +82,7 @@ class SearchRequest:
     exclude_current: bool = False
     shared_key: UUID | None = None
     include_window: bool = True
+    indexes: IndexCache | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str):
@@ -140,7 +142,9 @@ def _ranked_hits(
 ) -> Operation[list[Hit]]:
     hits: list[Hit] = []
     if vectors is not None or target.facts_generation_id is not None:
-        hits = yield from rank_hits(query, vectors, target, limit=asked.limit, similarity_cutoff=0.0)
+        hits = yield from rank_hits(
+            query, vectors, target, limit=asked.limit, similarity_cutoff=0.0, indexes=asked.indexes
+        )
     if not asked.include_window:
         return hits
     generation_id = None if vectors is None else vectors.generation_id

@@ -66,6 +66,9 @@ def _encode(value: Any) -> bytes:
 
 
 def _array(items: list[Any]) -> str:
+    kinds = set(map(type, items))
+    if len(kinds) == 1 and (kind := kinds.pop()) in _NEVER_QUOTED:
+        return f"{{{','.join(map(_WRITTEN[kind], items))}}}"  # as with most
     return f"{{{','.join(map(_item, items))}}}"
 
 

@@ -337,6 +337,8 @@ WITH lanes AS (
     DELETE FROM strandline.condensation WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), states AS (
     DELETE FROM strandline.block_state WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
+), change AS (
+    @note_chunk_change(%(shard_key)s)
 ), chunks AS (
     DELETE FROM strandline.chunk WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 )

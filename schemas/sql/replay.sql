@@ -196,6 +196,9 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 -- name: delete_chunks
 -- Delete the pieces of a batch, which are written again.
 -- params: shard_key uuid, generation_id integer, batch_id uuid
+WITH change AS (
+    @note_chunk_change(%(shard_key)s)
+)
 DELETE FROM strandline.chunk
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
 
@@ -256,6 +259,8 @@ WITH voided AS (
     WHERE r.shard_key = %(shard_key)s AND r.event_id = ANY (v.event_ids)
         AND r.generation_id = %(generation_id)s AND r.stage = %(stage)s AND r.batch_id = %(batch_id)s
     RETURNING r.event_id
+), change AS (
+    @note_chunk_change(%(shard_key)s)
 ), pieces AS (
     DELETE FROM strandline.chunk c
     WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s

@@ -5,6 +5,15 @@
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
 --     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[], roles
 --     text[], speakers text[], tones smallint[], said_on date?[]
+WITH change AS (
+    @note_chunk_change(%(shard_key)s)
+), known AS (
+    -- A few say as much as all. None is waited for.
+    DELETE FROM strandline.chunk_change c WHERE c.shard_key = %(shard_key)s AND c.change_id IN (
+        SELECT o.change_id FROM strandline.chunk_change o WHERE o.shard_key = %(shard_key)s
+            AND o.change_id <> pg_current_xact_id()::text::bigint
+        ORDER BY o.change_id DESC OFFSET 8 FOR UPDATE SKIP LOCKED)
+)
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
     event_id, batch_id, length, lexemes, embedding, role, speaker, tone, said_on)
 SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
@@ -28,6 +37,92 @@ SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scop
     %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
     %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(topics)s::text[], %(agent_id)s, %(team_id)s,
     %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[], %(beside)s::integer, false)
+
+-- name: chunk_version
+-- The version of an owner's pieces.
+-- params: shard_key uuid
+-- row: version text
+-- repeatable
+SELECT @chunk_version(%(shard_key)s) AS version
+
+-- name: index_pieces
+-- The next pieces of a scope as columns, for an index in memory: in the order of their keys, after one of them.
+-- params: shard_key uuid, generation_id integer, scope_key uuid?, through_session uuid, through_seq bigint,
+--     through_piece integer, at_once integer
+-- row: version text, session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], lengths
+--     integer[], roles text[], speakers text[], tones smallint[], said_on date?[], has_vector boolean[], vectors text
+WITH pieces AS MATERIALIZED (
+    SELECT c.session_key, c.from_seq, c.piece, c.through_seq, c.length, c.role, c.speaker, c.tone,
+        c.said_on, c.embedding
+    FROM strandline.chunk c
+    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s
+        AND c.session_key BETWEEN coalesce(%(scope_key)s::uuid, '00000000-0000-0000-0000-000000000000')
+            AND coalesce(%(scope_key)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        AND (c.session_key, c.from_seq, c.piece)
+            > (%(through_session)s::uuid, %(through_seq)s::bigint, %(through_piece)s::integer)
+    ORDER BY c.session_key, c.from_seq, c.piece LIMIT %(at_once)s
+)
+SELECT @chunk_version(%(shard_key)s) AS version,
+    coalesce(array_agg(c.session_key), '{}') AS session_keys, coalesce(array_agg(c.from_seq), '{}') AS from_seqs,
+    coalesce(array_agg(c.piece), '{}') AS pieces,
+    coalesce(array_agg(c.through_seq), '{}') AS through_seqs, coalesce(array_agg(c.length), '{}') AS lengths,
+    coalesce(array_agg(c.role), '{}') AS roles,
+    coalesce(array_agg(array_to_string(c.speaker, ' ')), '{}') AS speakers,
+    coalesce(array_agg(c.tone), '{}') AS tones, coalesce(array_agg(c.said_on), '{}') AS said_on,
+    coalesce(array_agg(c.embedding IS NOT NULL), '{}') AS has_vector,
+    coalesce(encode(string_agg(halfvec_send(c.embedding), ''::bytea), 'hex'), '') AS vectors
+-- In the order of the CTE, which is read once.
+FROM pieces c
+
+-- name: index_words
+-- The words of these pieces: the pieces that each occurs in, numbered from 0, and how often in each.
+-- params: shard_key uuid, generation_id integer, scope_key uuid?, through_session uuid, through_seq bigint,
+--     through_piece integer, at_once integer
+-- row: version text, word text, pieces bigint[], times integer[]
+WITH pieces AS MATERIALIZED (
+    SELECT c.session_key, c.from_seq, c.piece, c.lexemes
+    FROM strandline.chunk c
+    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s
+        AND c.session_key BETWEEN coalesce(%(scope_key)s::uuid, '00000000-0000-0000-0000-000000000000')
+            AND coalesce(%(scope_key)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        AND (c.session_key, c.from_seq, c.piece)
+            > (%(through_session)s::uuid, %(through_seq)s::bigint, %(through_piece)s::integer)
+    ORDER BY c.session_key, c.from_seq, c.piece LIMIT %(at_once)s
+), version AS MATERIALIZED (
+    SELECT @chunk_version(%(shard_key)s) AS version
+)
+SELECT v.version, w.word, w.pieces, w.times FROM version v CROSS JOIN (
+    SELECT u.lexeme AS word, array_agg(c.number - 1) AS pieces, array_agg(cardinality(u.positions)) AS times
+    FROM (
+        SELECT row_number() OVER (ORDER BY p.session_key, p.from_seq, p.piece) AS number, p.lexemes
+        FROM pieces p) AS c
+    CROSS JOIN LATERAL unnest(c.lexemes) AS u
+    GROUP BY u.lexeme) AS w
+
+-- name: indexed_hits
+-- Messages that an index in memory has ranked, each with those beside it, and the version of the owner's pieces now.
+-- params: shard_key uuid, session_keys uuid[], from_seqs bigint[], through_seqs bigint[], scores float8[], similarities
+--     float8[], beside integer
+-- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
+--     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!,
+--     version text
+-- repeatable
+WITH version AS MATERIALIZED (
+    SELECT @chunk_version(%(shard_key)s) AS version
+)
+SELECT h.score, h.similarity, h.session_key, h.from_seq, h.through_seq, m.seq, m.id, m.role, m.tokens, m.created_at,
+    m.envelope::text, m.metadata::text, NULL::uuid AS fact_id, NULL::text AS fact, v.version
+FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[], %(scores)s::float8[],
+    %(similarities)s::float8[]) WITH ORDINALITY
+    AS h (session_key, from_seq, through_seq, score, similarity, place)
+CROSS JOIN LATERAL (
+    -- The limit keeps this a look-up per hit.
+    SELECT w.* FROM strandline.message w
+    WHERE w.shard_key = %(shard_key)s AND w.session_key = h.session_key
+        AND w.seq BETWEEN h.from_seq - %(beside)s::integer AND h.through_seq + %(beside)s::integer
+    LIMIT 1000000) AS m
+CROSS JOIN version v
+ORDER BY h.place, m.seq
 
 -- name: unsearched_messages
 -- Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are not

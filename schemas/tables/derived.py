@@ -218,3 +218,11 @@ chunk = Table(
     ),
     comment="A searchable piece of conversation: its messages by range, its lexemes and its vector",
 )
+
+chunk_change = Table(
+    "chunk_change",
+    metadata,
+    key("shard_key"),
+    Column("change_id", BigInteger, primary_key=True, autoincrement=False),
+    comment="The last transactions that changed an owner's pieces; no index in memory outlives such a change",
+)

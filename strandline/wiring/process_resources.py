@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.pipelines.models.contract import TextModel
 from strandline.producers.reading.window_cache import WindowCache
+from strandline.producers.search.index.index_cache import IndexCache
+from strandline.producers.search.index.scope_index import IndexParts
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.forking import this_process, undivided
@@ -60,6 +62,7 @@ class ProcessResources:
     ) -> None:
         self.settings = settings
         self.windows = WindowCache(settings.window_cache_bytes)
+        self.indexes = IndexCache(settings.index_cache_bytes, _begin_index)
         self._process = this_process()
         self._pool = pool
         self._consume = consume
@@ -312,3 +315,10 @@ def _embedded_stack(settings: Settings) -> EmbeddedStack:
         flush=True,
     )
     return stack
+
+
+def _begin_index() -> IndexParts:
+    """With the first index numpy is imported, which takes a tenth of a second."""
+    with undivided:
+        from strandline.producers.search.index.array_index import ArrayParts
+    return ArrayParts()

@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
 from strandline.producers.reading.window_cache import WindowCache
+from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
@@ -98,6 +99,10 @@ class Runtime:
     @property
     def windows(self) -> WindowCache:
         return self.own().windows
+
+    @property
+    def indexes(self) -> IndexCache:
+        return self.own().indexes
 
     def database(self) -> Database:
         return self.own().database()

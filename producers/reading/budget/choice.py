@@ -39,7 +39,10 @@ class _Room:
 
 
 def choose_pieces(
-    candidates: Candidates, room: int, shown: Mapping[Place, Message] = NOTHING_SHOWN
+    candidates: Candidates,
+    room: int,
+    shown: Mapping[Place, Message] = NOTHING_SHOWN,
+    shown_texts: frozenset[str] | None = None,
 ) -> Chosen:
     """The best pieces that fit together; each text once, and no fact that messages shown say themselves.
 
@@ -49,14 +52,16 @@ def choose_pieces(
         candidates: best first.
         room: tokens that the lines may have together.
         shown: messages that the read shows anyway.
+        shown_texts: what these say, if that is known.
     """
     left = _Room(max(0, room))
-    texts = {message.text for message in shown.values()}
+    if shown_texts is None:
+        shown_texts = frozenset([message.text for message in shown.values()])
     ranked = [
         (name, piece)
         for name, pieces in candidates.messages.items()
         for piece in pieces
-        if piece.place not in shown and piece.text not in texts
+        if piece.place not in shown and piece.text not in shown_texts
     ]
     ranked.sort(key=lambda one: -one[1].rank)
     facts_room = int(left.tokens * FACTS_SHARE) if candidates.facts or candidates.newest_facts else 0

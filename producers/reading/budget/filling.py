@@ -87,17 +87,20 @@ class Filling:
 
     def _fill(self, free: int, measure: Measure) -> Filled:
         free -= sum(_frame(block, measure) for block in self.blocks)
+        texts_shown = frozenset([message.text for message in self.shown.values()])
         room = int(free * SUMMARY_SHARE) if self._has_pieces() else free
         cut = {block.name: self._cut_summary(block, room, measure) for block in self._summary_blocks()}
-        chosen = choose_pieces(self.candidates, free - _tokens(cut.values(), measure), self.shown)
-        unused = free - _tokens(cut.values(), measure) - chosen.tokens
+        left = free - _tokens(cut.values(), measure)
+        chosen = choose_pieces(self.candidates, left, self.shown, texts_shown)
+        unused = left - chosen.tokens
         if unused > 0 and cut != self.summaries:
             room += unused
             cut = {block.name: self._cut_summary(block, room, measure) for block in self._summary_blocks()}
         summaries = _without_repeated(cut, chosen) if any(cut.values()) else cut
         if summaries != cut:
             # What the summary need not say leaves room for more, unless a line is then lost from both.
-            more = choose_pieces(self.candidates, free - _tokens(summaries.values(), measure), self.shown)
+            left = free - _tokens(summaries.values(), measure)
+            more = choose_pieces(self.candidates, left, self.shown, texts_shown)
             beside = _without_repeated(cut, more)
             if _tokens(beside.values(), measure) <= _tokens(summaries.values(), measure):
                 chosen, summaries = more, beside
@@ -107,7 +110,7 @@ class Filling:
             for block in self.blocks
             if texts.get(block.name)
         }
-        left_out = (*_cut(self.summaries, cut, summaries, measure), *self._left_out(chosen))
+        left_out = (*_cut(self.summaries, cut, summaries, measure), *self._left_out(chosen, texts_shown))
         return Filled(contributions, chosen, left_out)
 
     def _has_pieces(self) -> bool:
@@ -122,11 +125,11 @@ class Filling:
         excess = _count(text, measure) - room
         return text if excess <= 0 else block.truncate(text, excess, measure.count_text) or ""
 
-    def _left_out(self, chosen: Chosen) -> Iterator[Omission]:
+    def _left_out(self, chosen: Chosen, texts_shown: frozenset[str]) -> Iterator[Omission]:
         """The messages and facts that match and had no room."""
         chosen_messages = {one.place: one.message for pieces in chosen.messages.values() for one in pieces}
         taken = {**self.shown, **chosen_messages}
-        texts = {message.text for message in taken.values()}
+        texts = texts_shown.union([one.text for pieces in chosen.messages.values() for one in pieces])
         facts = {fact.fact_id for fact in chosen.facts}
         for block in self.blocks:
             name = block.name

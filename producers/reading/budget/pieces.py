@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from strandline.producers.blocks.render import speech_line
 from strandline.schemas.values.message import Message
 
 # A fact is told by messages that hold so much of its words: a model words it anew.  Only words of so many
@@ -63,7 +64,6 @@ class MessagePiece:
     """A message that may be shown.
 
     Attributes:
-        line: as it is shown.
         score: how well it matches the query.
         rank: its score, or less if an application's function put it below one of a lower score.
         similarity: the cosine similarity; 0 if only words were compared.
@@ -73,19 +73,18 @@ class MessagePiece:
     """
 
     message: Message
-    line: str
+    place: Place
+    text: str
     session_key: UUID
     score: float
     rank: float
     similarity: float
     tokens: int
-    place: Place = field(init=False)
-    text: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        # Asked for many times in a read.
-        object.__setattr__(self, "place", place_of(self.session_key, self.message.seq))
-        object.__setattr__(self, "text", self.message.text)
+    @property
+    def line(self) -> str:
+        """As it is shown; made only for those that are."""
+        return speech_line(self.message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from strandline.producers.reading.searching.gather import hits_for, without_nois
 from strandline.producers.reading.searching.rerank import MAX_CANDIDATES, postprocess_hits
 from strandline.producers.reading.snapshot import Snapshot
 from strandline.producers.search.hits import Hit
+from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.query import MAX_QUERY_CHARACTERS
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
@@ -56,9 +57,9 @@ class Shown:
     seqs: frozenset[int]
     fact_ids: Sequence[str] = ()
 
-    def holds(self, hit: Hit, message: Message) -> bool:
-        seq = message.seq or 0
-        return hit.session_key == self.identity.session_key and (seq >= self.visible_from or seq in self.seqs)
+    def holds(self, seq: int) -> bool:
+        """Whether the read shows this message of its session."""
+        return seq >= self.visible_from or seq in self.seqs
 
 
 def query_text(
@@ -87,12 +88,18 @@ def sources_of(
 
 
 def search_for_block(
-    block: VectorMemoryBlock, query: SearchQuery, sources: Sources, shown: Shown, room: int
+    block: VectorMemoryBlock,
+    query: SearchQuery,
+    sources: Sources,
+    shown: Shown,
+    room: int,
+    indexes: IndexCache | None,
 ) -> Operation[tuple[tuple[Hit, ...], list[Omission]]]:
     """The best hits for one block, without those that are shown anyway; and the search's omissions.
 
     Args:
         room: tokens that the block's hits may fill, if it has no number of hits.
+        indexes: the process's indexes of scopes, if they may be used.
 
     Raises:
         StrandlineError: the statement failed.
@@ -113,7 +120,12 @@ def search_for_block(
     top_k = hits_for(room) if block.similarity_top_k is None else block.similarity_top_k
     limit = MAX_CANDIDATES if block.steps else top_k
     ranked_hits = yield from rank_hits(
-        query, sources.vectors, target, limit=limit, similarity_cutoff=block.similarity_cutoff
+        query,
+        sources.vectors,
+        target,
+        limit=limit,
+        similarity_cutoff=block.similarity_cutoff,
+        indexes=indexes,
     )
     if block.is_filler:
         ranked_hits = without_noise(ranked_hits, query.aim)
@@ -132,10 +144,11 @@ def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:
         if hit.session_key is None:
             remaining.append(hit)
             continue
+        is_own = hit.session_key == shown.identity.session_key
         messages = []
         for message in hit.messages:
             place = place_of(hit.session_key, message.seq)
-            if place not in seen and not shown.holds(hit, message):
+            if place not in seen and not (is_own and shown.holds(place[1])):
                 seen.add(place)
                 messages.append(message)
         if messages:

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from strandline.pipelines.text.aim import NO_AIM, Aim
-from strandline.producers.blocks.render import fact_line, speech_line
+from strandline.producers.blocks.render import fact_line
 from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place, place_of
 from strandline.producers.reading.budget.recent_counts import recent_counts
 from strandline.producers.search.hits import Hit
@@ -56,18 +56,22 @@ def message_pieces(hits: Sequence[Hit], query: str = "") -> tuple[MessagePiece, 
     rank = 1.0
     for hit in hits:
         rank = min(rank, hit.score)
+        if hit.session_key is None:
+            continue
         for message in hit.messages:
-            if message.text.strip() not in ("", query) and hit.session_key is not None:
-                piece = MessagePiece(
+            place = place_of(hit.session_key, message.seq)
+            text = message.text
+            if place not in pieces and text.strip() not in ("", query):
+                pieces[place] = MessagePiece(
                     message=message,
-                    line=speech_line(message),
+                    place=place,
+                    text=text,
                     session_key=hit.session_key,
                     score=hit.score,
                     rank=rank,
                     similarity=hit.similarity,
                     tokens=_tokens(message),
                 )
-                pieces.setdefault(piece.place, piece)
     return tuple(pieces.values())
 
 

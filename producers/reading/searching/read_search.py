@@ -76,7 +76,9 @@ def search_for_read(
             if sources is None:
                 continue
             query = yield from _prepare(text, sources.vectors, request, prepared)
-            hits[block.name], of_block = yield from search_for_block(block, query, sources, shown, room)
+            hits[block.name], of_block = yield from search_for_block(
+                block, query, sources, shown, room, request.indexes
+            )
         except StrandlineError as error:
             if request.in_callers_transaction:
                 raise

@@ -156,6 +156,16 @@ def upgrade() -> None:
         "block_state_by_batch", "block_state", ["shard_key", "batch_id"], unique=True, schema=schema
     )
     op.create_table(
+        "chunk_change",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("change_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("shard_key", "change_id", name=op.f("chunk_change_pkey")),
+        schema=schema,
+        comment=(
+            "The last transactions that changed an owner's pieces; no index in memory outlives such a change"
+        ),
+    )
+    op.create_table(
         "chunk",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),

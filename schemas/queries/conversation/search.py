@@ -130,6 +130,146 @@ class SearchChunks(Query[SearchChunksRow]):
         )
 
 
+class ChunkVersionRow(NamedTuple):
+    version: str
+
+
+class ChunkVersion(Query[ChunkVersionRow]):
+    """The version of an owner's pieces."""
+
+    __slots__ = ()
+    name = "chunk_version"
+    repeatable = True
+    row = ChunkVersionRow
+
+    def __init__(self, *, shard_key: UUID) -> None:
+        self.values = (shard_key,)
+
+
+class IndexPiecesRow(NamedTuple):
+    version: str
+    session_keys: list[UUID]
+    from_seqs: list[int]
+    pieces: list[int]
+    through_seqs: list[int]
+    lengths: list[int]
+    roles: list[str]
+    speakers: list[str]
+    tones: list[int]
+    said_on: list[date | None]
+    has_vector: list[bool]
+    vectors: str
+
+
+class IndexPieces(Query[IndexPiecesRow]):
+    """The next pieces of a scope as columns, for an index in memory: in the order of their keys, after one of
+    them.
+    """
+
+    __slots__ = ()
+    name = "index_pieces"
+    row = IndexPiecesRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        scope_key: UUID | None,
+        through_session: UUID,
+        through_seq: int,
+        through_piece: int,
+        at_once: int,
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            scope_key,
+            through_session,
+            through_seq,
+            through_piece,
+            at_once,
+        )
+
+
+class IndexWordsRow(NamedTuple):
+    version: str
+    word: str
+    pieces: list[int]
+    times: list[int]
+
+
+class IndexWords(Query[IndexWordsRow]):
+    """The words of these pieces: the pieces that each occurs in, numbered from 0, and how often in each."""
+
+    __slots__ = ()
+    name = "index_words"
+    row = IndexWordsRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        generation_id: int,
+        scope_key: UUID | None,
+        through_session: UUID,
+        through_seq: int,
+        through_piece: int,
+        at_once: int,
+    ) -> None:
+        self.values = (
+            shard_key,
+            generation_id,
+            scope_key,
+            through_session,
+            through_seq,
+            through_piece,
+            at_once,
+        )
+
+
+class IndexedHitsRow(NamedTuple):
+    score: float
+    similarity: float
+    session_key: UUID
+    from_seq: int
+    through_seq: int
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+    fact_id: UUID | None
+    fact: str
+    version: str
+
+
+class IndexedHits(Query[IndexedHitsRow]):
+    """Messages that an index in memory has ranked, each with those beside it, and the version of the owner's
+    pieces now.
+    """
+
+    __slots__ = ()
+    name = "indexed_hits"
+    repeatable = True
+    row = IndexedHitsRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_keys: list[UUID],
+        from_seqs: list[int],
+        through_seqs: list[int],
+        scores: list[float],
+        similarities: list[float],
+        beside: int,
+    ) -> None:
+        self.values = (shard_key, session_keys, from_seqs, through_seqs, scores, similarities, beside)
+
+
 class UnsearchedMessagesRow(NamedTuple):
     session_key: UUID
     seq: int

@@ -3,6 +3,17 @@
 -- Most are lists of queries for a WITH, which name what the others there have: docs/architecture/vectors-and-search.md
 -- says which weighs what, and why.  All in float8: by default this would be numeric arithmetic.
 
+-- fragment: note_chunk_change(owner)
+-- To be done wherever pieces of an owner's own messages are written or deleted: processes keep indexes of them.  A row
+-- per transaction, so that nothing is waited for; a set of such rows that was there once never comes back.
+INSERT INTO strandline.chunk_change (shard_key, change_id)
+VALUES ({owner}, pg_current_xact_id()::text::bigint) ON CONFLICT DO NOTHING
+
+-- fragment: chunk_version(owner)
+-- The version of an owner's pieces: with the numbers of the rows' transactions, for a database that was restored.
+(SELECT coalesce(string_agg(change.change_id || '.' || change.xmin::text, ',' ORDER BY change.change_id), '')
+    FROM strandline.chunk_change change WHERE change.shard_key = {owner})
+
 -- fragment: any_word()
 -- Most pieces hold no word of the query, which this says sooner than a look for each.
 (SELECT string_agg('''' || replace(replace(u.lexeme, '\', '\\'), '''', '''''') || '''', ' | ')

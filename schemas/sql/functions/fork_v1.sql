@@ -124,6 +124,7 @@ BEGIN
                     UNION ALL SELECT 'merge' WHERE derived.pipeline = 'facts') AS stages;
         END IF;
         IF derived.pipeline = 'vectors' THEN
+            @note_chunk_change(p_shard_key);
             INSERT INTO strandline.chunk (
                     shard_key, generation_id, session_key, from_seq, piece, through_seq, event_id, batch_id, length,
                     lexemes, embedding, role, speaker, tone, said_on)

@@ -23,7 +23,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def message(seq: int, score: float = 0.5, tokens: int = 10, session: UUID = HERE) -> MessagePiece:
     said = Message("user", f"m{seq} {session.int}", seq=seq, created_at=NOON + timedelta(minutes=seq))
-    return MessagePiece(said, said.text, session, score, score, 0.0, tokens=tokens)
+    return MessagePiece(said, (session.int, seq), said.text, session, score, score, 0.0, tokens=tokens)
 
 
 def fact(number: int, *sources: int, score: float = 0.5, tokens: int = 10) -> FactPiece:
@@ -172,7 +172,10 @@ def test_pieces_that_are_larger_than_they_were_counted_leave_room_for_others() -
     """Of each that is too large the next takes the place, which says that it is a token smaller."""
     measure = Measure(lambda text: len(text.split()), render_memory)
     large = " ".join(["w"] * 200)
-    too_large = [replace(message(seq, 1 - seq / 100, tokens=201 - seq), line=large) for seq in range(1, 50)]
+    too_large = [
+        replace(message(seq, 1 - seq / 100, tokens=201 - seq), message=Message("user", large, seq=seq))
+        for seq in range(1, 50)
+    ]
     offered = candidates(*too_large, message(50, 0.01, tokens=1))
     filling = Filling(blocks=(VectorMemoryBlock(),), candidates=offered)
     filled = filling.fill((), 202, measure)

@@ -1,0 +1,281 @@
+"""The pieces of a scope as arrays, in the order of their keys; they are added part by part.
+
+This module imports numpy at once, so it is itself imported only where an index is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from strandline.producers.search.index.scope_index import StoredPieces, Word
+
+Floats = npt.NDArray[np.float64]
+Singles = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+SmallNumbers = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+
+# As search_v1: what all have in common is the mean of the first so many, less of it where they are few.
+PIECES_OF_THE_MEAN = 300
+FEW_PIECES = 10
+# Of few words a vector says little (search.sql, contrast), and a usual message has 40 lexemes (bm25.sql).
+FEW_WORDS = 18
+USUAL_LENGTH = 40
+# How far a word counts for the messages beside its own.
+REACH = 3
+# The vectors of more pieces are kept as numbers of one byte, a quarter of the memory.
+PRECISE_PIECES = 20_000
+_BYTE = 127
+# In memory, of a word.
+_WORD_BYTES = 200
+_NO_DAY = np.iinfo(np.int32).min
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Vectors of pieces, as single numbers; or as numbers of one byte, with a factor for each row."""
+
+    rows: Singles | npt.NDArray[np.int8]
+    scales: Singles | None
+
+    def times(self, vector: Singles) -> Singles:
+        """The product of each with a vector."""
+        # Not by matrix: those products wait for threads, ten times as long where processors are busy.
+        if self.scales is None:
+            precise: Singles = np.vecdot(self.rows, vector)
+            return precise
+        products = np.empty(len(self.rows), np.float32)
+        for first in range(0, len(self.rows), 2_048):
+            block = self.rows[first : first + 2_048].astype(np.float32)
+            np.vecdot(block, vector, out=products[first : first + 2_048])
+        return products * self.scales
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """Of each word, the messages that it occurs in, and how often, for their lengths.
+
+    Attributes:
+        words: the number of each word.
+        starts: where the entries of each word begin, and those of the last one end.
+    """
+
+    words: Mapping[str, int]
+    starts: Numbers
+    messages: SmallNumbers
+    times: Singles
+
+    def find(self, word: str) -> tuple[SmallNumbers, Singles] | None:
+        """The messages, and how often it occurs in each."""
+        number = self.words.get(word)
+        if number is None:
+            return None
+        entries = slice(self.starts[number], self.starts[number + 1])
+        return self.messages[entries], self.times[entries]
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeArrays:
+    """The pieces of a scope.
+
+    Attributes:
+        sessions: the sessions' keys, in order.
+        session: of each message, the number of its session.
+        from_seqs, through_seqs: the seqs of each message.
+        firsts: of each message, the number of its first piece.
+        vectors: of each piece, of length 1; zero for a piece without one.
+        centre: what all vectors have in common; None without vectors.
+        share: how much of that is left out.
+        centred: the product of each vector with the centre.
+        trust: of each piece, how much its vector says.
+        postings: of each word.
+        is_assistant: of each message, whether the assistant said it.
+        tones, days: of each message, as ``chunk.tone``, and as an ordinal.
+        speakers: the messages of each lexeme of a speaker's name.
+        beside: of each message, its own number and those of the three seqs before and after; -1 for none.
+        size: its memory, in bytes, about.
+    """
+
+    sessions: Sequence[UUID]
+    session: SmallNumbers
+    from_seqs: Numbers
+    through_seqs: Numbers
+    firsts: Numbers
+    vectors: Vectors
+    centre: Singles | None
+    share: float
+    centred: Singles
+    trust: Singles
+    postings: Postings
+    is_assistant: Flags
+    tones: SmallNumbers
+    days: SmallNumbers
+    speakers: Mapping[str, SmallNumbers]
+    beside: SmallNumbers
+    size: int
+
+
+class _Columns(NamedTuple):
+    """Columns of pieces, and of the words in them: of each, the piece that holds it and how often."""
+
+    session: SmallNumbers
+    from_seqs: Numbers
+    through_seqs: Numbers
+    lengths: Floats
+    is_assistant: Flags
+    tones: SmallNumbers
+    days: SmallNumbers
+    has_vector: Flags
+    vectors: Singles
+    word: Numbers
+    holder: Numbers
+    times: Floats
+
+
+@dataclass(slots=True)
+class ScopeParts:
+    """The parts of a scope that are there so far."""
+
+    pieces: int = 0
+    _sessions: dict[UUID, int] = field(default_factory=dict)
+    _words: dict[str, int] = field(default_factory=dict)
+    _speakers: dict[str, list[int]] = field(default_factory=dict)
+    _parts: list[_Columns] = field(default_factory=list)
+
+    def add(self, pieces: StoredPieces, words: Sequence[Word]) -> None:
+        """Add the pieces that follow, and their words."""
+        for number, name in enumerate(pieces.speakers, start=self.pieces):
+            for lexeme in name.split():
+                self._speakers.setdefault(lexeme, []).append(number)
+        has_vector = np.array(pieces.has_vector, np.bool_)
+        sessions = [self._sessions.setdefault(key, len(self._sessions)) for key in pieces.session_keys]
+        days = [_NO_DAY if day is None else day.toordinal() for day in pieces.said_on]
+        holders = np.fromiter(chain.from_iterable(word.pieces for word in words), np.int64)
+        numbers = [self._words.setdefault(word.lexeme, len(self._words)) for word in words]
+        self._parts.append(
+            _Columns(
+                session=np.array(sessions, np.int32),
+                from_seqs=np.array(pieces.from_seqs, np.int64),
+                through_seqs=np.array(pieces.through_seqs, np.int64),
+                lengths=np.array(pieces.lengths, np.float64),
+                is_assistant=np.array([role == "assistant" for role in pieces.roles], np.bool_),
+                tones=np.array(pieces.tones, np.int32),
+                days=np.array(days, np.int32),
+                has_vector=has_vector,
+                vectors=_read_vectors(pieces.vectors, has_vector),
+                word=np.repeat(np.array(numbers, np.int64), [len(word.pieces) for word in words]),
+                holder=holders + self.pieces,
+                times=np.fromiter(chain.from_iterable(word.times for word in words), np.float64),
+            )
+        )
+        self.pieces += len(pieces.session_keys)
+
+    def arrange(self) -> ScopeArrays:
+        """All of them; there is at least one piece."""
+        columns = _Columns(*map(np.concatenate, zip(*self._parts, strict=True)))
+        return _arrange(columns, list(self._sessions), self._words, self._speakers)
+
+
+def _arrange(
+    columns: _Columns,
+    sessions: Sequence[UUID],
+    words: Mapping[str, int],
+    speakers: Mapping[str, Sequence[int]],
+) -> ScopeArrays:
+    session, from_seqs, lengths = columns.session, columns.from_seqs, columns.lengths
+    is_first = np.ones(len(session), np.bool_)
+    is_first[1:] = (session[1:] != session[:-1]) | (from_seqs[1:] != from_seqs[:-1])
+    firsts, message = np.flatnonzero(is_first), np.cumsum(is_first) - 1
+    centre, share = _centre(columns.vectors, columns.has_vector)
+    vectors = _keep_vectors(columns.vectors)
+    by_length = 0.25 + 0.75 * lengths[firsts] / USUAL_LENGTH
+    postings = _postings(columns, words, message, by_length)
+    beside = _beside(session[firsts].astype(np.int64), from_seqs[firsts])
+    trust = np.where(columns.tones == 1, 1, np.minimum(1, lengths / FEW_WORDS)) * columns.has_vector
+    return ScopeArrays(
+        sessions=sessions,
+        session=session[firsts],
+        from_seqs=from_seqs[firsts],
+        through_seqs=np.maximum.reduceat(columns.through_seqs, firsts),
+        firsts=firsts,
+        vectors=vectors,
+        centre=centre,
+        share=share,
+        centred=np.zeros(len(session), np.float32) if centre is None else vectors.times(centre),
+        trust=trust.astype(np.float32),
+        postings=postings,
+        is_assistant=columns.is_assistant[firsts],
+        tones=np.maximum.reduceat(columns.tones, firsts),
+        days=columns.days[firsts],
+        speakers={name: message[np.array(pieces)].astype(np.int32) for name, pieces in speakers.items()},
+        beside=beside,
+        size=vectors.rows.nbytes
+        + beside.nbytes
+        + 48 * len(session)
+        + len(words) * _WORD_BYTES
+        + postings.messages.nbytes
+        + postings.times.nbytes,
+    )
+
+
+def _read_vectors(sent: bytes, has_vector: Flags) -> Singles:
+    """As pgvector sends halfvec: its dimensions, 2 bytes that are unused, and the numbers."""
+    if not has_vector.any():
+        return np.zeros((len(has_vector), 0), np.float32)
+    dimensions = int.from_bytes(sent[:2], "big")
+    vectors = np.zeros((len(has_vector), dimensions), np.float32)
+    vectors[has_vector] = np.frombuffer(sent, ">f2").reshape(-1, dimensions + 2)[:, 2:]
+    return vectors
+
+
+def _keep_vectors(vectors: Singles) -> Vectors:
+    if len(vectors) <= PRECISE_PIECES:
+        return Vectors(vectors, None)
+    scales = np.maximum(np.abs(vectors).max(axis=1), 1e-9) / _BYTE
+    return Vectors(np.round(vectors / scales[:, None]).astype(np.int8), scales)
+
+
+def _centre(vectors: Singles, has_vector: Flags) -> tuple[Singles | None, float]:
+    """The mean of the first pieces, as precise as pgvector keeps it, and how much of it is left out."""
+    first = vectors[:PIECES_OF_THE_MEAN][has_vector[:PIECES_OF_THE_MEAN]]
+    if not len(first):
+        return None, 0.0
+    mean = first.mean(axis=0, dtype=np.float64).astype(np.float16).astype(np.float32)
+    return mean, len(first) / (len(first) + FEW_PIECES)
+
+
+def _postings(
+    columns: _Columns,
+    words: Mapping[str, int],
+    message: Numbers,
+    by_length: Floats,
+) -> Postings:
+    """A word counts once for a message, as often as it occurs in all of its pieces."""
+    keys = (columns.word << 32) + message[columns.holder]
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else order
+    counts = np.add.reduceat(columns.times[order], starts) if len(keys) else columns.times
+    keys = keys[starts]
+    messages = keys & 0xFFFFFFFF
+    return Postings(
+        words=words,
+        starts=np.searchsorted(keys, np.arange(len(words) + 1, dtype=np.int64) << 32),
+        messages=messages.astype(np.int32),
+        times=(counts / by_length[messages]).astype(np.float32),
+    )
+
+
+def _beside(session: Numbers, from_seqs: Numbers) -> SmallNumbers:
+    """Of each message, the number of the message so many seqs away, from 3 before to 3 after; -1 for none."""
+    keys = (session << 40) + from_seqs
+    asked = keys[:, None] + np.arange(-REACH, REACH + 1)
+    places = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+    return np.where(keys[places] == asked, places, -1).astype(np.int32)

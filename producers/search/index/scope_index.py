@@ -1,0 +1,127 @@
+"""An index of a scope in memory: what it is made of, what it is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+
+class ScopeKey(NamedTuple):
+    """The scope of an index: a session, or without one all that lies under the shard key; and its vectors."""
+
+    shard_key: UUID
+    generation_id: int
+    scope_key: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexQuery:
+    """A query, and what of the scope it looks at.
+
+    Attributes:
+        vector: as pgvector text; None to compare words alone.
+        lexemes, is_own, names: as search_v1 takes them.
+        days: ranges of days, and how well a day in each fits, 0 to 1.
+        visible: the session and the seq from where on its messages are not looked for.
+        similarity_cutoff: the least cosine of a hit.
+        limit: of the hits.
+        scope_key: the session that is searched; None for all of the owner's.
+    """
+
+    vector: str | None
+    lexemes: Sequence[str]
+    is_own: bool
+    names: Sequence[str]
+    days: Sequence[tuple[date, date, float]]
+    visible: tuple[UUID, int]
+    similarity_cutoff: float
+    limit: int
+    scope_key: UUID | None
+
+
+class PieceKey(NamedTuple):
+    """The key of a piece within a scope; they are in the order of their keys."""
+
+    session_key: UUID
+    from_seq: int
+    piece: int
+
+
+# Before all pieces.
+FIRST_KEY = PieceKey(UUID(int=0), 0, -1)
+
+
+class StoredPieces(NamedTuple):
+    """Columns of pieces, in the order of their keys.
+
+    Attributes:
+        has_vector: which pieces have a vector.
+        vectors: those one after the other, as pgvector sends halfvec.
+    """
+
+    session_keys: Sequence[UUID]
+    from_seqs: Sequence[int]
+    through_seqs: Sequence[int]
+    lengths: Sequence[int]
+    roles: Sequence[str]
+    speakers: Sequence[str]
+    tones: Sequence[int]
+    said_on: Sequence[date | None]
+    has_vector: Sequence[bool]
+    vectors: bytes
+
+
+class Word(NamedTuple):
+    """A word: the pieces that it occurs in, numbered from 0 among those it is added with, and how often."""
+
+    lexeme: str
+    pieces: Sequence[int]
+    times: Sequence[int]
+
+
+class Ranks(NamedTuple):
+    """The best messages of a scope as columns, best first."""
+
+    session_keys: list[UUID]
+    from_seqs: list[int]
+    through_seqs: list[int]
+    scores: list[float]
+    similarities: list[float]
+
+
+class ScopeIndex(Protocol):
+    """An index; never changed once it is made, so that threads share it."""
+
+    @property
+    def version(self) -> str:
+        """The version of the rows that it is made of."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Its memory, in bytes, about."""
+        ...
+
+    def rank(self, query: IndexQuery) -> Ranks:
+        """The best messages, as ``search_v1`` ranks them."""
+        ...
+
+
+class IndexParts(Protocol):
+    """Makes an index, part by part; for one thread at a time."""
+
+    @property
+    def pieces(self) -> int:
+        """The pieces so far."""
+        ...
+
+    def add(self, pieces: StoredPieces, words: Sequence[Word]) -> None:
+        """Add the pieces that follow, and their words."""
+        ...
+
+    def finish(self, version: str) -> ScopeIndex:
+        """The index of all of them, at least one."""
+        ...
