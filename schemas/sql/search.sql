@@ -48,7 +48,7 @@ SELECT @chunk_version(%(shard_key)s) AS version
 -- name: index_pieces
 -- The next pieces of a scope as columns, for an index in memory: in the order of their keys, after one of them.
 -- params: shard_key uuid, generation_id integer, scope_key uuid?, through_session uuid, through_seq bigint,
---     through_piece integer, at_once integer
+--     through_piece integer, at_once bigint
 -- row: version text, session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], lengths
 --     integer[], roles text[], speakers text[], tones smallint[], said_on date?[], has_vector boolean[], vectors text
 WITH pieces AS MATERIALIZED (
@@ -77,7 +77,7 @@ FROM pieces c
 -- name: index_words
 -- The words of these pieces: the pieces that each occurs in, numbered from 0, and how often in each.
 -- params: shard_key uuid, generation_id integer, scope_key uuid?, through_session uuid, through_seq bigint,
---     through_piece integer, at_once integer
+--     through_piece integer, at_once bigint
 -- row: version text, word text, pieces bigint[], times integer[]
 WITH pieces AS MATERIALIZED (
     SELECT c.session_key, c.from_seq, c.piece, c.lexemes

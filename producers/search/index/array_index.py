@@ -72,8 +72,8 @@ def _rank(index: ScopeArrays, query: IndexQuery) -> Ranks:
         best = np.zeros(len(index.sessions))
         np.maximum.at(best, index.session, scores)
         scores = np.where(scores < best[index.session], scores * 0.9, scores)
-    found = np.flatnonzero((scores > 0) & (similarities >= query.similarity_cutoff))
-    order = found[np.argsort(-scores[found], kind="stable")[: query.limit]]
+    matching = np.flatnonzero((scores > 0) & (similarities >= query.similarity_cutoff))
+    order = matching[np.argsort(-scores[matching], kind="stable")[: query.limit]]
     return Ranks(
         session_keys=[index.sessions[number] for number in index.session[order].tolist()],
         from_seqs=index.from_seqs[order].tolist(),
@@ -99,10 +99,10 @@ def _text_scores(index: ScopeArrays, lexemes: Sequence[str], hidden: Flags) -> F
     visible = count - int(hidden.sum())
     scores = np.zeros(count)
     for lexeme in dict.fromkeys(lexemes):
-        found = index.postings.find(lexeme)
-        if found is None:
+        postings = index.postings.find(lexeme)
+        if postings is None:
             continue
-        messages, times_there = found
+        messages, times_there = postings
         is_seen = ~hidden[messages]
         holders = int(is_seen.sum())
         if not holders:

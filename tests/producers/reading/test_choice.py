@@ -59,7 +59,7 @@ def test_what_does_not_fit_makes_way_for_what_does() -> None:
 
 def test_the_order_is_that_of_ranks_and_a_text_is_given_once() -> None:
     first, again = message(1, 0.9), message(2, 0.8)
-    again = replace(again, message=replace(again.message, content=first.message.content))
+    again = replace(again, text=first.text)
     assert seqs(choose_pieces(candidates(first, again, message(3, 0.1)), 100)) == [1, 3]
     pieces = candidates(replace(message(1, 0.9), rank=0.2), message(2, 0.3))
     assert seqs(choose_pieces(pieces, 10)) == [2]

@@ -1,0 +1,334 @@
+"""The index of a scope in memory: it ranks as the database does, and outlives no change."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from random import Random
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from strandline import Memory, VectorMemoryBlock
+from strandline.deploy.embedded.stack import EmbeddedStack
+from strandline.pipelines.vectors.stage import vector_text
+from strandline.producers.search.index import indexed_search, scope_arrays
+from strandline.producers.search.index.array_index import ArrayParts
+from strandline.producers.search.index.index_cache import IndexCache
+from strandline.producers.search.index.scope_index import (
+    FIRST_KEY,
+    IndexQuery,
+    PieceKey,
+    ScopeIndex,
+    ScopeKey,
+)
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.postgres.statements import FUNCTIONS, function_source, statements
+from strandline.schemas.settings import load_settings
+from strandline.schemas.values.lanes import VECTORS_STAGE
+from tests.support.servers.databases import temporary_database
+from tests.support.workers.draining import drain_everything
+
+MakeMemory = Callable[..., Memory]
+
+DIMENSIONS = 8
+WORDS = ["alpha", "beta", "gamma", "delta", "épsilon", "it's", "ze ta", 'q"u', "back\\slash"]
+NAMES = ["ann", "bob", "zoë"]
+NOON = date(2026, 3, 1)
+FAR = 2**62
+FILL = """
+INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq, length,
+    lexemes, embedding, role, speaker, tone, said_on, event_id, batch_id)
+VALUES (%s, %s, %s, %s, %s, %s, %s, %s::tsvector, %s::halfvec, %s, %s, %s, %s, gen_random_uuid(),
+    gen_random_uuid())
+"""
+SEARCH = """
+SELECT session_key, from_seq, through_seq, score, similarity FROM strandline.search_v1(
+    %s, %s, %s, %s, %s, %s::halfvec, %s, %s, %s, true, NULL, '{}', NULL, NULL, NULL, %s, %s, %s, %s, %s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """An owner with three sessions of made-up pieces."""
+
+    connection: psycopg.Connection[Any]
+    url: str
+    shard_key: UUID
+    generation_id: int
+    sessions: tuple[UUID, ...]
+
+
+@pytest.fixture(scope="module")
+def pieces(stack: EmbeddedStack) -> Iterator[Pieces]:
+    with (
+        temporary_database(stack.database_url) as url,
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
+        ((generation_id,),) = connection.execute(
+            "SELECT generation_id FROM strandline.generation WHERE pipeline = 'vectors'"
+        ).fetchall()
+        filled = Pieces(connection, url, uuid4(), generation_id, tuple(uuid4() for _ in range(3)))
+        with connection.cursor() as cursor:
+            cursor.executemany(FILL, list(_made_up(filled)))
+        yield filled
+
+
+def _made_up(filled: Pieces) -> Iterator[tuple[Any, ...]]:
+    draw = Random(7)  # noqa: S311  # made-up pieces
+    for session_key in filled.sessions:
+        for seq in range(1, 60):
+            if seq % 11 == 0:
+                continue  # without words
+            length, role = draw.choice([2, 12, 60]), draw.choice(["user", "assistant", "tool"])
+            name, tone = draw.sample(NAMES, draw.randrange(3)), draw.randrange(3)
+            day = draw.choice([None, NOON + timedelta(days=seq)])
+            for piece in range(2 if seq % 7 == 0 else 1):
+                lexemes = {word: draw.randint(1, 4) for word in draw.sample(WORDS, draw.randint(1, 4))}
+                vector = [draw.gauss(0.3, 1) for _ in range(DIMENSIONS)]
+                norm = sum(each * each for each in vector) ** 0.5
+                yield (
+                    *(filled.shard_key, filled.generation_id, session_key, seq, piece, seq + seq % 2, length),
+                    " ".join(_positions(word, times) for word, times in lexemes.items()),
+                    None if seq % 13 == 0 else vector_text([each / norm for each in vector]),
+                    *(role, name, tone, day),
+                )
+
+
+def _positions(word: str, times: int) -> str:
+    quoted = word.replace("\\", "\\\\").replace("'", "''")
+    return f"'{quoted}':" + ",".join(str(at + 1) for at in range(times))
+
+
+def _index(filled: Pieces, scope_key: UUID | None, database: Database, at_once: int) -> ScopeIndex:
+    """The index, made of parts of so many pieces."""
+    scope = ScopeKey(filled.shard_key, filled.generation_id, scope_key)
+    cache = IndexCache(10**9, ArrayParts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexed_search, "PIECES_AT_ONCE", at_once)
+        for _ in range(400):
+            index = database.run(indexed_search._make_index(cache, scope))
+            if index is not None:
+                return index
+    raise AssertionError("no index was made")
+
+
+@pytest.fixture(scope="module")
+def pieces_database(pieces: Pieces) -> Iterator[Database]:
+    database = Database.connect(ConnectionOptions.from_settings(pieces.url, load_settings()))
+    yield database
+    database.close()
+
+
+vectors = st.lists(st.floats(-1, 1), min_size=DIMENSIONS, max_size=DIMENSIONS).filter(any)
+days = st.tuples(st.integers(0, 40), st.integers(0, 20), st.sampled_from([0.3, 1.0]))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_it_ranks_as_the_database_does(
+    pieces: Pieces, pieces_database: Database, data: st.DataObject
+) -> None:
+    session_key = data.draw(st.sampled_from(pieces.sessions))
+    scope_key = data.draw(st.sampled_from([None, *pieces.sessions]))
+    asked = data.draw(st.none() | vectors)
+    norm = sum(each * each for each in asked) ** 0.5 if asked else 1.0
+    ranges = [
+        (NOON + timedelta(days=first), NOON + timedelta(days=first + more), fit)
+        for first, more, fit in data.draw(st.lists(days, max_size=2))
+    ]
+    query = IndexQuery(
+        vector=None if asked is None else vector_text([each / norm for each in asked]),
+        lexemes=data.draw(st.lists(st.sampled_from([*WORDS, "absent"]), min_size=1, max_size=5)),
+        is_own=data.draw(st.booleans()),
+        names=data.draw(st.lists(st.sampled_from([*NAMES, "nobody"]), max_size=2)),
+        days=ranges,
+        visible=(session_key, data.draw(st.sampled_from([FAR, 30, 0]))),
+        similarity_cutoff=data.draw(st.sampled_from([0.0, 0.4])) if asked else 0.0,
+        limit=data.draw(st.sampled_from([3, 1_000])),
+        scope_key=scope_key,
+    )
+    index = _index(pieces, scope_key, pieces_database, at_once=data.draw(st.sampled_from([17, 1_000])))
+    found = list(zip(*index.rank(query), strict=True))
+    expected = _searched(pieces, query)
+    assert [one[:3] for one in found] == [one[:3] for one in expected] or _is_a_tie(found, expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one[3:] == pytest.approx(other[3:], abs=2e-5)
+
+
+def _searched(filled: Pieces, query: IndexQuery) -> list[tuple[Any, ...]]:
+    firsts, lasts, fits = zip(*query.days, strict=True) if query.days else ((), (), ())
+    keys = (filled.shard_key, filled.generation_id, query.scope_key, *query.visible)
+    compared = (query.vector, list(query.lexemes), query.similarity_cutoff, query.limit)
+    else_asked = (query.is_own, list(query.names), list(firsts), list(lasts), list(fits))
+    return filled.connection.execute(SEARCH, (*keys, *compared, *else_asked)).fetchall()
+
+
+def _is_a_tie(found: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) -> bool:
+    """Whether the two differ only among messages of one score, within single precision."""
+    return [round(one[3], 4) for one in found] == [round(one[3], 4) for one in expected]
+
+
+def test_vectors_of_one_byte_each_find_nearly_the_same(
+    pieces: Pieces, pieces_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = Random(3)  # noqa: S311  # made-up queries
+    precise = _index(pieces, None, pieces_database, 1_000)
+    monkeypatch.setattr(scope_arrays, "PRECISE_PIECES", 0)
+    small = _index(pieces, None, pieces_database, 1_000)
+    assert small.size < precise.size
+    for _ in range(20):
+        vector = vector_text([draw.gauss(0, 0.35) for _ in range(DIMENSIONS)])
+        query = IndexQuery(vector, ["alpha"], False, [], [], (uuid4(), FAR), 0.0, 10, None)
+        exact, near = precise.rank(query), small.rank(query)
+        assert near.scores == pytest.approx(exact.scores, abs=0.02)
+
+
+def test_the_least_recently_searched_index_makes_room() -> None:
+    class Sized:
+        version, size = "1", 40
+
+    cache = IndexCache(100, ArrayParts)
+    scopes = [ScopeKey(uuid4(), 1, None) for _ in range(3)]
+    first, second, third = scopes
+    cache.keep(first, Sized())  # type: ignore[arg-type]
+    cache.keep(second, Sized())  # type: ignore[arg-type]
+    assert cache.find_index(first) is not None
+    cache.keep(third, Sized())  # type: ignore[arg-type]
+    assert [cache.find_index(scope) is not None for scope in scopes] == [True, False, True]
+
+
+def test_a_scope_that_is_too_big_gets_no_index() -> None:
+    class Large:
+        version, size = "1", 101
+
+    cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
+    assert not cache.note_search(scope) and cache.note_search(scope)
+    cache.keep(scope, Large())  # type: ignore[arg-type]
+    assert cache.find_index(scope) is None
+    assert not cache.note_search(scope)
+
+
+def test_an_index_is_begun_only_where_the_pieces_are_those_of_the_search_before() -> None:
+    cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
+    assert not cache.note_search(scope)
+    assert cache.note_search(scope)
+    assert cache.take_beginning(scope, "1") is None
+    assert cache.take_beginning(scope, "2") is None
+    begun = cache.take_beginning(scope, "2")
+    assert begun is not None and begun.through == FIRST_KEY
+    cache.keep_beginning(scope, begun)
+    assert cache.take_beginning(scope, "3") is None
+    assert IndexCache(0, ArrayParts).note_search(scope) is False
+
+
+@pytest.fixture
+def talk(make_memory: MakeMemory, database: Database, database_url: str) -> Callable[..., Memory]:
+    """A session whose messages are flushed and searchable."""
+    local = load_settings(database_url=database_url, embedding_backend="local", text_backend="local")
+
+    def tell(session_id: str, *texts: str, memory: Memory | None = None) -> Memory:
+        blocks = [VectorMemoryBlock(similarity_top_k=5)]
+        memory = memory or make_memory(session_id, user_id="ann", memory_blocks=blocks)
+        memory.put_messages([{"role": "user", "content": text} for text in texts])
+        memory.flush(all=True)
+        drain_everything(database, database_url, local, [VECTORS_STAGE])
+        return memory
+
+    return tell
+
+
+def found(memory: Memory, query: str = "Where is the lighthouse?") -> list[str]:
+    return [hit.message.text for hit in memory.search(query, include_window=False)]
+
+
+def warm(memory: Memory) -> list[str]:
+    """Search until there is an index; what it finds."""
+    hits = [found(memory) for _ in range(4)]
+    assert memory._resources.indexes._indexes, "an index was made"
+    assert hits[0] == hits[-1]
+    return hits[-1]
+
+
+CHANGES: dict[str, Callable[[Memory], object]] = {
+    "replace": lambda memory: memory.replace(1, "The lighthouse was torn down."),
+    "rewind": lambda memory: memory.rewind(1),
+    "reset": lambda memory: memory.reset(derived=True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_change_took_away_is_not_found(talk: Callable[..., Memory], change: str) -> None:
+    memory = talk("s", "The lighthouse stands at Bergen.", "I had bread.")
+    assert warm(memory)[0] == "The lighthouse stands at Bergen."
+    CHANGES[change](memory)
+    assert "The lighthouse stands at Bergen." not in found(memory)
+
+
+def test_what_was_said_since_is_found(talk: Callable[..., Memory]) -> None:
+    memory = talk("s", "The lighthouse stands at Bergen.", "I had bread.")
+    warm(memory)
+    talk("s", "The lighthouse is red.", memory=memory)
+    assert "The lighthouse is red." in found(memory)
+    assert "The lighthouse is red." in warm(memory)
+
+
+def test_a_fork_is_found_in_all_sessions(talk: Callable[..., Memory], make_memory: MakeMemory) -> None:
+    memory = talk("s", "The lighthouse stands at Bergen.", "I had bread.")
+    for _ in range(4):
+        before = memory.search("lighthouse", scope="owner", include_window=False)
+    memory.fork("copy")
+    after = make_memory("copy", user_id="ann").search("lighthouse", scope="owner", include_window=False)
+    assert {hit.session_id for hit in before} == {"s"}
+    assert {hit.session_id for hit in after} >= {"copy"}
+
+
+def test_users_do_not_share_an_index(talk: Callable[..., Memory], make_memory: MakeMemory) -> None:
+    warm(talk("s", "The lighthouse stands at Bergen."))
+    other = make_memory("t", user_id="other")
+    for _ in range(4):
+        assert other.search("lighthouse", scope="owner", include_window=False) == []
+
+
+def test_a_read_gives_the_same_by_an_index(talk: Callable[..., Memory]) -> None:
+    memory = talk("s", *[f"Day {day}: the lighthouse had {day} guests." for day in range(1, 30)])
+
+    def given() -> list[tuple[int | None, str]]:
+        context = memory.get("Who came to the lighthouse on day 7?")
+        return [(hit.message.seq, f"{hit.score:.4f}") for hit in context.hits]
+
+    assert len({str(given()) for _ in range(4)}) == 1
+    assert memory._resources.indexes._indexes
+
+    async def agiven() -> list[tuple[int | None, str]]:
+        context = await memory.aget("Who came to the lighthouse on day 7?")
+        await memory.aclose()
+        return [(hit.message.seq, f"{hit.score:.4f}") for hit in context.hits]
+
+    expected = given()
+    assert asyncio.run(agiven()) == expected
+
+
+def test_every_statement_that_changes_pieces_says_so() -> None:
+    """All but those of shared scopes, of which no index is made."""
+    changes = re.compile(r"(INSERT INTO|DELETE FROM|UPDATE) strandline\.chunk\b")
+    texts = dict(statements("strandline")) | {name: function_source(name, "strandline") for name in FUNCTIONS}
+    writing = {name for name, text in texts.items() if changes.search(str(text))}
+    silent = {name for name in writing if "INSERT INTO strandline.chunk_change" not in str(texts[name])}
+    assert {"insert_chunks", "reset_v1", "fork_v1", "derive_again_v1", "delete_chunks"} <= writing
+    assert silent == {"share_chunks", "clear_shared_v1", "forget_shared_v1"}
+
+
+def test_the_key_of_a_piece_orders_as_in_the_database(pieces: Pieces) -> None:
+    rows = pieces.connection.execute(
+        "SELECT session_key, from_seq, piece FROM strandline.chunk ORDER BY session_key, from_seq, piece"
+    ).fetchall()
+    assert rows == sorted(rows, key=lambda row: PieceKey(*row))
