@@ -32,6 +32,7 @@ from strandline.producers.reading.snapshot import Snapshot
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.search import SessionNames
 from strandline.schemas.queries.conversation.sharing import SharedSessionNames
+from strandline.schemas.values.lanes import FACTS
 
 # By the session's key, as a place has it.
 Names = Mapping[int, str]
@@ -91,7 +92,9 @@ def _counted_facts(
         fact_id: one for name in blocks for fact_id, one in matching_facts(material.hits.get(name, ()))
     }
     shown = {fact_id: one for fact_id, one in (newest | matching).items() if fact_line(one[0]) in text}
-    pieces = yield from fact_pieces(request.identity.shard_key, shown, request.count_text)
+    pieces = yield from fact_pieces(
+        request.identity.shard_key, snapshot.generation_of(FACTS), shown, request.count_text
+    )
     return list(pieces.values())
 
 

@@ -52,6 +52,11 @@ class Snapshot:
     fixed_tokens: int
     known: KnownWindow = NOTHING_KNOWN
 
+    def generation_of(self, pipeline: str) -> int | None:
+        """The generation of a pipeline that serves; None if none does."""
+        serving = self.serving.get(pipeline)
+        return None if serving is None else int(serving["generation_id"])
+
     def covered_through(self, pipelines: Sequence[str]) -> dict[str, int]:
         """Per pipeline, the last ``seq`` up to which it covers all flushed messages."""
         return {pipeline: self._covered_through(pipeline) for pipeline in pipelines}

@@ -223,7 +223,7 @@ def _sources(scope: ToolScope, fact_ids: Sequence[UUID]) -> Operation[dict[UUID,
     if not fact_ids:
         return {}
     shard_key = scope.identity.shard_key
-    rows = yield from fetch(FactSources(shard_key=shard_key, fact_ids=list(fact_ids)))
+    rows = yield from fetch(FactSources(shard_key=shard_key, generation_id=None, fact_ids=list(fact_ids)))
     keys = sorted({row.session_key for row in rows if row.session_key is not None})
     names = yield from fetch(SessionNames(shard_key=shard_key, session_keys=keys))
     session_ids = {row.session_key: row.session_id for row in names}

@@ -115,12 +115,15 @@ SELECT generation_id, config::text
 FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) AS serving
 
 -- name: fact_sources
--- Some live facts of an owner: when each was last said, and where; a row per session that said it.
--- params: shard_key uuid, fact_ids uuid[]
+-- Some live facts of an owner, of a generation or (NULL) the serving one: when each was last said, and where; a row
+-- per session that said it.
+-- params: shard_key uuid, generation_id integer?, fact_ids uuid[]
 -- row: fact_id uuid, said_at timestamptz, session_key uuid?, seqs bigint[]?
 -- repeatable
 SELECT f.fact_id, f.said_at, r.session_key, r.seqs
-FROM @serving(%(shard_key)s, '{facts}') AS serving
+FROM (
+    SELECT coalesce(%(generation_id)s::integer, v.generation_id) AS generation_id
+    FROM @serving(%(shard_key)s, '{facts}') AS v) AS serving
 JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = serving.generation_id AND f.live
     AND f.fact_id = ANY (%(fact_ids)s::uuid[])
 LEFT JOIN strandline.fact_revision r ON r.shard_key = %(shard_key)s AND r.generation_id = f.generation_id

@@ -80,16 +80,22 @@ def _tokens(message: Message) -> int:
 
 
 def fact_pieces(
-    shard_key: UUID, facts: Mapping[str, tuple[str, float]], count_text: Callable[[str], int]
+    shard_key: UUID,
+    generation_id: int | None,
+    facts: Mapping[str, tuple[str, float]],
+    count_text: Callable[[str], int],
 ) -> Operation[dict[str, FactPiece]]:
     """Facts with the messages that they come from.
 
     Args:
+        generation_id: of the facts; None where there are none.
         facts: text and score, by id.
     """
     if not facts:
         return {}
-    rows = yield from fetch(FactSources(shard_key=shard_key, fact_ids=[UUID(one) for one in facts]))
+    rows = yield from fetch(
+        FactSources(shard_key=shard_key, generation_id=generation_id, fact_ids=[UUID(one) for one in facts])
+    )
     sources: dict[str, set[Place]] = {}
     times: dict[str, datetime] = {}
     for row in rows:

@@ -178,7 +178,9 @@ def gather_filling(
         known = dict(zip(snapshot.fact_ids, snapshot.facts, strict=True))
         newest = list(known)[::-1][:NEWEST_FACTS]
         texts = {fact_id: (known[fact_id], 0.0) for fact_id in newest} | matching
-        facts = yield from fact_pieces(request.identity.shard_key, texts, request.count_text)
+        facts = yield from fact_pieces(
+            request.identity.shard_key, snapshot.generation_of(FACTS), texts, request.count_text
+        )
     return Filling(
         blocks=blocks,
         candidates=Candidates(

@@ -100,12 +100,14 @@ class FactSourcesRow(NamedTuple):
 
 
 class FactSources(Query[FactSourcesRow]):
-    """Some live facts of an owner: when each was last said, and where; a row per session that said it."""
+    """Some live facts of an owner, of a generation or (NULL) the serving one: when each was last said, and
+    where; a row per session that said it.
+    """
 
     __slots__ = ()
     name = "fact_sources"
     repeatable = True
     row = FactSourcesRow
 
-    def __init__(self, *, shard_key: UUID, fact_ids: list[UUID]) -> None:
-        self.values = (shard_key, fact_ids)
+    def __init__(self, *, generation_id: int | None, shard_key: UUID, fact_ids: list[UUID]) -> None:
+        self.values = (generation_id, shard_key, fact_ids)
