@@ -184,8 +184,7 @@ def test_processes_of_an_applications_own_celery_mix_no_users(database_url: str,
 CELERY_CLIENT = """
     import json, os
     from celery import Celery
-    from tests.support.processes import forking
-from tests.support.workers.forking_application import USERS
+    from tests.support.workers.forking_application import USERS
 
     url = os.environ["APPLICATION_BROKER"]
     celery = Celery("client", broker=url, backend=url)
