@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --no-compile --dis
 
 # More processes than processors, since many tests wait for others; a file's tests stay together and share
 # what they set up, and the slow files begin first, as tests/conftest.py orders them.
-PYTEST := $(BIN)/python -m pytest --timeout=600 --numprocesses=5 --dist=loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --timeout=600 --workers=5
 
 # The tests start hundreds of Pythons: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,9 +27,15 @@ help: ## show this list
 demo: $(VENV)/.demo-ready ## set up, then play the sample conversation through the real stack
 	@$(BIN)/strandline demo
 
+# mypy takes one processor for most of a minute, and so does collecting the tests: they run side by side, and
+# what mypy found is printed in the end.
 test: $(VENV)/.test-ready style contracts ## set up, then run every check: ruff, import contracts, mypy, tests
-	@echo "==> pytest, with mypy --strict among its tests"
-	@$(PYTEST)
+	@echo "==> pytest, and mypy --strict beside it"
+	@$(BIN)/mypy > $(VENV)/mypy.txt 2>&1 & types=$$!; \
+		trap 'kill $$types' INT TERM; \
+		$(PYTEST); tests=$$?; \
+		wait $$types || { cat $(VENV)/mypy.txt; exit 1; }; \
+		exit $$tests
 	@echo "==> all checks passed"
 
 test-fast: $(VENV)/.test-ready ## the tests that take a moment each: for in between, while you work

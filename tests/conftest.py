@@ -26,6 +26,10 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.declared_nulls import undeclared, watch_nulls
+from tests.support.processes.side_by_side import (  # noqa: F401  # hooks of pytest
+    pytest_addoption,
+    pytest_runtestloop,
+)
 from tests.support.ram_folder import make_ram_folder, remove
 from tests.support.servers.databases import forgo_durability, template, temporary_database
 from tests.support.servers.model_server import ModelServer
@@ -57,7 +61,7 @@ SLOW = (
     "pipelines/replay", "pipelines/vectors", "producers/doorbell", "producers/search/test_search_scopes.py",
     "producers/writing/test_corrections_at_random.py", "producers/writing/test_delivered_corrections.py",
     "producers/writing/test_import.py", "project/test_contracts.py", "project/test_documentation.py",
-    "project/test_packaging.py", "project/test_replay_recipes.py", "project/test_types.py",
+    "project/test_packaging.py", "project/test_replay_recipes.py", "project/test_side_by_side.py",
     "schemas/postgres/pools", "schemas/postgres/test_deadlines.py", "schemas/postgres/test_durability.py",
     "schemas/postgres/test_isolation.py", "schemas/postgres/test_plans.py", "schemas/test_errors_carried.py",
     "schemas/test_fork_safety.py", "schemas/values/test_linear_work.py", "strandline/adapters",
@@ -83,9 +87,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """After a failure it stays until the next run."""
+    """After a failure it stays until the next run; a worker is not the one that made it."""
     folder = session.config.stash.get(_ram_folder, None)
-    if folder is not None and exitstatus == 0:
+    if folder is not None and exitstatus == 0 and not hasattr(session.config, "workerinput"):
         remove(folder)
 
 

@@ -12,6 +12,7 @@ import pytest
 from bench import charts
 from bench.figures import Goal, Pair, as_json, as_table, of_times, of_values
 from bench.suite import CASES, Case, measure
+from tests.support.processes import forking
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 550.0
@@ -59,7 +60,7 @@ def test_every_case_gives_its_figures(tmp_path: Path) -> None:
 
 def run(command: list[str]) -> str:
     """The command's output; one that takes too long is told to end, so that it ends its own processes."""
-    with subprocess.Popen(
+    with forking.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -24,6 +23,7 @@ from bench.facts.rules import (
     stands_alone,
 )
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
+from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer, RecordedRequest
 
 MONDAY = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
@@ -123,10 +123,9 @@ def measure(folder: Path, *arguments: str, **environment: str) -> tuple[str, lis
     """What the command prints, the figures that it writes, and the model that it names."""
     file = folder / "figures.json"
     command = [sys.executable, "-m", "bench.facts", "--data", str(folder), "--json", str(file), *arguments]
-    done = subprocess.run(
+    done = forking.run(
         [*command, "--flush-every", "1"],
         capture_output=True,
-        text=True,
         check=True,
         timeout=600,
         env={**os.environ, **environment, "STRANDLINE_EMBEDDED": "auto"},
@@ -167,6 +166,6 @@ def test_with_a_model_context_makes_facts_that_stand_alone(folder: Path, model_s
 
 def test_without_conversations_the_command_says_where_to_put_them(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.facts", "--data", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = forking.run(command, capture_output=True, check=False, timeout=300)
     assert done.returncode == 2
     assert "observations.json" in done.stderr

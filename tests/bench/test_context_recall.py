@@ -36,6 +36,7 @@ from strandline import Memory
 from strandline.pipelines.models.factory import build_query_embedder
 from strandline.schemas.settings import load_settings
 from tests.bench.test_recall import sample
+from tests.support.processes import forking
 from tests.support.servers.embedder_servers import random_vectors
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -198,7 +199,7 @@ def publish(folder: Path) -> Path:
 def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
     """The command; one that is still there in the end is told to end, so that it ends its own processes."""
     command = [sys.executable, "-m", "bench.recall", *map(str, arguments)]
-    with subprocess.Popen(
+    with forking.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         try:

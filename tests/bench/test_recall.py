@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
@@ -19,6 +18,7 @@ from bench.recall.searches import RECALL, judge_search, measure_searches
 from bench.recall.tables import EMBEDDER, WORDS
 from bench.recall.weighting import STANDING, Tried, left_out, try_all
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
+from tests.support.processes import forking
 
 SHARED = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "data"
 
@@ -108,7 +108,7 @@ def test_no_weighting_is_begun_when_the_time_is_over(capfd: pytest.CaptureFixtur
 @pytest.mark.parametrize("module", ["bench.recall.measure", "bench.recall.weighting"])
 def test_without_conversations_the_commands_say_where_to_put_them(module: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", module, "--data", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = forking.run(command, capture_output=True, check=False, timeout=300)
     assert done.returncode == 2
     assert "locomo/conv-NN.jsonl" in done.stderr
 

@@ -39,6 +39,8 @@ from tests.support.workers.draining import drain_everything
 MakeMemory = Callable[..., Memory]
 
 SHORT = Shape(faults=24, calm=1.5, span=20.0, workers=2, producers=2)
+# Puts per second, of both producers together: each fault meets some.
+RATE = 10.0
 
 
 @given(seed=st.integers(), faults=st.integers(24, 150), span=st.floats(300, 1200))
@@ -176,7 +178,7 @@ def test_a_producer_that_is_killed_as_the_load_ends_recovers() -> None:
     shape = Shape(faults=24, calm=0.0, span=2.0, workers=1, producers=2)
     plan = (PlannedFault(1, at=1.0, seconds=0.5, kind="producer killed", slot=1),)
     report = Campaign(
-        2, shape, rate=30.0, broker="redis", say=print, plan=plan, patience=10, popen=forking.Popen
+        2, shape, rate=RATE, broker="redis", say=print, plan=plan, patience=10, popen=forking.Popen
     ).run()
     assert report.violations == []
     assert [one.seconds is not None for one in report.recoveries] == [True]
@@ -184,7 +186,7 @@ def test_a_producer_that_is_killed_as_the_load_ends_recovers() -> None:
 
 def test_a_short_campaign_finds_no_violation(capsys: pytest.CaptureFixture[str]) -> None:
     report = Campaign(
-        seed=5, shape=SHORT, rate=30.0, broker="redis", say=print, patience=10, popen=forking.Popen
+        seed=5, shape=SHORT, rate=RATE, broker="redis", say=print, patience=10, popen=forking.Popen
     ).run()
     with capsys.disabled():
         print(f"\n{as_text(report)}")

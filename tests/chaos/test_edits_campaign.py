@@ -17,7 +17,7 @@ def test_edits_resets_and_replays_at_once_leave_nothing_wrong(
     for setting in ("STATEMENT_TIMEOUT", "POOL_TIMEOUT", "CONNECT_TIMEOUT"):
         monkeypatch.setenv(f"STRANDLINE_{setting}_SECONDS", "600")
     migrate(empty_database_url, "strandline")
-    options = Options(seed=seed, operations=1_500, actors=2, owners=12, hot=4)
+    options = Options(seed=seed, operations=700, actors=2, owners=12, hot=4)
     found = Campaign(options, empty_database_url).run()
     assert found.wrong == []
     assert found.operations >= options.operations

@@ -1,4 +1,4 @@
-"""Many at once: processes that write one session, and one user whose thousand sessions flush together."""
+"""Many at once: processes that write one session, and one user whose hundreds of sessions flush together."""
 
 from __future__ import annotations
 
@@ -130,15 +130,15 @@ def test_twenty_times_two_processes_lose_and_double_nothing(database: Database, 
 
 def test_eight_processes_lose_and_double_nothing(database: Database, database_url: str) -> None:
     with writers(database_url, 8) as crowd:
-        seqs = crowd.put("crowded", 200)
+        seqs = crowd.put("crowded", 60)
     check_delivered_once(database_url, "crowded", seqs)
     for writer in range(8):
-        own = [seqs[f"p{writer}:{number}"] for number in range(200)]
+        own = [seqs[f"p{writer}:{number}"] for number in range(60)]
         assert own == sorted(own), "each writer's messages stand in its own order"
     assert verify(database, deep=True).violations == ()
 
 
-def test_a_user_with_a_thousand_sessions_keeps_up(
+def test_a_user_with_hundreds_of_sessions_keeps_up(
     make_memory: MakeMemory,
     start_worker: StartWorker,
     model_server: ModelServer,
@@ -147,11 +147,11 @@ def test_a_user_with_a_thousand_sessions_keeps_up(
     broker_url: str,
 ) -> None:
     """One merge folds many extractions: sessions do not queue for their owner's one lane."""
-    sessions = 1_000
+    sessions = 300
 
     def talk(number: int) -> None:
         memory = make_memory(f"s{number}", user_id="sailor", memory_blocks=["facts"], broker_url=broker_url)
-        # Ten different things, so that each is said in a hundred sessions.
+        # Ten different things, so that each is said in many sessions.
         memory.put({"role": "user", "content": f"I have moored in harbour number {number % 10}."})
         memory.flush(all=True)
 

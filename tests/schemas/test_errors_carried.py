@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import strandline
-from strandline import InvalidMessageError, Memory
+from strandline import InvalidMessageError
 from strandline.schemas import errors as errors_module
 from strandline.schemas.errors import StrandlineError
+from tests.support.processes.pool_work import put_nowhere
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "str": st.text(),
@@ -101,15 +102,9 @@ def test_an_error_survives_pickling_and_copying_with_all_its_attributes(
         assert (str(arrived), arrived.args, vars(arrived)) == (str(error), error.args, vars(error))
 
 
-def _put(message: dict[str, Any]) -> str:
-    """Run in a process of a pool: bad messages are refused before anything is sent."""
-    Memory.from_defaults("chat", database_url="postgresql://nobody@127.0.0.1:1/none").put(message)
-    return "put"
-
-
 def test_a_bad_message_in_a_pool_of_processes_is_its_callers_error_alone() -> None:
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        bad = pool.submit(_put, {"role": "user", "content": "a\0b"})
+        bad = pool.submit(put_nowhere, {"role": "user", "content": "a\0b"})
         with pytest.raises(InvalidMessageError, match="content") as raised:
             bad.result(timeout=120)
         assert "content" in raised.value.field

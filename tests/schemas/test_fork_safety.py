@@ -98,7 +98,9 @@ def fork_under(work: str, *, before: str = "work('warm')", threads: int = 4, for
     """Have children, forked while threads work, each do once what the threads do."""
     imports, defined = WORKS[work]
     script = FORKING.format(imports=imports, work=defined, before=before, threads=threads, forks=forks)
-    assert run_script(script) == "True\n"
+    # What commands are forked from has loaded the vocabulary.
+    run = run_script if before else run_fresh_script
+    assert run(script) == "True\n"
 
 
 @pytest.mark.parametrize("work", WORKS)

@@ -30,7 +30,7 @@ from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.many_sessions import fill
 from tests.support.named_sql import named_statements
 from tests.support.processes import forking
-from tests.support.servers.databases import TEMPLATE
+from tests.support.servers.databases import template_name
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
 
@@ -55,7 +55,7 @@ def history(stack: EmbeddedStack) -> Iterator[str]:
     name = f"history_{uuid4().hex}"
     url = stack.database_url
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template_name()}")
         with pytest.MonkeyPatch.context() as environment, ModelServer() as server:
             environment.setenv("OPENAI_BASE_URL", server.base_url)
             environment.setenv("OPENAI_API_KEY", "unused")

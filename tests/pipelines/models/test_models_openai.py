@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -467,3 +468,20 @@ def test_unusable_settings_are_named_before_any_call(changes: dict[str, Any], sa
     with pytest.raises(ConfigurationError, match=says) as caught:
         ModelClient(load_settings(**values))
     assert "sk-" not in str(caught.value)
+
+
+def test_only_the_first_client_of_a_process_reads_the_certificates_to_trust(server: ModelServer) -> None:
+    settings, reads = load_settings(openai_base_url=server.base_url), []
+    ModelClient(settings).close()
+
+    def note(_frame: object, _event: str, called: object) -> None:
+        name = getattr(called, "__name__", "")
+        if name.startswith(("load_verify_", "load_default_certs", "set_default_verify_")):
+            reads.append(name)
+
+    sys.setprofile(note)
+    try:
+        ModelClient(settings).close()
+    finally:
+        sys.setprofile(None)
+    assert reads == []

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import psycopg
 import pytest
 
 from strandline import Memory
+from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
 from strandline.pipelines.generations.registry import find, serving_generations
 from strandline.pipelines.inspect.verify import verify
@@ -25,6 +27,7 @@ from strandline.pipelines.replay.records import Replay, Selection, claim_replay,
 from strandline.pipelines.replay.switching import prune, roll_back, serve_everybody, switch_owner
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.statements import with_fragments
 from strandline.schemas.queries.derived.replay import TakeReplayCall
 from strandline.schemas.settings import Settings, load_settings
@@ -34,6 +37,7 @@ from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.replay_slots import waiting_lanes
 from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.servers.databases import temporary_database
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import HandWorker, say
@@ -44,8 +48,42 @@ PROMPT = "Find what is worth keeping, and answer in the form that was asked for.
 USERS = 3
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
+        yield running
+
+
 @pytest.fixture
-def before(database_url: str, model_server: ModelServer) -> Settings:
+def model_server(server: ModelServer) -> ModelServer:
+    """One for all tests, since the generations in the database that they copy name it."""
+    server.behave()
+    return server
+
+
+@pytest.fixture(scope="module")
+def derived(stack: EmbeddedStack, server: ModelServer) -> Iterator[str]:
+    """The name of a database with two sessions of each of three users, all derived."""
+    with temporary_database(stack.database_url) as url, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("STRANDLINE_EMBEDDED", "never")
+        database = Database.connect(ConnectionOptions.from_settings(url, load_settings()))
+        for n in range(2 * USERS):
+            memory = Memory.from_defaults(f"s{n}", user_id=f"u{n % USERS}", database_url=url)
+            say(memory, f"my boat number {n} is blue", f"I moor it at pier {n}")
+            memory.close()
+        drain_everything(database, url, first_settings(url, server))
+        database.close()
+        yield urlsplit(url).path[1:]
+
+
+@pytest.fixture
+def database_url(stack: EmbeddedStack, derived: str) -> Iterator[str]:
+    """A copy of it."""
+    with temporary_database(stack.database_url, derived) as url:
+        yield url
+
+
+def first_settings(database_url: str, model_server: ModelServer) -> Settings:
     """Settings under which the first generations are made: the stand-in server, 256 dimensions."""
     return load_settings(
         database_url=database_url,
@@ -59,6 +97,11 @@ def before(database_url: str, model_server: ModelServer) -> Settings:
 
 
 @pytest.fixture
+def before(database_url: str, model_server: ModelServer) -> Settings:
+    return first_settings(database_url, model_server)
+
+
+@pytest.fixture
 def after(before: Settings, tmp_path: Path) -> Settings:
     """The changed settings: a custom fact prompt, and 384 dimensions."""
     prompts = tmp_path / "prompts"
@@ -68,15 +111,9 @@ def after(before: Settings, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def memories(
-    make_memory: MakeMemory, database: Database, database_url: str, before: Settings
-) -> list[Memory]:
+def memories(make_memory: MakeMemory) -> list[Memory]:
     """Two sessions of each of three users, all derived."""
-    made = [make_memory(f"s{n}", user_id=f"u{n % USERS}") for n in range(2 * USERS)]
-    for n, memory in enumerate(made):
-        say(memory, f"my boat number {n} is blue", f"I moor it at pier {n}")
-    drain_everything(database, database_url, before)
-    return made
+    return [make_memory(f"s{n}", user_id=f"u{n % USERS}") for n in range(2 * USERS)]
 
 
 @contextmanager

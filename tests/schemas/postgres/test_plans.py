@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -357,42 +358,68 @@ def test_a_plan_that_producers_keep_reads_no_big_table_whole(
     assert pages < MOST_PAGES.get(name, 500), f"{name} touches {pages} pages"
 
 
+@pytest.fixture(scope="module")
+def empty(stack: EmbeddedStack) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to a database without rows, analysed; each plan is made and dropped in its test."""
+    with (
+        temporary_database(stack.database_url) as url,
+        psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection,
+    ):
+        connection.execute("VACUUM ANALYZE")
+        yield connection
+
+
 @pytest.mark.parametrize("name", KEPT)
 def test_a_plan_made_while_all_was_empty_can_be_kept(
-    name: str, full: psycopg.Connection[Any], database_url: str
+    name: str, full: psycopg.Connection[Any], empty: psycopg.Connection[Any]
 ) -> None:
     """As in a process that began before the backlog did."""
-    with psycopg.connect(database_url, autocommit=True, cursor_factory=psycopg.ClientCursor) as empty:
-        empty.execute("VACUUM ANALYZE")
-        assert looks_up_by_keys(kept_plan(name, empty, parameters(full, name)))
+    assert looks_up_by_keys(kept_plan(name, empty, parameters(full, name)))
 
 
 # (The plans of a claim were made in an empty database, in the test below.)
-@pytest.mark.parametrize("name", [name for name in PLANNED_INSIDE if name not in ("claim_lane", "take_turn")])
-def test_plans_that_a_function_made_while_there_was_one_owner_can_be_kept(
-    name: str, database_url: str
-) -> None:
-    sql = statements("strandline")[name].encode()
-    with psycopg.connect(database_url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
-        connection.execute("SET plan_cache_mode = force_generic_plan")
-        connection.execute("SET enable_seqscan = off")
-        fill(connection, 1, 1)
-        connection.execute("VACUUM ANALYZE")
-        for (table,) in connection.execute(STORED_TABLES).fetchall():
-            connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
-        wanted = parameters(connection, name)
-        with connection.transaction(force_rollback=True):
-            make_ready(connection, name, wanted)
-            assert connection.execute(sql, wanted).fetchall()
+PLANNED_EARLY = [name for name in PLANNED_INSIDE if name not in ("claim_lane", "take_turn")]
+
+
+@pytest.fixture(scope="module")
+def grown(stack: EmbeddedStack) -> Iterator[dict[str, psycopg.Connection[Any]]]:
+    """Connections to a database of many owners, each of which ran its statement while there was one."""
+    with temporary_database(stack.database_url) as url, ExitStack() as stays:
+        connections = {
+            name: stays.enter_context(
+                psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor)
+            )
+            for name in PLANNED_EARLY
+        }
+        first = connections[PLANNED_EARLY[0]]
+        fill(first, 1, 1)
+        first.execute("VACUUM ANALYZE")
+        for (table,) in first.execute(STORED_TABLES).fetchall():
+            first.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
+        for name, connection in connections.items():
+            connection.execute("SET plan_cache_mode = force_generic_plan")
+            connection.execute("SET enable_seqscan = off")
+            wanted = parameters(connection, name)
+            with connection.transaction(force_rollback=True):
+                make_ready(connection, name, wanted)
+                assert connection.execute(statements("strandline")[name].encode(), wanted).fetchall()
         # Nothing is analysed from here on, so the plans stay.
-        fill(connection, 2, 2_000)
-        wanted = parameters(connection, name)
-        with connection.transaction(force_rollback=True):
-            make_ready(connection, name, wanted)
-            explained = connection.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, wanted)
-            plan = explained.fetchall()[0][0][0]["Plan"]
-        pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
-        assert pages < MOST_PAGES.get(name, 500), f"{name} touches {pages} pages"
+        fill(first, 2, 2_000)
+        yield connections
+
+
+@pytest.mark.parametrize("name", PLANNED_EARLY)
+def test_plans_that_a_function_made_while_there_was_one_owner_can_be_kept(
+    name: str, grown: dict[str, psycopg.Connection[Any]]
+) -> None:
+    sql, connection = statements("strandline")[name].encode(), grown[name]
+    wanted = parameters(connection, name)
+    with connection.transaction(force_rollback=True):
+        make_ready(connection, name, wanted)
+        explained = connection.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, wanted)
+        plan = explained.fetchall()[0][0][0]["Plan"]
+    pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    assert pages < MOST_PAGES.get(name, 500), f"{name} touches {pages} pages"
 
 
 # Of five tenants and a bit.

@@ -24,10 +24,13 @@ from strandline import Memory
 from strandline.deploy.embedded.processes import wait_gone
 from strandline.deploy.embedded.stack import STATE_FILE
 from tests.conftest import wait_until
+from tests.support.processes import forking
 from tests.support.workers.forking_application import USERS
 from tests.support.workers.script_process import ROOT, run_script
 
-READS = 2_400  # of each user
+# Of each user: a connection that two processes had in common would give one the answers of the other, or
+# break, within the first few.
+READS = 480
 
 PROCESSES = """
     import json, multiprocessing
@@ -88,7 +91,7 @@ def run(script: str, **environment: str) -> Any:
 @contextmanager
 def running(*command: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A server in a separate session, ended with its children in the end."""
-    process = subprocess.Popen(
+    process: subprocess.Popen[bytes] = forking.Popen(
         [sys.executable, "-m", *command], cwd=ROOT, env={**os.environ, **environment}, start_new_session=True
     )
     try:

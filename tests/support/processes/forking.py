@@ -18,8 +18,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, AnyStr
 
@@ -94,18 +95,12 @@ def run(
 class _Template:
     """The process that is copied; it ends with this one, whose end of the socket closes."""
 
-    def __init__(self) -> None:
+    def __init__(self, control: socket.socket, wait: Callable[[], object]) -> None:
         self._lock = threading.Lock()
         self._environment = _read_at_start(os.environ)
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            number = theirs.fileno()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.processes.template", str(number)],
-                cwd=ROOT,
-                pass_fds=[number],
-                stdin=subprocess.DEVNULL,
-            )
+        self._control = control
+        self._wait = wait
+        self._owner = os.getpid()
         atexit.register(self._end)
 
     def can_stand_for(self, env: Mapping[str, str]) -> bool:
@@ -123,7 +118,8 @@ class _Template:
 
     def _end(self) -> None:
         self._control.close()
-        self._process.wait()
+        if os.getpid() == self._owner:
+            self._wait()
 
 
 _templates: list[_Template] = []
@@ -134,8 +130,26 @@ def _template() -> _Template:
     """This process's template, made when the first command is started."""
     with _templates_lock:
         if not _templates:
-            _templates.append(_Template())
+            _templates.append(_start_template())
         return _templates[0]
+
+
+def _start_template() -> _Template:
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        number = theirs.fileno()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.processes.template", str(number)],
+            cwd=ROOT,
+            pass_fds=[number],
+            stdin=subprocess.DEVNULL,
+        )
+    return _Template(control, process.wait)
+
+
+def use_template(control: socket.socket, pid: int) -> None:
+    """Have this process, which was forked itself, start others by the template behind ``control``."""
+    _templates[:] = [_Template(control, partial(os.waitpid, pid, 0))]
 
 
 # What a fork would have to do itself, each with the value that asks for nothing.

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -18,8 +19,12 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 
-# A server outside may be used by several processes of one run.
-TEMPLATE = f"strandline_template_{uuid4().hex}"
+
+@cache
+def template_name() -> str:
+    """The template's name, for each process another: a server outside may be used by several of one run."""
+    return f"strandline_template_{uuid4().hex}"
+
 
 # Run the suite on divided tables (``strandline migrate --partitions``).
 PARTITIONS = int(os.environ.get("STRANDLINE_TEST_PARTITIONS") or 0) or None
@@ -38,15 +43,15 @@ def forgo_durability(server_url: str) -> None:
 
 @contextmanager
 def template(server_url: str) -> Iterator[None]:
-    """The database ``TEMPLATE`` on the server, gone in the end."""
+    """The database ``template_name()`` on the server, gone in the end."""
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {TEMPLATE}")
+        connection.execute(f"CREATE DATABASE {template_name()}")
     try:
-        make_tables(database_in(server_url, TEMPLATE), PARTITIONS)
+        make_tables(database_in(server_url, template_name()), PARTITIONS)
         yield
     finally:
         with psycopg.connect(server_url, autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {TEMPLATE} WITH (FORCE)")
+            connection.execute(f"DROP DATABASE {template_name()} WITH (FORCE)")
 
 
 def make_tables(url: str, partitions: int | None = None) -> None:
@@ -58,11 +63,15 @@ def make_tables(url: str, partitions: int | None = None) -> None:
 
 
 @contextmanager
-def temporary_database(server_url: str, template: str = TEMPLATE) -> Iterator[str]:
-    """A clone of ``template``, as a URL; it is dropped in the end, whoever is connected to it."""
+def temporary_database(server_url: str, template: str | None = None) -> Iterator[str]:
+    """A clone of ``template``, by default this process's own, as a URL.
+
+    It is dropped in the end, whoever is connected to it.
+    """
     name = f"t_{uuid4().hex}"
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} {_strategy(connection)}")
+        source = template or template_name()
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {source} {_strategy(connection)}")
         yield database_in(server_url, name)
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 

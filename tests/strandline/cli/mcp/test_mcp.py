@@ -24,7 +24,7 @@ from strandline import Memory
 from strandline.deploy.embedded.stack import running_stack
 from strandline.producers.tools.definitions import TOOLS
 from tests.conftest import rows_of
-from tests.support.processes.forking import Popen
+from tests.support.processes.forking import READ_AT_START, Popen
 
 MakeMemory = Callable[..., Memory]
 
@@ -48,9 +48,17 @@ def configured(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_TEXT_BACKEND", "local")
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers that the SDKs start are forked like other commands."""
+    monkeypatch.setattr(subprocess, "Popen", Popen)
+
+
 def environment() -> dict[str, str]:
     """An SDK's client hands on only what it is told to."""
-    return {name: value for name, value in os.environ.items() if name.startswith("STRANDLINE_")}
+    return {
+        name: value for name, value in os.environ.items() if name.startswith(("STRANDLINE_", *READ_AT_START))
+    }
 
 
 def parameters(*options: str) -> dict[str, Any]:
@@ -69,7 +77,7 @@ Connect = Callable[..., None]
 
 
 @pytest.fixture
-def connect(tmp_path: Path) -> Iterator[Connect]:
+def connect(tmp_path: Path, forked: None) -> Iterator[Connect]:
     """Runs a coroutine function on a connection; the server is to say nothing on stderr."""
 
     def run(use: Use, *options: str) -> None:
@@ -163,7 +171,7 @@ def test_a_read_only_server_offers_and_does_nothing_that_writes(connect: Connect
     connect(use, "--user", "maren", "--read-only")
 
 
-def test_servers_of_two_users_at_once_never_see_the_others(tmp_path: Path) -> None:
+def test_servers_of_two_users_at_once_never_see_the_others(tmp_path: Path, forked: None) -> None:
     async def live(client: Client, user: str) -> str:
         seen = []
         for number in range(8):
@@ -201,7 +209,7 @@ def test_a_session_shows_its_latest_messages_as_well(connect: Connect, make_memo
     connect(use, "--user", "maren", "--session", "s")
 
 
-def test_the_agents_sdk_uses_the_tools() -> None:
+def test_the_agents_sdk_uses_the_tools(forked: None) -> None:
     agents = pytest.importorskip("agents", reason="needs the extra agents")
     testing = pytest.importorskip("agents.testing")
 
