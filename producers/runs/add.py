@@ -105,19 +105,19 @@ class _Difference:
         return [row.seq for row in self.old[: self.kept]]
 
     @property
-    def lost(self) -> list[int]:
+    def former_seqs(self) -> list[int]:
         """The numbers of messages that are no longer the run's; what another run has as well stays."""
         return sorted({row.seq for row in self.old[self.kept :] if not row.is_shared} - set(self.kept_seqs))
 
     @property
-    def added(self) -> tuple[PreparedMessage, ...]:
+    def additions(self) -> tuple[PreparedMessage, ...]:
         return self.new[self.kept :]
 
     @property
     def start(self) -> int | None:
         """The first number behind what is kept; None if all of its messages are other runs' as well."""
         own = [row.seq for row in self.old if not row.is_shared]
-        return (self.lost[0] if self.lost else max(own) + 1) if own else None
+        return (self.former_seqs[0] if self.former_seqs else max(own) + 1) if own else None
 
     def replaceable(self) -> list[tuple[int, Message]] | None:
         """The other contents by number, if that is all the difference."""
@@ -186,7 +186,7 @@ def _add_once(request: RunRequest) -> Operation[AddedRun]:
         raise
     if not (yield from fetch(AddRun(**_fields(request, result.seqs)))):
         raise _AddedMeanwhileError
-    return _added(request, _Outcome(result.seqs, flushed=result.flushed))
+    return _stored_run(request, _Outcome(result.seqs, flushed=result.flushed))
 
 
 def _add_again(request: RunRequest) -> Operation[AddedRun]:
@@ -195,13 +195,13 @@ def _add_again(request: RunRequest) -> Operation[AddedRun]:
     known = yield from fetch(LockRun(**record.identity.keys, run_id=record.run_id))
     seqs = known[0].seqs if known else []
     for _attempt in range(MAX_ATTEMPTS):
-        found = yield from fetch(LogMarks(**record.identity.keys))
+        marks = yield from fetch(LogMarks(**record.identity.keys))
         difference = yield from _compare(request, seqs)
-        outcome = yield from _change(request, difference, found[0] if found else None)
+        outcome = yield from _change(request, difference, marks[0] if marks else None)
         if outcome is not None:
             fields = _fields(request, outcome.seqs)
             yield from fetch(ChangeRun(**fields, is_behind=not difference.old))
-            return _added(request, outcome)
+            return _stored_run(request, outcome)
     raise ConflictError(
         f"Session {quote(record.identity.session_id)} changed {MAX_ATTEMPTS} times while run"
         f" {quote(record.run_id)} was being replaced; nothing was changed. Add it again when fewer callers"
@@ -213,13 +213,13 @@ def _change(
     request: RunRequest, difference: _Difference, marks: LogMarksRow | None
 ) -> Operation[_Outcome | None]:
     """Make the difference; None if the log changed meanwhile, and nothing was done."""
-    if not difference.added and not difference.lost:
+    if not difference.additions and not difference.former_seqs:
         return _Outcome(difference.kept_seqs)
     behind = yield from _messages_behind(request, difference)
     replaceable = difference.replaceable()
     if behind and replaceable is not None:
         return (yield from _replace_each(request, difference, replaceable))
-    if marks is None or difference.start is None or not (difference.lost or behind):
+    if marks is None or difference.start is None or not (difference.former_seqs or behind):
         return (yield from _put_difference(request, difference, (), ()))
     try:
         taken = yield from rewind_unchanged(
@@ -243,8 +243,8 @@ def _put_difference(
     corrections: tuple[Correction, ...],
 ) -> Operation[_Outcome]:
     """Put what the run has now, and what stood behind it, and lead other runs to the new numbers."""
-    result = yield from _put(replace(request, messages=difference.added), behind)
-    added, again = result.seqs[: len(difference.added)], result.seqs[len(difference.added) :]
+    result = yield from _put(replace(request, messages=difference.additions), behind)
+    added, again = result.seqs[: len(difference.additions)], result.seqs[len(difference.additions) :]
     moved = dict(zip([message.seq or 0 for message in behind], again, strict=True))
     if moved:
         yield from fetch(
@@ -272,12 +272,12 @@ def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[
     """What was put behind the place where the run changes, and has to be behind it again."""
     if difference.start is None:
         return []
-    limit = request.max_messages - len(difference.added)
+    limit = request.max_messages - len(difference.additions)
     rows = yield from fetch(
         MessagesBehind(
             **request.record.identity.keys,
             from_seq=difference.start,
-            without=difference.lost,
+            without=difference.former_seqs,
             limit=limit + 1,
         )
     )
@@ -292,8 +292,8 @@ def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[
 
 def _compare(request: RunRequest, seqs: list[int]) -> Operation[_Difference]:
     record, new = request.record, request.messages
-    found = yield from fetch(RunRows(**record.identity.keys, seqs=seqs, run_id=record.run_id))
-    rows = {row.seq: row for row in found}
+    stored = yield from fetch(RunRows(**record.identity.keys, seqs=seqs, run_id=record.run_id))
+    rows = {row.seq: row for row in stored}
     old = tuple(rows[seq] for seq in seqs if seq in rows)
     pairs = enumerate(zip(old, new, strict=False))
     differing = (n for n, (row, message) in pairs if row.digest != message.digest)
@@ -333,7 +333,7 @@ def _fields(request: RunRequest, seqs: list[int]) -> _Fields:
     }
 
 
-def _added(request: RunRequest, outcome: _Outcome) -> AddedRun:
+def _stored_run(request: RunRequest, outcome: _Outcome) -> AddedRun:
     record = request.record
     run = SessionRun(
         record.run_id,

@@ -73,16 +73,16 @@ class RunRecord:
 
 def check_roles(roles: object) -> tuple[Role, ...]:
     """Roles to skip; raises ConfigurationError if they are not a list of roles."""
-    return _words("skip_roles", _listed("skip_roles", roles), cast("tuple[Role, ...]", ROLES))
+    return _words("skip_roles", _plain_words("skip_roles", roles), cast("tuple[Role, ...]", ROLES))
 
 
 def check_statuses(statuses: object) -> tuple[RunStatus, ...]:
     """Statuses to skip; raises ConfigurationError if they are not a list of statuses."""
     known = cast("tuple[RunStatus, ...]", RUN_STATUSES)
-    return _words("skip_statuses", _listed("skip_statuses", statuses), known)
+    return _words("skip_statuses", _plain_words("skip_statuses", statuses), known)
 
 
-def _listed(name: str, words: object) -> Sequence[object]:
+def _plain_words(name: str, words: object) -> Sequence[object]:
     if not isinstance(words, (list, tuple)):
         raise ConfigurationError(f"{name} is {quote(words)}; it must be a list")
     return plain_list(words)
