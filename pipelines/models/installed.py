@@ -174,10 +174,10 @@ def load_embedder(name: str) -> InstalledEmbedder:
 def _load(name: str, method: str) -> Any:
     points = {point.value: point for point in entry_points(group=ENTRY_POINT_GROUP, name=name)}
     if len(points) != 1:
-        problem = "no installed package has an entry point" if not points else "several packages have one"
+        problem = "No installed package has" if not points else "Several installed packages have"
         raise ConfigurationError(
-            f"The model {quote(name)} is to be one of your own, and {problem} of that name in the group"
-            f" {ENTRY_POINT_GROUP}. Install one package that has it, here and wherever workers run."
+            f"{problem} an entry point {quote(name)} in the group {ENTRY_POINT_GROUP}, as the backend"
+            " 'installed' needs. Install one package that has it, here and wherever workers run."
         )
     (place,) = points
     try:

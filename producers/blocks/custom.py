@@ -61,7 +61,7 @@ def check_block_arguments(blocks: Sequence[BaseMemoryBlock], arguments: object) 
     takes_any = any(isinstance(block, CustomMemoryBlock) and block.has_reading for block in blocks)
     if arguments and not takes_any:
         raise ConfigurationError(
-            f"No memory block takes {', '.join(map(quote, arguments))}: a block of your own that has"
-            " render_for() does. Leave the argument out, or add such a block to memory_blocks."
+            f"No memory block takes {', '.join(map(quote, arguments))}: only a custom block with render_for()"
+            " does. Leave the argument out, or add such a block to memory_blocks."
         )
     return dict(arguments)

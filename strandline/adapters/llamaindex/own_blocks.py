@@ -50,7 +50,7 @@ class LlamaIndexBlock:
             for name, field in type(block).model_fields.items()
             if name not in _OF_ALL_BLOCKS and not field.exclude
         }
-        self._restored(self.initial())
+        self._restore(self.initial())
 
     def initial(self) -> dict[str, Any]:
         """The fields as they were when the block was made."""
@@ -58,7 +58,7 @@ class LlamaIndexBlock:
 
     def fold(self, state: Mapping[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
         """The fields after ``aput`` of the messages."""
-        block = self._restored(state)
+        block = self._restore(state)
         asyncio.run(
             block.aput([chat_message_of(message) for message in messages], from_short_term_memory=True)
         )
@@ -66,7 +66,7 @@ class LlamaIndexBlock:
 
     def render(self, state: Mapping[str, Any]) -> str | list[dict[str, Any]] | None:
         """What ``aget`` gives without messages."""
-        return _content_of(asyncio.run(self._restored(state).aget(None)))
+        return _content_of(asyncio.run(self._restore(state).aget(None)))
 
     def render_for(
         self, state: Mapping[str, Any], reading: BlockReading
@@ -77,7 +77,7 @@ class LlamaIndexBlock:
             messages.append(ChatMessage(role="user", content=reading.query))
         elif reading.query is not None:
             messages.append(chat_message_of(reading.query))
-        block = self._restored(state)
+        block = self._restore(state)
         shown = asyncio.run(block.aget(messages, session_id=reading.session_id, **reading.arguments))
         return _content_of(shown)
 
@@ -95,7 +95,7 @@ class LlamaIndexBlock:
         except (PydanticSerializationError, ValueError) as error:
             raise self._not_json(name) from error
 
-    def _restored(self, state: Mapping[str, Any]) -> TheirBlock[Any]:
+    def _restore(self, state: Mapping[str, Any]) -> TheirBlock[Any]:
         """A copy of the block with the fields of ``state``; those that it lacks are as they were."""
         values = {name: self._read(name, state[name]) for name in self._fields if name in state}
         return self._block.model_copy(update=values)

@@ -127,7 +127,7 @@ def test_vectors_have_length_1_and_others_are_refused() -> None:
 @pytest.mark.parametrize(
     ("load", "name", "problem"),
     [
-        (load_embedder, "absent", "no installed package has an entry point"),
+        (load_embedder, "absent", "No installed package has an entry point .absent."),
         (load_embedder, "scribe", r"has no method embed\(\)"),
         (load_embedder, "nothing", r"has no method embed\(\)"),
         (load_embedder, "endless", "has dimensions 0"),
