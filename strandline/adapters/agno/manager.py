@@ -248,15 +248,13 @@ class FactManager(RunHooks, MemoryManager):
             return []
         if isinstance(strategy, MemoryOptimizationStrategy):
             after = strategy.optimize(memories=before, model=self.get_model())
-            return (
-                self._runner.run(self._exchange(before, after, user_or_default(user_id))) if apply else after
-            )
-        facts = self.facts(user_id)
+            return self._runner.run(self._exchange(before, after, user)) if apply else after
+        facts = self.facts(user)
         proposal = facts.optimize()
         if not apply:
-            return optimized_memories(before, proposal, user_or_default(user_id))
+            return optimized_memories(before, proposal, user)
         facts.apply_optimization(proposal)
-        return self._runner.run(self._all(user_id))
+        return self._runner.run(self._all(user))
 
     async def aoptimize_memories(
         self,

@@ -38,7 +38,7 @@ class RollingSummaryManager(SessionSummaryManager):
     def create_session_summary(
         self, session: AgentSession | TeamSession, run_metrics: object = None
     ) -> SessionSummary | None:
-        """Deliver what was said, and give the session its summary; None, and nothing changed, if there is none."""
+        """Deliver what was said, and give the session its summary; None if there is none yet."""
         try:
             summary = self._memory_of(session).summarize(wait=self._wait)
         except NotFoundError:  # no run of it was kept
