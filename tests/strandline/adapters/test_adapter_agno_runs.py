@@ -290,7 +290,7 @@ def test_what_one_session_hears_the_next_is_shown(make_manager: MakeManager, dat
     agent.run("My boat is called Petrel.", user_id="ana", session_id="monday")
     wait_until(lambda: nothing_due(database_url), timeout=30, what="the facts of a turn")
     agent.run("What is my boat called?", user_id="ana", session_id="tuesday")
-    assert "- My boat is called Petrel." in seen[1][0]
+    assert "My boat is called Petrel." in seen[1][0]
 
 
 def test_an_agent_that_edits_memories_itself_has_none_extracted(
