@@ -33,9 +33,7 @@ Db = TypeVar("Db", bound=BaseDb | AsyncBaseDb)
 _MAX_READY_MEMORIES = 1_024
 
 # Arguments of Agno's manager, and what takes their place here.
-_SET_CAPTURE = (
-    "what is captured is set once, with manager.facts(user).set_capture(Capture(…)) or for a namespace"
-)
+_SET_CAPTURE = "set it once for a namespace or a user, with set_capture of strandline.Facts"
 _ELSEWHERE = {
     "db": "memories are in Postgres; pass database_url=",
     "system_message": _SET_CAPTURE,

@@ -34,11 +34,10 @@ _MEDIA = {"images": "image", "audio": "audio", "videos": "video", "files": "docu
 
 def messages_of(run: Run) -> list[Message]:
     """What was said in a run, in order, with ids that are the same whenever they are made."""
-    said = list(_spoken(run))
     words = _words_of_input(run.input)
     messages: list[Message] = []
     open_calls: list[str] = []
-    for message in said:
+    for message in _own_messages(run):
         if message.role in ("tool", "function"):
             messages += _results(message, open_calls)
             continue
@@ -77,13 +76,13 @@ def plain_messages(text: str | None, messages: Sequence[AgnoMessage] | None) -> 
         return [Message("user", text)]
     if not messages or isinstance(messages, str):
         raise InvalidMessageError("messages", "is missing; give message= or a list of messages")
-    said = [one for one in messages if _ROLES.get(one.role) in ("user", "assistant") and one.content]
-    if not said:
+    statements = [one for one in messages if _ROLES.get(one.role) in ("user", "assistant") and one.content]
+    if not statements:
         raise InvalidMessageError("messages", "hold nothing that a user or an assistant says")
-    return [Message(_ROLES[one.role], _content(one.content), id=one.id) for one in said]
+    return [Message(_ROLES[one.role], _content(one.content), id=one.id) for one in statements]
 
 
-def _spoken(run: Run) -> Iterator[AgnoMessage]:
+def _own_messages(run: Run) -> Iterator[AgnoMessage]:
     examples = {message.id for message in run.additional_input or ()}
     for message in run.messages or ():
         is_own = not message.from_history and not message.temporary and message.id not in examples

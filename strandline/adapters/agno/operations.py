@@ -238,15 +238,15 @@ def _upsert(owner: Owner, memory: UserMemory, wording: Wording, actor: str | Non
     else:
         words = replace(wording, input=None, agent_id=None, team_id=None)
         fact_id = (yield from replace_fact(owner.shard_key, known.fact_id, words, actor)) or known.fact_id
-    fact = yield from _existing(owner, fact_id)
+    fact = yield from _stored_fact(owner, fact_id)
     feedback = checked_feedback(memory.feedback or None)
     if feedback is None or feedback == fact.feedback:
         return fact
     yield from judge_fact(owner.shard_key, fact_id, feedback, actor)
-    return (yield from _existing(owner, fact_id))
+    return (yield from _stored_fact(owner, fact_id))
 
 
-def _existing(owner: Owner, fact_id: UUID) -> Operation[Fact]:
+def _stored_fact(owner: Owner, fact_id: UUID) -> Operation[Fact]:
     fact = yield from get_fact(owner, fact_id)
     assert fact is not None, "it was written in this transaction"  # noqa: S101
     return fact

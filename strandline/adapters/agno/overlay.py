@@ -103,8 +103,8 @@ class Memories:
         query = MemoryQuery(
             topics, agent_id, team_id, search_content, limit, page, sort_by, sort_order != "asc"
         ).check()
-        found = self._strandline.runner.run(read_memories(self._strandline.namespace, user_id, query))
-        return _given(found, deserialize)
+        matches = self._strandline.runner.run(read_memories(self._strandline.namespace, user_id, query))
+        return _as_asked(matches, deserialize)
 
     def get_user_memory_stats(
         self, limit: int | None = None, page: int | None = None, user_id: str | None = None
@@ -170,8 +170,10 @@ class AsyncMemories:
         query = MemoryQuery(
             topics, agent_id, team_id, search_content, limit, page, sort_by, sort_order != "asc"
         ).check()
-        found = await self._strandline.runner.arun(read_memories(self._strandline.namespace, user_id, query))
-        return _given(found, deserialize)
+        matches = await self._strandline.runner.arun(
+            read_memories(self._strandline.namespace, user_id, query)
+        )
+        return _as_asked(matches, deserialize)
 
     async def get_user_memory_stats(
         self, limit: int | None = None, page: int | None = None, user_id: str | None = None
@@ -196,5 +198,5 @@ class AsyncMemories:
         return [await self.upsert_user_memory(memory, deserialize) for memory in memories]
 
 
-def _given(found: MemoryPage, deserialize: bool | None) -> list[UserMemory] | tuple[list[Row], int]:
-    return found.memories if deserialize else ([as_row(memory) for memory in found.memories], found.total)
+def _as_asked(page: MemoryPage, deserialize: bool | None) -> list[UserMemory] | tuple[list[Row], int]:
+    return page.memories if deserialize else ([as_row(memory) for memory in page.memories], page.total)

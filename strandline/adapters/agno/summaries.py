@@ -61,7 +61,7 @@ class RollingSummaryManager(SessionSummaryManager):
     def _give(self, session: AgentSession | TeamSession, summary: Summary | None) -> SessionSummary | None:
         if summary is None:
             return None
-        given = SessionSummary(summary.text, list(summary.topics) or None, summary.created_at)
-        session.summary = given
+        session_summary = SessionSummary(summary.text, list(summary.topics) or None, summary.created_at)
+        session.summary = session_summary
         self.summaries_updated = True
-        return given
+        return session_summary
