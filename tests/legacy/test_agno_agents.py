@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,6 +34,7 @@ def agents() -> Iterator[ModelServer]:
     """The model of the agents, apart from that of the workers."""
     with ModelServer() as server:
         yield server
+    gc.collect()  # clients that nobody closed end here, where that is no error
 
 
 def model(server: ModelServer, name: str) -> OpenAILike:
