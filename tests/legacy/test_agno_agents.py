@@ -148,6 +148,8 @@ def test_a_team_of_two_users_knows_what_has_left_its_window(
         if latest["role"] == "tool":
             return answer("Done.")
         last_texts[name] = texts_of(request)
+        if len(notes[name]) % 5:
+            return answer(None, ("n", "note", {"text": text}))
         task = {"member_id": "scout", "task_description": text, "expected_output": "A word."}
         return answer(None, ("t", "transfer_task_to_member", task))
 
@@ -163,7 +165,7 @@ def test_a_team_of_two_users_knows_what_has_left_its_window(
             name="scout", model=model(agents, f"scout-{name}"), tools=[note], memory=memory, **UNREPORTED
         )
         return Team(
-            [scout], mode="coordinate", model=model(agents, f"lead-{name}"), memory=memory,
+            [scout], mode="coordinate", tools=[note], model=model(agents, f"lead-{name}"), memory=memory,
             enable_user_memories=True, add_history_to_messages=True, num_history_runs=3, **UNREPORTED,
         )  # fmt: skip
 
@@ -186,5 +188,5 @@ def test_a_team_of_two_users_knows_what_has_left_its_window(
         assert [message.role for message in stored] == ["user", "assistant", "tool", "assistant"] * TURNS
         assert len(notes[name]) == TURNS
         context = teams[name].memory.team_context[f"{name}-talks"]
-        assert len(context.member_interactions) == TURNS
+        assert len(context.member_interactions) == TURNS / 5
     teams["ana"].memory.close()

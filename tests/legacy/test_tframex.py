@@ -349,12 +349,15 @@ def test_agents_beside_each_other_store_a_question_once(with_store: With, model_
     async def use(store: StrandlineMemoryStore) -> None:
         model_server.behave(responder=lambda request: answer(f"Said {request.body['model']}."))
         app = TFrameXApp(mcp_config_file=None)
-        for name in ("Red", "Blue"):
-            llm = OpenAIChatLLM(name, model_server.base_url, "none")
+        llms = [OpenAIChatLLM(name, model_server.base_url, "none") for name in ("Red", "Blue")]
+        for llm in llms:
+            name = llm.model_id
             app.agent(name=name, llm=llm, memory_store=store.for_agent(name))(LLMAgent)
         flow = Flow("both").add_step(ParallelPattern("p", ["Red", "Blue"]))
         async with app.run_context() as context:
             await context.run_flow(flow, user("Which colour?"))
+        for llm in llms:
+            await llm.close()
         stored = await store.memory.aget_all()
         assert sorted((message.role, message.name or "") for message in stored) == [
             ("assistant", "Blue"),
@@ -376,6 +379,7 @@ def test_a_flow_of_two_users_knows_what_has_left_its_window(
     conversations = Conversations(database_url, broker_url, start_worker, model_server)
     last_texts: dict[str, list[str]] = {}
     notes: dict[str, list[str]] = {name: [] for name in FIRST}
+    llms: list[OpenAIChatLLM] = []
 
     def respond(request: RecordedRequest) -> dict[str, Any]:
         role, _, name = request.body["model"].partition("-")
@@ -395,9 +399,10 @@ def test_a_flow_of_two_users_knows_what_has_left_its_window(
             return "noted"
 
         for role in ("scout", "clerk"):
+            llms.append(OpenAIChatLLM(f"{role}-{name}", agents.base_url, "none"))
             app.agent(
                 name=role,
-                llm=OpenAIChatLLM(f"{role}-{name}", agents.base_url, "none"),
+                llm=llms[-1],
                 memory_store=store.for_agent(role),
                 tools=["note"] if role == "scout" else [],
             )(LLMAgent)
@@ -426,6 +431,8 @@ def test_a_flow_of_two_users_knows_what_has_left_its_window(
             assert [message.role for message in stored] == turn * TURNS
             assert conversations.facts_about(name) == 1
             assert WORDS[name] not in str(last_texts[name][2:])
+        for llm in llms:
+            await llm.close()
         for store in stores.values():
             await store.aclose()
 

@@ -104,7 +104,8 @@ class StrandlineMemory(RunMemory):
         options = {"deliver": "turn", **rows.options, **options, "namespace": tenant}
         if agentic:
             options.setdefault("memory_blocks", [SummaryMemoryBlock(), VectorMemoryBlock()])
-        Memory.from_defaults(**options)  # options that cannot be used are refused now, not in the first run
+        # Options that cannot be used are refused now, not in the first run.
+        self._resources_of_runs = Memory.from_defaults(**options)
         open_session = lru_cache(MAX_READY)(partial(_open_session, options))
         super().__init__(
             open_session,
@@ -119,6 +120,7 @@ class StrandlineMemory(RunMemory):
 
     def close(self) -> None:
         """Close the resources that this process shares; its memories cannot be used after that."""
+        self._resources_of_runs.close()
         self.db.close()
 
 
