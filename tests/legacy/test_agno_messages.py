@@ -82,7 +82,7 @@ def test_images_go_with_their_message() -> None:
 
 
 def test_a_system_prompt_is_not_stored() -> None:
-    with pytest.raises(InvalidMessageError, match="makes anew for each run"):
+    with pytest.raises(InvalidMessageError, match="each run has its own"):
         message_of(Message(role="system", content="Be short."))
 
 

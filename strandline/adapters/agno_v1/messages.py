@@ -58,7 +58,7 @@ def message_of(original: AgnoMessage, note: RunNote | None = None) -> Message:
         InvalidMessageError: it is a system prompt, or holds what JSON cannot express.
     """
     if original.role in PROMPT_ROLES:
-        raise InvalidMessageError("message", "is a system prompt, which Agno makes anew for each run")
+        raise InvalidMessageError("message", "is a system prompt, and each run has its own")
     role = _SPEAKERS.get(original.role, "assistant")
     content = _content(original)
     message = Message(

@@ -61,15 +61,17 @@ class StrandlineMemoryStore(MessageStore):
                 f"eviction_strategy is {quote(eviction_strategy)}; only 'fifo' is offered: the oldest"
                 " messages leave the window first, and stay in the log and in memory."
             )
-        bounds = Bounds(_bound("max_messages", max_messages), _bound("max_tokens", max_tokens))
-        shown = min(_bound("history_limit", history_limit) or AGENT_HISTORY, bounds.messages or history_limit)
+        bounds = Bounds(_check_bound("max_messages", max_messages), _check_bound("max_tokens", max_tokens))
+        shown = min(
+            _check_bound("history_limit", history_limit) or AGENT_HISTORY, bounds.messages or history_limit
+        )
         memory = Memory.from_defaults(
             session_id, user_id=user_id, **{"deliver": "turn", **sliding_window(shown), **options}
         )
         super().__init__(memory, bounds)
 
 
-def _bound(name: str, value: int | None) -> int | None:
+def _check_bound(name: str, value: int | None) -> int | None:
     if value is None:
         return None
     number = check_count(name, value)
