@@ -59,6 +59,14 @@ RETURNING number, created_at
 SELECT EXISTS (SELECT FROM strandline.fact_event e
     WHERE e.shard_key = %(shard_key)s AND e.fact_id = %(fact_id)s AND e.kind = 'delete') AS was_deleted
 
+-- name: added_facts
+-- Which of these ids people's events have added facts under, whatever became of the facts.
+-- params: shard_key uuid, fact_ids uuid[]
+-- row: fact_id uuid
+-- repeatable
+SELECT e.fact_id FROM strandline.fact_event e
+WHERE e.shard_key = %(shard_key)s AND e.kind = 'add' AND e.fact_id = ANY (%(fact_ids)s::uuid[])
+
 -- name: name_fact_owner
 -- Record the namespace of an owner whom people give facts; there may be no session that names it.
 -- params: shard_key uuid, namespace text

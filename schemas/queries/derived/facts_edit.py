@@ -101,6 +101,22 @@ class FactWasDeleted(Query[FactWasDeletedRow]):
         self.values = (shard_key, fact_id)
 
 
+class AddedFactsRow(NamedTuple):
+    fact_id: UUID
+
+
+class AddedFacts(Query[AddedFactsRow]):
+    """Which of these ids people's events have added facts under, whatever became of the facts."""
+
+    __slots__ = ()
+    name = "added_facts"
+    repeatable = True
+    row = AddedFactsRow
+
+    def __init__(self, *, shard_key: UUID, fact_ids: list[UUID]) -> None:
+        self.values = (shard_key, fact_ids)
+
+
 class NameFactOwner(Query[Never]):
     """Record the namespace of an owner whom people give facts; there may be no session that names it."""
 
