@@ -135,7 +135,7 @@ def apply_fact_event(fact_set: FactSet, event: FactEvent) -> Operation[list[Remo
             yield from _remove(fact_set, event, (yield from _by_themselves(fact_set, event, _ids_to_delete)))
         )
     else:
-        rows = yield from fetch(FactsUntil(**fact_set.keys, until=event.at))
+        rows = yield from fetch(FactsUntil(**fact_set.keys, until=event.at, number=event.number))
         return (yield from _remove(fact_set, event, [row.fact_id for row in rows]))
     return []
 

@@ -245,13 +245,17 @@ FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 
 -- name: facts_until
--- All facts that were there, or were said, up to a moment.
--- params: shard_key uuid, generation_id integer, until timestamptz
+-- All facts that were there, or were said, up to a moment; except those that a person's event since then worded, such
+-- as an imported one, which is older than its event.
+-- params: shard_key uuid, generation_id integer, until timestamptz, number bigint
 -- row: fact_id uuid
 -- repeatable
 SELECT f.fact_id FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND (f.created_at <= %(until)s::timestamptz OR f.said_at <= %(until)s::timestamptz)
+    AND NOT EXISTS (
+        SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
+            AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id AND r.fact_event > %(number)s)
 
 -- name: write_fact
 -- Insert a fact as a person worded it; no row if it exists already, or if another fact has these words.

@@ -48,6 +48,7 @@ class Target:
     Attributes:
         namespace: of all sessions and facts.
         user: the user of what names none; None leaves such sessions without one.
+        users: leads from the other system's users to those here; of others the name stays.
         limits: bounds on a message, as a put has them.
         options: arguments of ``Memory.from_defaults``: limits, URLs.
     """
@@ -55,7 +56,12 @@ class Target:
     limits: PutLimits
     namespace: str = DEFAULT_NAMESPACE
     user: str | None = None
+    users: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def user_of(self, user: str | None) -> str | None:
+        """The user here for one of the other system."""
+        return self.user if user is None else self.users.get(user, user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +183,7 @@ class HistoryImport:
         self._omit(Omission(place, reason))
 
     def _take_message(self, record: SourceMessage) -> None:
-        user = record.user if record.user is not None else self._target.user
+        user = self._target.user_of(record.user)
         fields = dict(record.message) | {"id": record.place.message_id, "metadata": record.place.metadata}
         try:
             check_name("session", record.session)
@@ -211,22 +217,22 @@ class HistoryImport:
         )
         self._last = memory
         try:
-            self._put(memory, chunk.messages, chunk.places)
+            self._put(memory, chunk.messages)
         except OwnerError:
             for place in chunk.places:
                 self._leave_out(place, "belongs to a session that another user has here")
 
-    def _put(self, memory: Memory, messages: Sequence[Message], places: Sequence[Place]) -> None:
-        """Put the messages; if one was stored with other content, all but this one."""
+    def _put(self, memory: Memory, messages: Sequence[Message]) -> None:
+        """Put the messages; those that were imported before, and changed there since, stay as they are."""
         try:
             imported = memory.import_messages(messages)
         except ConflictError:
             if len(messages) == 1:
-                self._leave_out(places[0], "was changed there since it was imported")
-                return
+                raise
+            # Of messages that are all known none is compared.
             middle = len(messages) // 2
-            self._put(memory, messages[:middle], places[:middle])
-            self._put(memory, messages[middle:], places[middle:])
+            self._put(memory, messages[:middle])
+            self._put(memory, messages[middle:])
             return
         flushed = imported.flushed
         self._count(
@@ -236,7 +242,7 @@ class HistoryImport:
         )
 
     def _take_fact(self, fact: SourceFact) -> None:
-        user = fact.user if fact.user is not None else self._target.user
+        user = self._target.user_of(fact.user)
         if user is None:
             self._leave_out(fact.place, _NO_USER)
             return

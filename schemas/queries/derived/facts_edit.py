@@ -347,15 +347,17 @@ class FactsUntilRow(NamedTuple):
 
 
 class FactsUntil(Query[FactsUntilRow]):
-    """All facts that were there, or were said, up to a moment."""
+    """All facts that were there, or were said, up to a moment; except those that a person's event since then
+    worded, such as an imported one, which is older than its event.
+    """
 
     __slots__ = ()
     name = "facts_until"
     repeatable = True
     row = FactsUntilRow
 
-    def __init__(self, *, shard_key: UUID, generation_id: int, until: datetime) -> None:
-        self.values = (shard_key, generation_id, until)
+    def __init__(self, *, shard_key: UUID, generation_id: int, until: datetime, number: int) -> None:
+        self.values = (shard_key, generation_id, until, number)
 
 
 class WriteFactRow(NamedTuple):

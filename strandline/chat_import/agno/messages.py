@@ -28,6 +28,7 @@ class SessionRuns:
         self._user = user
         self._system: object = None
         self._has_system = False
+        self._places: set[Place] = set()
 
     def read(self, runs: Sequence[object]) -> Iterator[Record]:
         """The messages of the runs, in their order."""
@@ -40,7 +41,7 @@ class SessionRuns:
         if not isinstance(run, Mapping):
             yield Omission(self._place.at(f"runs[{index}]"), "is not a run")
             return
-        place = self._place.at(name_or(f"runs[{index}]", run.get("run_id")))
+        place = self._apart(self._place.at(name_or(f"runs[{index}]", run.get("run_id"))), index)
         if run.get("parent_run_id") is not None:
             yield Omission(place, "is a team member's run, of which the team's run has the answer")
         elif (status := str(run.get("status", "")).upper()) in _SKIPPED_STATUSES:
@@ -56,7 +57,14 @@ class SessionRuns:
             messages = _messages_without_list(run)
         for index, message in enumerate(messages):
             identity = message.get("id") if isinstance(message, Mapping) else None
-            yield from self._read_message(message, place.at(name_or(f"messages[{index}]", identity)))
+            at = self._apart(place.at(name_or(f"messages[{index}]", identity)), index)
+            yield from self._read_message(message, at)
+
+    def _apart(self, place: Place, index: int) -> Place:
+        """The place, or a part of it if another run or message has it: their ids need not be unique."""
+        place = place if place not in self._places else place.at(f"[{index}]")
+        self._places.add(place)
+        return place
 
     def _read_message(self, message: object, place: Place) -> Iterator[Record]:
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):

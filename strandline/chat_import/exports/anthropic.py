@@ -32,10 +32,11 @@ def _read_conversation(conversation: Mapping[str, Any], place: Place) -> Iterato
     account = conversation.get("account")
     user = account.get("uuid") if isinstance(account, dict) else None
     reader = _Reader(place, user if isinstance(user, str) and user else None)
-    named = {}
+    named: dict[str, dict[str, Any]] = {}
     for index, message in enumerate(messages):
         if isinstance(message, dict):
-            named[name_or(f"chat_messages[{index}]", message.get("uuid"))] = message
+            name = name_or("", message.get("uuid"))
+            named[name if name and name not in named else f"chat_messages[{index}]"] = message
         else:
             yield Omission(place.at(f"chat_messages[{index}]"), "is not a message")
     for message_id, message in _current_branch(named, conversation.get("current_leaf_message_uuid")):

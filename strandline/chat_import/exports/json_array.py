@@ -23,7 +23,7 @@ class ElementScanner:
     the elements is not checked; each element is, when it is parsed.
     """
 
-    def __init__(self, max_element_bytes: int = MAX_ELEMENT_BYTES) -> None:
+    def __init__(self, max_element_bytes: int) -> None:
         self._max_element_bytes = max_element_bytes
         self._element = bytearray()
         self._is_too_long = False
@@ -90,7 +90,7 @@ class ElementScanner:
 
 
 def read_elements(
-    file: BinaryIO, count: Callable[[int], None], max_element_bytes: int = MAX_ELEMENT_BYTES
+    file: BinaryIO, count: Callable[[int], None], max_element_bytes: int
 ) -> Iterator[bytes | None]:
     """The elements of a file; ``count`` gets the number of bytes of each piece that was read.
 

@@ -50,7 +50,8 @@ class ExportSource:
         number = 0
         try:
             with file.open() as opened:
-                for number, element in enumerate(read_elements(opened, self._count), start=1):
+                elements = read_elements(opened, self._count, MAX_ELEMENT_BYTES)
+                for number, element in enumerate(elements, start=1):
                     yield from self._read_element(element, f"{file.name}[{number - 1}]")
         except ValueError as error:
             yield Omission(Place(self._name, TABLE, f"{file.name}[{number}]"), f"the file {error}")

@@ -54,6 +54,13 @@ _OF_LINES = ("session", "session_field", "user_field")
 )
 @click.option("--user", metavar="ID", help="The user of the sessions; of those that name none.")
 @click.option(
+    "--map-user",
+    "mapped_users",
+    multiple=True,
+    metavar="THEIRS=OURS",
+    help="Import what SOURCE has of one user as another's; repeatable.",
+)
+@click.option(
     "--user-field",
     metavar="FIELD",
     default="user_id",
@@ -79,6 +86,7 @@ def command(
     session: str | None,
     session_field: str,
     user: str | None,
+    mapped_users: tuple[str, ...],
     user_field: str,
     namespace: str,
     token_limit: int,
@@ -102,6 +110,7 @@ def command(
     _refuse_both("session", "session_field")
     _refuse_both("user", "user_field")
     _refuse_unused(kind)
+    users = _read_mapped(mapped_users)
     settings = settings_from(database_url, broker_url, schema)
     # Before the servers, so that a wrong name or number does not make a database.
     _check_names({"--session": session, "--user": user, "--namespace": namespace})
@@ -117,7 +126,7 @@ def command(
         put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         with _servers(settings, is_dry=is_dry) as servers:
             options = limits | _urls(servers, settings)
-            target = Target(put_limits, namespace, user, options)
+            target = Target(put_limits, namespace, user, users, options)
             report = import_history(history, kind, target, is_dry=is_dry, omissions_file=left_out)
     if as_json:
         print_json(report)
@@ -158,14 +167,26 @@ def _refuse_unused(kind: str) -> None:
     """Refuse options that say nothing of this kind of source."""
     unused = [] if kind == _LINES else [name for name in _OF_LINES if _is_given(name)]
     unused += [] if kind in _TABLES else [name for name in ("tables",) if _is_given(name)]
-    unused += [name for name in ("left_out",) if kind == _LINES and _is_given(name)]
+    unused += [name for name in ("left_out", "mapped_users") if kind == _LINES and _is_given(name)]
     if unused:
-        option = {"tables": "table"}.get(unused[0], unused[0]).replace("_", "-")
+        option = {"tables": "table", "mapped_users": "map-user"}.get(unused[0], unused[0]).replace("_", "-")
         raise click.UsageError(f"--{option} does not apply to --from {kind}.")
 
 
 def _is_given(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _read_mapped(pairs: tuple[str, ...]) -> dict[str, str]:
+    """The users of ``--map-user``: theirs, and whose they are here."""
+    users = {}
+    for pair in pairs:
+        theirs, separator, ours = pair.rpartition("=")
+        if not (theirs and separator and ours):
+            raise click.BadParameter("must be THEIRS=OURS.", param_hint="'--map-user'")
+        _check_names({"--map-user": ours})
+        users[theirs] = ours
+    return users
 
 
 def _check_names(names: Mapping[str, str | None]) -> None:
