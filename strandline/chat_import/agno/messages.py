@@ -86,12 +86,12 @@ class SessionRuns:
 
     def _take(self, message: Mapping[str, Any], place: Place) -> Iterator[Record]:
         taken = _openai_message(message)
-        pictures = [part for part in map(_picture, _listed(message.get("images"))) if part is not None]
+        pictures = [part for part in map(_picture, _list_of(message.get("images"))) if part is not None]
         if pictures:
             text = taken["content"]
-            parts = [{"type": "text", "text": text}] if isinstance(text, str) and text else _listed(text)
+            parts = [{"type": "text", "text": text}] if isinstance(text, str) and text else _list_of(text)
             taken["content"] = [*parts, *pictures]
-        missing = len(_listed(message.get("images"))) - len(pictures)
+        missing = len(_list_of(message.get("images"))) - len(pictures)
         for kind in _MEDIA:
             if missing if kind == "images" else message.get(kind):
                 yield Omission(place.at(kind), "are files, audio or video, which are not taken")
@@ -100,7 +100,7 @@ class SessionRuns:
 
 def _openai_message(message: Mapping[str, Any]) -> dict[str, Any]:
     role = _ROLES.get(message["role"], message["role"])
-    calls = [openai_call(call) for call in _listed(message.get("tool_calls"))] if role == "assistant" else []
+    calls = [openai_call(call) for call in _list_of(message.get("tool_calls"))] if role == "assistant" else []
     calls = [call for call in calls if call is not None]
     content = message.get("content")
     taken: dict[str, Any] = {"role": role, "content": _content(content, may_be_none=bool(calls))}
@@ -160,5 +160,5 @@ def _picture(image: object) -> dict[str, Any] | None:
     return {"type": "image_url", "image_url": {"url": f"data:{media};base64,{data}"}}
 
 
-def _listed(value: object) -> list[Any]:
+def _list_of(value: object) -> list[Any]:
     return value if isinstance(value, list) else []

@@ -64,7 +64,7 @@ class TableReader(ABC):
         Raises:
             ConfigurationError: the database cannot be read.
         """
-        (row,) = self._fetch(f"SELECT count(*) FROM {_named(table)}", (), stream=False)  # noqa: S608
+        (row,) = self._fetch(f"SELECT count(*) FROM {_quoted_name(table)}", (), stream=False)  # noqa: S608
         return int(str(row[0]))
 
     def rows(
@@ -90,7 +90,7 @@ class TableReader(ABC):
         )
         ordered = ", ".join(_quoted(column) for column in order if column in table.columns)
         condition = f" WHERE {_quoted(where[0])} = {self._parameter}" if where is not None else ""
-        statement = f"SELECT {values} FROM {_named(table)}{condition} ORDER BY {ordered}"  # noqa: S608
+        statement = f"SELECT {values} FROM {_quoted_name(table)}{condition} ORDER BY {ordered}"  # noqa: S608
         parameters = [] if where is None else [where[1]]
         for row in self._fetch(statement, parameters, stream=where is None):
             yield _row(present, row)
@@ -104,7 +104,7 @@ def _row(columns: Sequence[str], row: Sequence[object]) -> SourceRow:
     return SourceRow(values, long[0] if long else None)
 
 
-def _named(table: SourceTable) -> str:
+def _quoted_name(table: SourceTable) -> str:
     return f"{_quoted(table.schema)}.{_quoted(table.name)}" if table.schema else _quoted(table.name)
 
 

@@ -105,7 +105,7 @@ def command(
     Of an export it is the zip as it was sent, its folder, or conversations.json.
 
     The newest messages of a session stay in its window; earlier ones are delivered to the pipelines. If an
-    import is interrupted, run it again: what is already there is skipped.
+    import is interrupted, run it again: messages that are already there are skipped.
     """
     _refuse_both("session", "session_field")
     _refuse_both("user", "user_field")

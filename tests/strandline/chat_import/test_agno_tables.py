@@ -19,7 +19,7 @@ from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from tests.conftest import MakeMemory, rows_of
-from tests.support.imported import Stop, import_all, stored_facts, stored_log
+from tests.support.imports.outcome import Stop, import_all, stored_facts, stored_log
 
 TABLES = Path(__file__).parent / "agno"
 

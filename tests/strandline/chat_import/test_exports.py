@@ -12,7 +12,7 @@ import pytest
 from strandline import ConfigurationError
 from strandline.chat_import.sources import open_source
 from tests.conftest import MakeMemory
-from tests.support.imported import import_all, stored_log
+from tests.support.imports.outcome import import_all, stored_log
 
 
 def node(
@@ -215,7 +215,7 @@ def test_the_current_branch_of_a_conversation_of_claude(
 
 
 def test_the_accounts_of_an_organisation_stay_apart(database_url: str, tmp_path: Path) -> None:
-    """``--user`` names the user of what names none; an account's chats are another's if the command says so."""
+    """``--user`` names the user of what names none; an account may be mapped to another user."""
     talks = [
         {
             "uuid": f"t{n}",

@@ -35,7 +35,7 @@ from strandline.chat_import.sources import open_source
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from tests.conftest import MakeMemory, lock_is_awaited, wait_until
-from tests.support.imported import import_all, stored_log
+from tests.support.imports.outcome import import_all, stored_log
 from tests.support.processes import forking
 
 ANAS = [
