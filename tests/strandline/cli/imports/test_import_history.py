@@ -12,7 +12,7 @@ from tests.conftest import rows_of
 
 Capture = pytest.CaptureFixture[str]
 
-AGNO = str(Path(__file__).parents[1] / "chat_import" / "agno" / "agno2.sqlite")
+AGNO = str(Path(__file__).parents[2] / "chat_import" / "agno" / "agno2.sqlite")
 COUNTS = "SELECT (SELECT count(*) FROM strandline.message), (SELECT count(*) FROM strandline.fact)"
 
 
