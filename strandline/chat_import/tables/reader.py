@@ -92,7 +92,7 @@ class TableReader(ABC):
         condition = f" WHERE {_quoted(where[0])} = {self._parameter}" if where is not None else ""
         statement = f"SELECT {values} FROM {_quoted_name(table)}{condition} ORDER BY {ordered}"  # noqa: S608
         parameters = [] if where is None else [where[1]]
-        for row in self._fetch(statement, parameters, stream=where is None):
+        for row in self._fetch(statement, parameters, stream=True):
             yield _row(present, row)
 
 

@@ -63,19 +63,27 @@ def _omissions(path: Path | None) -> Iterator[Callable[[Omission], None]]:
             say(_sentence(omission), err=True)
         if file is not None:
             fields = asdict(omission.place) | {"reason": omission.reason}
-            file.write(json.dumps(fields) + "\n")
+            with _name_unwritable(file.name):
+                file.write(json.dumps(fields) + "\n")
 
     file = None
+    if path is not None:
+        with _name_unwritable(str(path)):
+            file = path.open("w", encoding="utf-8")
     try:
-        file = path.open("w", encoding="utf-8") if path is not None else None
         yield tell
-    except OSError as error:
-        if path is None:
-            raise
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}.") from None
     finally:
         if file is not None:
-            file.close()
+            with _name_unwritable(file.name):
+                file.close()
+
+
+@contextmanager
+def _name_unwritable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{name} cannot be written: {error.strerror}.") from None
 
 
 def _sentence(omission: Omission) -> str:
