@@ -15,6 +15,7 @@ from strandline.producers.fact_parts.optimizing import FactOptimizing
 from strandline.producers.fact_parts.sources import FactSources
 from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
+from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts
 from strandline.producers.facts.listing import (
     Fact,
     FactFilter,
@@ -264,6 +265,13 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         """Async twin of ``feedback``."""
         judged = checked_feedback(feedback)
         return await self._runner.arun(self._edit(partial(self._judge_operation, fact_id, judged, actor)))
+
+    def import_facts(self, facts: Sequence[ImportedFact]) -> FactsImported:
+        """Add up to 200 facts of another system, each once: one that was changed or deleted since stays so.
+
+        They are people's facts, and have the times that they had there.
+        """
+        return self._runner.run(self._edit(partial(import_facts, self._owner, facts)))
 
     def _list_operation(self, page: PageRequest, filters: FactFilter) -> Operation[FactPage]:
         return list_facts(self._owner, page, filters)

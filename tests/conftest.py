@@ -65,7 +65,7 @@ SLOW = (
     "schemas/postgres/pools", "schemas/postgres/test_deadlines.py", "schemas/postgres/test_durability.py",
     "schemas/postgres/test_isolation.py", "schemas/postgres/test_plans.py", "schemas/test_errors_carried.py",
     "schemas/test_fork_safety.py", "schemas/values/test_linear_work.py", "strandline/adapters",
-    "strandline/cli", "strandline/test_import_cost.py", "strandline/wiring",
+    "strandline/chat_import", "strandline/cli", "strandline/test_import_cost.py", "strandline/wiring",
 )  # fmt: skip
 _SLOW_PATHS = tuple(str(TESTS / part) for part in SLOW)
 # Among these, those that wait most: others use the processors meanwhile.

@@ -135,7 +135,7 @@ def apply_fact_event(fact_set: FactSet, event: FactEvent) -> Operation[list[Remo
             yield from _remove(fact_set, event, (yield from _by_themselves(fact_set, event, _ids_to_delete)))
         )
     else:
-        rows = yield from fetch(FactsUntil(**fact_set.keys, until=event.at))
+        rows = yield from fetch(FactsUntil(**fact_set.keys, until=event.at, number=event.number))
         return (yield from _remove(fact_set, event, [row.fact_id for row in rows]))
     return []
 
@@ -341,13 +341,18 @@ def _write(fact_set: FactSet, event: FactEvent, operation: str) -> Operation[Non
             number=event.number,
             **wording.words,
             **wording.details,
-            at=event.at,
-            valid_from=wording.valid_from or event.at,
-            created_at=wording.created_at or event.at,
+            at=_no_later(wording.said_at, event),
+            valid_from=_no_later(wording.valid_from, event),
+            created_at=_no_later(wording.created_at, event),
         )
     )
     if rows:
         yield from _revise(fact_set, event, event.fact_id, operation)
+
+
+def _no_later(moment: datetime | None, event: FactEvent) -> datetime:
+    """A moment that a person gives, or that of the event: a fact of the future would outlive a clearing."""
+    return event.at if moment is None else min(moment, event.at)
 
 
 def _repeat(fact_set: FactSet, event: FactEvent, fact_id: UUID) -> Operation[None]:
@@ -357,7 +362,7 @@ def _repeat(fact_set: FactSet, event: FactEvent, fact_id: UUID) -> Operation[Non
             RepeatFact(
                 **fact_set.keys,
                 fact_id=fact_id,
-                at=event.at,
+                at=_no_later(wording.said_at, event),
                 **wording.details,
             )
         )

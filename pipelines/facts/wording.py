@@ -40,6 +40,7 @@ class Wording:
     about_date: date | None
     valid_from: datetime | None
     created_at: datetime | None
+    said_at: datetime | None
     input: str | None
     agent_id: str | None
     team_id: str | None
@@ -61,16 +62,21 @@ class Wording:
 
 def read_wording(payload: Mapping[str, Any]) -> Wording:
     text: str = payload["text"]
-    about_date, valid_from, created_at = map(payload.get, ("about_date", "valid_from", "created_at"))
+    about_date = payload.get("about_date")
     return Wording(
         text=text,
         fingerprint=fingerprint(text),
         lexemes=query_lexemes(text),
         topics=list(payload.get("topics") or ()),
         about_date=date.fromisoformat(about_date) if about_date else None,
-        valid_from=datetime.fromisoformat(valid_from) if valid_from else None,
-        created_at=datetime.fromisoformat(created_at) if created_at else None,
+        valid_from=_read_moment(payload.get("valid_from")),
+        created_at=_read_moment(payload.get("created_at")),
+        said_at=_read_moment(payload.get("said_at")),
         input=payload.get("input"),
         agent_id=payload.get("agent_id"),
         team_id=payload.get("team_id"),
     )
+
+
+def _read_moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

@@ -59,6 +59,14 @@ RETURNING number, created_at
 SELECT EXISTS (SELECT FROM strandline.fact_event e
     WHERE e.shard_key = %(shard_key)s AND e.fact_id = %(fact_id)s AND e.kind = 'delete') AS was_deleted
 
+-- name: added_facts
+-- Which of these ids people's events have added facts under, whatever became of the facts.
+-- params: shard_key uuid, fact_ids uuid[]
+-- row: fact_id uuid
+-- repeatable
+SELECT e.fact_id FROM strandline.fact_event e
+WHERE e.shard_key = %(shard_key)s AND e.kind = 'add' AND e.fact_id = ANY (%(fact_ids)s::uuid[])
+
 -- name: name_fact_owner
 -- Record the namespace of an owner whom people give facts; there may be no session that names it.
 -- params: shard_key uuid, namespace text
@@ -237,13 +245,17 @@ FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
 
 -- name: facts_until
--- All facts that were there, or were said, up to a moment.
--- params: shard_key uuid, generation_id integer, until timestamptz
+-- All facts that were there, or were said, up to a moment; except those that a person's event since then worded, such
+-- as an imported one, which is older than its event.
+-- params: shard_key uuid, generation_id integer, until timestamptz, number bigint
 -- row: fact_id uuid
 -- repeatable
 SELECT f.fact_id FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND (f.created_at <= %(until)s::timestamptz OR f.said_at <= %(until)s::timestamptz)
+    AND NOT EXISTS (
+        SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
+            AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id AND r.fact_event > %(number)s)
 
 -- name: write_fact
 -- Insert a fact as a person worded it; no row if it exists already, or if another fact has these words.

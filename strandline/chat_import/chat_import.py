@@ -18,6 +18,8 @@ from typing import Any
 from strandline.chat_import.chat_line import object_in
 from strandline.chat_import.file_lines import read_lines
 from strandline.memory import Memory
+from strandline.producers.writing.bulk_import import Imported
+from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import (
     ConfigurationError,
@@ -26,6 +28,7 @@ from strandline.schemas.errors import (
     StrandlineError,
 )
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.values.message import Message
 
 # Messages that one transaction takes in, and those that are in memory at once; and the bytes of their lines.
 MAX_MESSAGES_PER_CHUNK = 2_000
@@ -106,6 +109,7 @@ class ChatImport:
         options: arguments of ``Memory.from_defaults``: limits, memory blocks, URLs.
         report: called with the progress after each chunk.
         check: called at each piece that is read; raises if the import is to end.
+        dry_limits: put nothing; check every line, by these bounds on a message, and count it as added.
     """
 
     def __init__(
@@ -117,8 +121,10 @@ class ChatImport:
         options: Mapping[str, Any] | None = None,
         report: Callable[[Progress], None] = lambda _progress: None,
         check: Callable[[], None] = lambda: None,
+        dry_limits: PutLimits | None = None,
     ) -> None:
         self._path = path
+        self._dry_limits = dry_limits
         self._whose = whose
         self._max_line_bytes = max_line_bytes
         self._options = dict(options or {})
@@ -154,7 +160,7 @@ class ChatImport:
         ``perhaps_more``: the import ended while messages may have been on their way.
         """
         done = self._progress.added + self._progress.known
-        if not done and not perhaps_more:
+        if self._dry_limits is not None or (not done and not perhaps_more):
             return "Nothing of the file was stored."
         verb = "is" if done == 1 else "are"
         more = ", and perhaps some more" if perhaps_more else ""
@@ -211,11 +217,7 @@ class ChatImport:
 
     def _put(self, chunk: _Chunk) -> None:
         try:
-            memory = Memory.from_defaults(
-                chunk.session, user_id=chunk.user, namespace=self._whose.namespace, **self._options
-            )
-            self._last = memory
-            imported = memory.import_messages(chunk.messages)
+            imported = self._import(chunk)
         except InvalidMessageError as error:
             place = _PLACE.search(error.field)
             where = self._where(chunk.lines[int(place[1]) if place else 0])
@@ -229,6 +231,17 @@ class ChatImport:
             events=self._progress.events + (len(flushed.event_ids) if flushed is not None else 0),
         )
         self._report(self._progress)
+
+    def _import(self, chunk: _Chunk) -> Imported:
+        if self._dry_limits is not None:
+            for place, message in enumerate(chunk.messages):
+                where = f"messages[{place}]"
+                prepare(Message.from_openai(message, where=where), where, self._dry_limits)
+            return Imported(known=0, added=len(chunk.messages))
+        self._last = Memory.from_defaults(
+            chunk.session, user_id=chunk.user, namespace=self._whose.namespace, **self._options
+        )
+        return self._last.import_messages(chunk.messages)
 
     def _where(self, number: int) -> str:
         return f"{self._path}, line {number}"

@@ -103,7 +103,7 @@ def _flush() -> click.Command:
 
 @_list_command("import", "Import existing chats from JSONL, in bulk.")
 def _import_chat() -> click.Command:
-    from strandline.cli.import_chat import command
+    from strandline.cli.imports.command import command
 
     return command
 

@@ -17,7 +17,7 @@ MakeMemory = Callable[..., Memory]
 # Plain values, and what makes the object itself.
 NO_IO = {"from_defaults", "for_owner", "of_namespace", "get_scope", "tools"}
 # Done once, from a command or a script.
-FOR_SCRIPTS = {"import_messages"}
+FOR_SCRIPTS = {"import_messages", "import_facts"}
 
 
 def operations(owner: type) -> dict[str, Any]:

@@ -24,7 +24,8 @@ ROOMS = {
     "deploy": "embedded",
     "strandline": "adapters adapters/agents adapters/agno adapters/agno_v1 adapters/langchain adapters/langgraph"
     " adapters/llamaindex adapters/pydantic_ai adapters/tframex"
-    " chat_import cli cli/ask cli/demo cli/doctor cli/facts cli/generations cli/mcp cli/reports cli/servers"
+    " chat_import chat_import/agno chat_import/exports chat_import/llamaindex chat_import/tables"
+    " cli cli/ask cli/demo cli/doctor cli/facts cli/generations cli/imports cli/mcp cli/reports cli/servers"
     " cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13

@@ -21,6 +21,7 @@ from strandline.pipelines.facts.tombstones import Trace, write_traces
 from strandline.schemas.errors import UnknownPipelineError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import (
+    AddedFacts,
     BlankFactEvents,
     FindFact,
     RecordFactEvent,
@@ -62,6 +63,33 @@ def add_fact(
     )
     yield from _apply_event(fact_sets, event)
     return id_
+
+
+def add_facts_once(
+    shard_key: UUID, payloads: Mapping[UUID, Mapping[str, Any]], actors: Mapping[UUID, str]
+) -> Operation[int]:
+    """Add facts under ids of the caller's, each once: one that was added before is left as it is now.
+
+    A payload may hold ``feedback`` as well.  Returns how many were added.
+
+    Raises:
+        UnknownPipelineError: no worker has registered facts in this database.
+    """
+    fact_sets, serving = yield from lock_registered(shard_key)
+    rows = yield from fetch(AddedFacts(shard_key=shard_key, fact_ids=list(payloads)))
+    known = {row.fact_id for row in rows}
+    for fact_id, payload in payloads.items():
+        if fact_id in known:
+            continue
+        wording = {name: value for name, value in payload.items() if name != "feedback"}
+        actor = actors[fact_id]
+        event = yield from _record_event(serving, "add", fact_id, payload=wording, actor=actor)
+        yield from _apply_event(fact_sets, event)
+        if payload.get("feedback") is not None:
+            like = yield from fact_like(serving, payload["text"])
+            if like is not None:
+                yield from judge_fact(shard_key, like, payload["feedback"], actor)
+    return len(payloads) - len(known)
 
 
 def replace_fact(

@@ -101,6 +101,22 @@ class FactWasDeleted(Query[FactWasDeletedRow]):
         self.values = (shard_key, fact_id)
 
 
+class AddedFactsRow(NamedTuple):
+    fact_id: UUID
+
+
+class AddedFacts(Query[AddedFactsRow]):
+    """Which of these ids people's events have added facts under, whatever became of the facts."""
+
+    __slots__ = ()
+    name = "added_facts"
+    repeatable = True
+    row = AddedFactsRow
+
+    def __init__(self, *, shard_key: UUID, fact_ids: list[UUID]) -> None:
+        self.values = (shard_key, fact_ids)
+
+
 class NameFactOwner(Query[Never]):
     """Record the namespace of an owner whom people give facts; there may be no session that names it."""
 
@@ -331,15 +347,17 @@ class FactsUntilRow(NamedTuple):
 
 
 class FactsUntil(Query[FactsUntilRow]):
-    """All facts that were there, or were said, up to a moment."""
+    """All facts that were there, or were said, up to a moment; except those that a person's event since then
+    worded, such as an imported one, which is older than its event.
+    """
 
     __slots__ = ()
     name = "facts_until"
     repeatable = True
     row = FactsUntilRow
 
-    def __init__(self, *, shard_key: UUID, generation_id: int, until: datetime) -> None:
-        self.values = (shard_key, generation_id, until)
+    def __init__(self, *, shard_key: UUID, generation_id: int, until: datetime, number: int) -> None:
+        self.values = (shard_key, generation_id, until, number)
 
 
 class WriteFactRow(NamedTuple):

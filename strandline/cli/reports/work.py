@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from pydantic import Field
+
 from strandline.cli.reports.report import Report
 
 
@@ -156,13 +158,23 @@ class FlushReport(Report):
 
 
 class ImportReport(Report):
-    """``strandline import``: messages ``added``, those there already (``known``), and flush ``events``."""
+    """``strandline import``: messages ``added``, those there already (``known``), and flush ``events``.
 
+    With ``dry_run``, ``added`` and ``facts_added`` count what was read, whether or not it is there already.
+    ``left_out`` counts what could not be taken, or only in part; ``reasons`` why.
+    """
+
+    source: str
+    dry_run: bool
     namespace: str
     sessions: int
     added: int
     known: int
     events: int
+    facts_added: int = 0
+    facts_known: int = 0
+    left_out: int = 0
+    reasons: dict[str, int] = Field(default_factory=dict)
 
 
 class ClearFactsReport(Report):

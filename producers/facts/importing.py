@@ -1,0 +1,76 @@
+"""Facts that another system kept: added as people's facts, each once, with the times that they had there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.facts.editing import recording
+from strandline.producers.facts.edit_operations import Wording
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.derived.facts_edit import NameFactOwner
+from strandline.schemas.values.identity import Owner
+
+# One transaction holds the locks of the owner's facts.
+MAX_FACTS_PER_IMPORT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFact:
+    """A fact of another system.
+
+    Attributes:
+        id: derived from where it stood there, so that importing it again adds nothing.
+        wording: its words and details.
+        actor: where it stood, for people to read.
+        created_at, updated_at: with a time zone; default: the time of the import.
+        feedback: people's opinion of it.
+    """
+
+    id: UUID
+    wording: Wording
+    actor: str
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    feedback: str | None = None
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The form in which the event stores it."""
+        said_at = self.updated_at or self.created_at
+        created_at = None if self.created_at is None else self.created_at.isoformat()
+        fields = {
+            "created_at": created_at,
+            "valid_from": created_at,
+            "said_at": None if said_at is None else said_at.isoformat(),
+            "feedback": self.feedback,
+        }
+        return self.wording.payload | {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class FactsImported:
+    """The result of one call: facts that were imported before (``known``), and those added."""
+
+    known: int
+    added: int
+
+
+def import_facts(owner: Owner, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
+    """Add the facts that were not imported before; to be run as one transaction.
+
+    Raises:
+        InvalidMessageError: there are too many.
+        UnknownPipelineError: no worker has registered facts in this database.
+    """
+    if len(facts) > MAX_FACTS_PER_IMPORT:
+        raise InvalidMessageError("facts", f"must be at most {MAX_FACTS_PER_IMPORT} in one import")
+    payloads = {fact.id: fact.payload for fact in facts}
+    actors = {fact.id: fact.actor for fact in facts}
+    added = yield from recording.add_facts_once(owner.shard_key, payloads, actors)
+    yield from fetch(NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace))
+    return FactsImported(len(payloads) - added, added)

@@ -1,0 +1,1 @@
+"""Importing the chats that people export from ChatGPT and Claude."""

@@ -1,0 +1,1 @@
+"""Importing the tables of LlamaIndex's Memory."""

@@ -1,0 +1,130 @@
+"""A ``ChatMessage`` of LlamaIndex, as its chat store writes it, in OpenAI's form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from strandline.chat_import.tool_calls import NO_ID, name_or, openai_call, tool_call
+
+_ROLES = {"function": "tool", "chatbot": "assistant", "model": "assistant"}
+# What `additional_kwargs` holds beside what a message has a place for; pictures are among the blocks.
+_PLACED = ("tool_calls", "tool_call_id", "name", "images")
+# The field with the bytes of a block, as base64, and the one that says of what kind they are.
+_MEDIA = {
+    "image": ("image", "image_mimetype"),
+    "audio": ("audio", "format"),
+    "video": ("video", "video_mimetype"),
+    "document": ("data", "document_mimetype"),
+}
+
+
+def read_chat_message(data: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The message, and what of it cannot be taken: the part, and why.
+
+    Raises:
+        ValueError: it has no role; the text is worded to follow the column's name.
+    """
+    role = data.get("role")
+    if not isinstance(role, str):
+        raise ValueError("has no role")
+    role = _ROLES.get(role, role)
+    kwargs = data.get("additional_kwargs")
+    kwargs = kwargs if isinstance(kwargs, Mapping) else {}
+    parts, calls, problems = _read_blocks(data)
+    message: dict[str, Any] = {key: value for key, value in kwargs.items() if key not in _PLACED}
+    message |= {"role": role, "content": _content(parts, has_calls=bool(calls))}
+    if role == "assistant" and (calls := calls or _calls_of_provider(kwargs.get("tool_calls"))):
+        message |= {"tool_calls": calls, "content": _content(parts, has_calls=True)}
+    if role == "tool":
+        message["tool_call_id"] = name_or(NO_ID, kwargs.get("tool_call_id"))
+    if isinstance(kwargs.get("name"), str):
+        message["name"] = kwargs["name"]
+    return message, problems
+
+
+def _content(parts: list[dict[str, Any]], *, has_calls: bool) -> object:
+    if not parts:
+        return None if has_calls else ""
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def _calls_of_provider(calls: object) -> list[dict[str, Any]]:
+    listed = calls if isinstance(calls, list) else []
+    return [call for call in map(openai_call, listed) if call is not None]
+
+
+def _read_blocks(
+    data: Mapping[str, Any],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[tuple[str, str]]]:
+    """The content parts, the tool calls, and what cannot be taken."""
+    blocks = data.get("blocks")
+    if not isinstance(blocks, list):  # as releases before 0.12 wrote it
+        content = data.get("content")
+        return ([{"type": "text", "text": content}] if isinstance(content, str) else []), [], []
+    parts: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    problems: list[tuple[str, str]] = []
+    for index, block in enumerate(blocks):
+        kind = block.get("block_type") if isinstance(block, Mapping) else None
+        if not isinstance(kind, str):
+            problems.append((f"blocks[{index}]", "is not a content block"))
+        elif kind == "tool_call":
+            calls.append(
+                tool_call(block.get("tool_call_id"), block.get("tool_name"), block.get("tool_kwargs"))
+            )
+        elif (part := _part(kind, block)) is not None:
+            parts.append(part)
+        else:
+            problems.append(
+                (f"blocks[{index}]", "names a file by its path, and the file is not in the table")
+            )
+    return parts, calls, problems
+
+
+def _part(kind: str, block: Mapping[str, Any]) -> dict[str, Any] | None:
+    if kind == "text":
+        text = block.get("text")
+        return {"type": "text", "text": text if isinstance(text, str) else ""}
+    if kind == "thinking":
+        return {"type": "thinking", "thinking": block.get("content")}
+    if kind in ("citable", "citation"):
+        return _quoting_part(kind, block)
+    if kind in _MEDIA:
+        return _media_part(kind, block)
+    return {"type": kind, **_fields(block, "block_type")}
+
+
+def _media_part(kind: str, block: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The part in OpenAI's form where that holds it, else with the block's own fields."""
+    data_field, kind_field = _MEDIA[kind]
+    data, media = block.get(data_field), block.get(kind_field)
+    url = f"data:{media};base64,{data}" if data and media else block.get("url")
+    if kind == "image" and url:
+        detail = {"detail": block["detail"]} if block.get("detail") else {}
+        return {"type": "image_url", "image_url": {"url": url, **detail}}
+    if kind == "video" and url:
+        return {"type": "video_url", "video_url": {"url": url}}
+    if kind == "audio" and data and media:
+        return {"type": "input_audio", "input_audio": {"data": data, "format": media}}
+    if kind == "document" and data and media:
+        return {"type": "file", "file": {"filename": block.get("title"), "file_data": url}}
+    if data or block.get("url"):
+        return {"type": kind, **_fields(block, "block_type", "path")}
+    return None
+
+
+def _quoting_part(kind: str, block: Mapping[str, Any]) -> dict[str, Any]:
+    nested = block.get("content", block.get("cited_content"))
+    quoted = nested if isinstance(nested, list) else [nested]
+    texts = [one["text"] for one in quoted if isinstance(one, Mapping) and isinstance(one.get("text"), str)]
+    return {
+        "type": kind,
+        "text": "\n".join(texts),
+        **_fields(block, "block_type", "content", "cited_content", "text"),
+    }
+
+
+def _fields(block: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
+    taken = {"type", *left_out}
+    return {key: value for key, value in block.items() if key not in taken and value is not None}

@@ -1,0 +1,114 @@
+"""What an import reads from another system: messages, facts, and what it leaves out, each with its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, Protocol
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in another system.
+
+    Attributes:
+        source: the system: ``llamaindex``, ``agno``, ``openai`` or ``anthropic``.
+        table: the table, with its schema unless that is the default one; ``conversations`` in an export.
+        row: the primary key of the row; the conversation's id in an export.
+        part: which of several things in the row, such as a message of a run; empty for a whole row.
+    """
+
+    source: str
+    table: str
+    row: str
+    part: str = ""
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that are the same whenever this place is read."""
+        text = json.dumps([self.source, self.table, self.row, self.part])
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+    @property
+    def message_id(self) -> str:
+        return self.digest.hex()
+
+    @property
+    def fact_id(self) -> UUID:
+        return UUID(bytes=self.digest)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the metadata of a message says of it."""
+        fields = {"import_source": self.source, "import_table": self.table, "import_row": self.row}
+        return fields | ({"import_part": self.part} if self.part else {})
+
+    def at(self, part: str) -> Place:
+        """A part of this place."""
+        return replace(self, part=f"{self.part}/{part}" if self.part else part)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMessage:
+    """A message of another system, in OpenAI's form, without an id.
+
+    ``user`` is the session's user there; None if the other system names none.
+    """
+
+    place: Place
+    session: str
+    user: str | None
+    message: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFact:
+    """A fact about a user that another system keeps."""
+
+    place: Place
+    user: str | None
+    text: str
+    topics: Sequence[str] = ()
+    input: str | None = None
+    agent_id: str | None = None
+    team_id: str | None = None
+    feedback: str | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """Something that an import cannot take, or takes only in part, and why."""
+
+    place: Place
+    reason: str
+
+
+Record = SourceMessage | SourceFact | Omission
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """How much of a source has been read: of ``total`` rows, or bytes of a file; 0 if it is unknown."""
+
+    done: int = 0
+    total: int = 0
+
+
+class HistorySource(Protocol):
+    """Another system's chats.
+
+    ``records`` gives the messages of a session one after another, in their order.
+    """
+
+    @property
+    def portion(self) -> Portion: ...
+
+    def records(self) -> Iterator[Record]: ...
+
+    def close(self) -> None: ...

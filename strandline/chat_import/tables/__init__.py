@@ -1,0 +1,1 @@
+"""Reading other libraries' tables, row by row."""

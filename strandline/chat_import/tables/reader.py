@@ -1,0 +1,112 @@
+"""Reads tables of another library, in SQLite or Postgres: which there are, and their rows one by one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+# The longest value that is read: a session of Agno 1 or 2 is one of them.
+MAX_VALUE_CHARACTERS = 32_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table of the database; ``schema`` is empty if it is the default one."""
+
+    schema: str
+    name: str
+    columns: frozenset[str]
+
+    @property
+    def label(self) -> str:
+        """Its name, after its schema's if that is not the default one."""
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A row with its values as text; ``long_column`` names one that is too long to be read, if any is."""
+
+    values: dict[str, str | None]
+    long_column: str | None
+
+    def __getitem__(self, column: str) -> str | None:
+        return self.values.get(column)
+
+    def text(self, column: str) -> str:
+        """The column's text; empty for NULL."""
+        return self.values.get(column) or ""
+
+
+class TableReader(ABC):
+    """A database that is only read."""
+
+    @abstractmethod
+    def tables(self) -> list[SourceTable]:
+        """All tables, in the order of their labels."""
+
+    @abstractmethod
+    def _fetch(
+        self, statement: str, parameters: Sequence[str], *, stream: bool
+    ) -> Iterator[Sequence[object]]:
+        """The rows of a statement; with ``stream``, a few at a time."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    # How the driver writes a parameter.
+    _parameter: str
+
+    def count(self, table: SourceTable) -> int:
+        """The number of rows.
+
+        Raises:
+            ConfigurationError: the database cannot be read.
+        """
+        (row,) = self._fetch(f"SELECT count(*) FROM {_quoted_name(table)}", (), stream=False)  # noqa: S608
+        return int(str(row[0]))
+
+    def rows(
+        self,
+        table: SourceTable,
+        columns: Sequence[str],
+        *,
+        order: Sequence[str],
+        where: tuple[str, str] | None = None,
+    ) -> Iterator[SourceRow]:
+        """The rows, with those of ``columns`` that the table has.
+
+        Args:
+            order: the columns to order by; those that the table does not have are skipped.
+            where: a column, and the text that it must hold.
+
+        Raises:
+            ConfigurationError: the database cannot be read.
+        """
+        present = [column for column in columns if column in table.columns]
+        values = ", ".join(
+            f"substr(CAST({_quoted(column)} AS TEXT), 1, {MAX_VALUE_CHARACTERS + 1})" for column in present
+        )
+        ordered = ", ".join(_quoted(column) for column in order if column in table.columns)
+        condition = f" WHERE {_quoted(where[0])} = {self._parameter}" if where is not None else ""
+        statement = f"SELECT {values} FROM {_quoted_name(table)}{condition} ORDER BY {ordered}"  # noqa: S608
+        parameters = [] if where is None else [where[1]]
+        for row in self._fetch(statement, parameters, stream=True):
+            yield _row(present, row)
+
+
+def _row(columns: Sequence[str], row: Sequence[object]) -> SourceRow:
+    values = {
+        column: None if value is None else str(value) for column, value in zip(columns, row, strict=True)
+    }
+    long = [column for column, value in values.items() if value and len(value) > MAX_VALUE_CHARACTERS]
+    return SourceRow(values, long[0] if long else None)
+
+
+def _quoted_name(table: SourceTable) -> str:
+    return f"{_quoted(table.schema)}.{_quoted(table.name)}" if table.schema else _quoted(table.name)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,1 @@
+"""``strandline import``: put existing chats in bulk."""

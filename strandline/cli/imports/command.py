@@ -1,0 +1,231 @@
+"""``strandline import``: its options, and what it prints in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import click
+from click.core import ParameterSource
+
+from strandline.chat_import.chat_import import Whose, check_readable
+from strandline.chat_import.history_import import Target
+from strandline.chat_import.sources import SourceName, open_source
+from strandline.cli.imports.chat_lines import import_lines
+from strandline.cli.imports.history import MAX_PRINTED_OMISSIONS, import_history
+from strandline.cli.reports.work import ImportReport
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.targets import NOTHING_DERIVES, Servers, servers_for_once
+from strandline.cli.terminal.output import print_json, say
+from strandline.producers.writing.validate import PutLimits
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name
+from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT, MAX_INTEGER
+
+_TOKENS = click.IntRange(1, MAX_INTEGER)
+_LINES, _TABLES = "jsonl", ("llamaindex", "agno")
+_SOURCES = (_LINES, *_TABLES, "openai", "anthropic")
+# Options that say something of one kind of source only.
+_OF_LINES = ("session", "session_field", "user_field")
+
+
+@click.command("import")
+@click.argument("source")
+@click.option(
+    "--from",
+    "kind",
+    type=click.Choice(_SOURCES),
+    default=_LINES,
+    show_default=True,
+    help="What SOURCE holds: chat JSONL, tables of LlamaIndex or Agno, or an export of ChatGPT or Claude.",
+)
+@click.option("--table", "tables", multiple=True, metavar="NAME", help="Read only this table; repeatable.")
+@click.option("--session", metavar="ID", help="Put all lines into this session.")
+@click.option(
+    "--session-field",
+    metavar="FIELD",
+    default="session_id",
+    show_default=True,
+    help="Or the field that has each line's session, such as metadata.session.",
+)
+@click.option("--user", metavar="ID", help="The user of the sessions; of those that name none.")
+@click.option(
+    "--map-user",
+    "mapped_users",
+    multiple=True,
+    metavar="THEIRS=OURS",
+    help="Import what SOURCE has of one user as another's; repeatable.",
+)
+@click.option(
+    "--user-field",
+    metavar="FIELD",
+    default="user_id",
+    show_default=True,
+    help="Or the field that has each line's user, if any.",
+)
+@click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
+@click.option("--token-limit", type=_TOKENS, default=DEFAULT_TOKEN_LIMIT, show_default=True, metavar="N")
+@click.option("--token-flush-size", type=_TOKENS, default=DEFAULT_FLUSH_SIZE, show_default=True, metavar="N")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Read and check everything, and put nothing.")
+@click.option(
+    "--left-out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what cannot be taken to this file, as JSON Lines with the reason.",
+)
+@as_json
+@target_options
+def command(
+    source: str,
+    kind: str,
+    tables: tuple[str, ...],
+    session: str | None,
+    session_field: str,
+    user: str | None,
+    mapped_users: tuple[str, ...],
+    user_field: str,
+    namespace: str,
+    token_limit: int,
+    token_flush_size: int,
+    is_dry: bool,
+    left_out: Path | None,
+    as_json: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Import the chats of SOURCE.
+
+    Of JSONL that is a file with one message per line, as a JSON object with "role" and "content"; lines may
+    have "id", "name", "created_at", "metadata". Of tables it is the URL of their database, or a SQLite file.
+    Of an export it is the zip as it was sent, its folder, or conversations.json.
+
+    The newest messages of a session stay in its window; earlier ones are delivered to the pipelines. If an
+    import is interrupted, run it again: messages that are already there are skipped.
+    """
+    _refuse_both("session", "session_field")
+    _refuse_both("user", "user_field")
+    _refuse_unused(kind)
+    users = _read_mapped(mapped_users)
+    settings = settings_from(database_url, broker_url, schema)
+    # Before the servers, so that a wrong name or number does not make a database.
+    _check_names({"--session": session, "--user": user, "--namespace": namespace})
+    limits = {"token_limit": token_limit, "token_flush_size": token_flush_size}
+    if kind == _LINES:
+        check_readable(Path(source))
+        whose = Whose(session, session_field, user, user_field, namespace)
+        with _servers(settings, is_dry=is_dry) as servers:
+            options = limits | _urls(servers, settings)
+            report = import_lines(Path(source), whose, settings, options, is_dry=is_dry)
+    else:
+        history = open_source(cast(SourceName, kind), source, tables)
+        put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
+        with _servers(settings, is_dry=is_dry) as servers:
+            options = limits | _urls(servers, settings)
+            target = Target(put_limits, namespace, user, users, options)
+            report = import_history(history, kind, target, is_dry=is_dry, omissions_file=left_out)
+    if as_json:
+        print_json(report)
+    else:
+        say(*_summary(report, source))
+    if report.events and servers is not None and servers.alone:
+        say(NOTHING_DERIVES, err=True)
+    return 0
+
+
+@contextmanager
+def _servers(settings: Settings, *, is_dry: bool) -> Iterator[Servers | None]:
+    """The servers; none for a dry run, which does not look at what is there."""
+    if is_dry:
+        yield None
+        return
+    with servers_for_once(settings, create=True) as servers:
+        yield servers
+
+
+def _urls(servers: Servers | None, settings: Settings) -> dict[str, Any]:
+    if servers is None:
+        return {}
+    return {
+        "database_url": servers.database_url,
+        "broker_url": servers.broker_url,
+        "schema": settings.database_schema,
+    }
+
+
+def _refuse_both(fixed: str, field: str) -> None:
+    """Refuse a fixed name together with a field to read it from: one of them would be ignored."""
+    if click.get_current_context().params[fixed] is not None and _is_given(field):
+        raise click.UsageError(f"--{fixed} excludes --{field.replace('_', '-')}.")
+
+
+def _refuse_unused(kind: str) -> None:
+    """Refuse options that say nothing of this kind of source."""
+    unused = [] if kind == _LINES else [name for name in _OF_LINES if _is_given(name)]
+    unused += [] if kind in _TABLES else [name for name in ("tables",) if _is_given(name)]
+    unused += [name for name in ("left_out", "mapped_users") if kind == _LINES and _is_given(name)]
+    if unused:
+        option = {"tables": "table", "mapped_users": "map-user"}.get(unused[0], unused[0]).replace("_", "-")
+        raise click.UsageError(f"--{option} does not apply to --from {kind}.")
+
+
+def _is_given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _read_mapped(pairs: tuple[str, ...]) -> dict[str, str]:
+    """The users of ``--map-user``: theirs, and whose they are here."""
+    users = {}
+    for pair in pairs:
+        theirs, separator, ours = pair.rpartition("=")
+        if not (theirs and separator and ours):
+            raise click.BadParameter("must be THEIRS=OURS.", param_hint="'--map-user'")
+        _check_names({"--map-user": ours})
+        users[theirs] = ours
+    return users
+
+
+def _check_names(names: Mapping[str, str | None]) -> None:
+    for option, name in names.items():
+        try:
+            check_name("", "-" if name is None else name)
+        except InvalidMessageError as error:
+            raise click.BadParameter(str(error).removeprefix(": "), param_hint=repr(option)) from None
+
+
+def _summary(report: ImportReport, source: str) -> Iterator[str]:
+    counts = (report.added, report.known, report.facts_added, report.facts_known)
+    if not any(counts):
+        yield (
+            f"{source} holds no messages" if report.source == _LINES else f"{source} holds nothing to import"
+        )
+    elif report.dry_run:
+        facts = f" and {quantity(report.facts_added, 'fact')}" if report.facts_added else ""
+        sessions = quantity(report.sessions, "session")
+        yield f"{quantity(report.added, 'message')}{facts} of {sessions} can be imported"
+    else:
+        yield _added_line(report)
+    if report.left_out:
+        yield f"{quantity(report.left_out, 'place')} could not be taken, or only in part:"
+        reasons = list(report.reasons.items())
+        yield from (f"  {number:,} × {reason}" for reason, number in reasons[:MAX_PRINTED_OMISSIONS])
+        if len(reasons) > MAX_PRINTED_OMISSIONS:
+            yield "  and more, all with --left-out FILE"
+
+
+def _added_line(report: ImportReport) -> str:
+    there = (
+        f", {report.known:,} {'was' if report.known == 1 else 'were'} there already" if report.known else ""
+    )
+    facts = (
+        f"; {quantity(report.facts_added, 'fact')} added" if report.facts_added or report.facts_known else ""
+    )
+    known = f", {report.facts_known:,} known" if report.facts_known else ""
+    return (
+        f"{quantity(report.added, 'message')} added{there}; {quantity(report.sessions, 'session')},"
+        f" {quantity(report.events, 'flush event')} for the workers{facts}{known}"
+    )

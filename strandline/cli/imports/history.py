@@ -1,0 +1,110 @@
+"""Imports the tables of other libraries and exported chats, and writes what could not be taken to a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from strandline.chat_import.history_import import HistoryImport, HistoryProgress, Target
+from strandline.chat_import.records import HistorySource, Omission
+from strandline.cli.imports.progress import LINE_EVERY_ROWS, shown_progress
+from strandline.cli.reports.work import ImportReport
+from strandline.cli.terminal.interrupts import ends_as_interrupts
+from strandline.cli.terminal.output import say
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.errors import ConfigurationError
+
+# Of what could not be taken, so much is printed.
+MAX_PRINTED_OMISSIONS = 10
+
+
+def import_history(
+    source: HistorySource, name: str, target: Target, *, is_dry: bool, omissions_file: Path | None
+) -> ImportReport:
+    """Import a source, or only read it.
+
+    Raises: as ``HistoryImport.run``; ConfigurationError if ``omissions_file`` cannot be written.
+    """
+    with (
+        _omissions(omissions_file) as omit,
+        shown_progress(LINE_EVERY_ROWS) as show,
+        ends_as_interrupts() as interrupts,
+    ):
+        chats = HistoryImport(
+            source,
+            target,
+            is_dry=is_dry,
+            report=lambda done: show(
+                done.portion.done, done.portion.total, quantity(done.added + done.known, "message")
+            ),
+            omit=omit,
+            check=interrupts.check,
+        )
+        try:
+            done = chats.run()
+        except KeyboardInterrupt:
+            say(f"interrupted: {chats.describe_stored()}", err=True)
+            raise
+    return _report(done, chats, name, target.namespace, is_dry=is_dry)
+
+
+@contextmanager
+def _omissions(path: Path | None) -> Iterator[Callable[[Omission], None]]:
+    """What takes note of each omission: it prints the first ones, and writes all as JSON lines."""
+    printed = 0
+
+    def tell(omission: Omission) -> None:
+        nonlocal printed
+        printed += 1
+        if printed <= MAX_PRINTED_OMISSIONS:
+            say(_sentence(omission), err=True)
+        if file is not None:
+            fields = asdict(omission.place) | {"reason": omission.reason}
+            with _name_unwritable(file.name):
+                file.write(json.dumps(fields) + "\n")
+
+    file = None
+    if path is not None:
+        with _name_unwritable(str(path)):
+            file = path.open("w", encoding="utf-8")
+    try:
+        yield tell
+    finally:
+        if file is not None:
+            with _name_unwritable(file.name):
+                file.close()
+
+
+@contextmanager
+def _name_unwritable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{name} cannot be written: {error.strerror}.") from None
+
+
+def _sentence(omission: Omission) -> str:
+    place = omission.place
+    part = f", {place.part}" if place.part else ""
+    return f"{place.table}, row {place.row}{part}: {omission.reason}"
+
+
+def _report(
+    done: HistoryProgress, chats: HistoryImport, name: str, namespace: str, *, is_dry: bool
+) -> ImportReport:
+    return ImportReport(
+        source=name,
+        dry_run=is_dry,
+        namespace=namespace,
+        sessions=done.sessions,
+        added=done.added,
+        known=done.known,
+        events=done.events,
+        facts_added=done.facts_added,
+        facts_known=done.facts_known,
+        left_out=done.left_out,
+        reasons=dict(chats.reasons.most_common()),
+    )
