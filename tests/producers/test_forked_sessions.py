@@ -136,3 +136,39 @@ def test_what_cannot_be_forked_is_refused(make_memory: MakeMemory, memory: Memor
     with pytest.raises(ConfigurationError, match="no user"):
         alone.fork()
     assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(3,)]
+
+
+@pytest.mark.parametrize("kind", ["rewind", "replace", "pop", "reset"])
+@pytest.mark.parametrize("is_derived", [True, False])
+def test_a_fork_keeps_the_facts_of_what_its_source_takes_back(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    work: Work,
+    kind: str,
+    *,
+    is_derived: bool,
+) -> None:
+    """A fork is how a conversation keeps what a correction would take away."""
+    memory = make_memory(user_id="ana")
+    work()  # registers the stand-in
+    for number in range(1, 4):
+        memory.put(user(f"event {number}"))
+        memory.flush(all=True)
+    if is_derived:
+        work()
+    branch = make_memory(memory.fork().session_id, user_id="ana")
+    match kind:
+        case "rewind":
+            memory.rewind(2)
+        case "replace":
+            memory.replace(2, "event two")
+        case "pop":
+            memory.pop()
+        case _:
+            memory.reset(derived=True)
+    assert verify(database).violations == ()
+    work()
+    facts = {fact.text for fact in branch.facts.list()}
+    assert facts == {"event 1", "event 2", "event 3"} | ({"event two"} if kind == "replace" else set())
+    assert verify(database).violations == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from tests.conftest import rows_of
 
 THINGS = ("boat", "flat", "cat", "tea")
 KINDS = ("blue", "small", "old", "loud")
-LIMITS: dict[str, Any] = {"token_limit": 600, "chat_history_token_ratio": 0.4, "token_flush_size": 60}
+LIMITS: dict[str, Any] = {"token_limit": 400, "chat_history_token_ratio": 0.3, "token_flush_size": 40}
 SCOPE = "harbour"
 MAX_SESSIONS_OF_A_USER = 5
 
@@ -35,7 +36,10 @@ CORRECTIONS: Mapping[str, float] = {
     "reset": 0.7,
     "delete": 0.7,
 }
-OTHERS: Mapping[str, float] = {"put": 10, "put_call": 1, "flush": 3, "deliver": 1}
+OTHERS: Mapping[str, float] = {"put": 16, "put_call": 1, "flush": 5, "deliver": 1, "await": 4}
+# So long a thread waits for the workers at most, so that there is something derived to correct.
+AWAIT_SECONDS = 4.0
+DUE = "SELECT count(*) FROM strandline.due WHERE shard_key = %s AND session_key = %s AND ring_at < 'infinity'"
 MOMENTS: tuple[Moment, ...] = ("in the transaction", "before the copies go", "sometime")
 
 
@@ -152,6 +156,14 @@ class Actor:
     def _deliver(self, session: Session) -> None:
         session.memory.deliver()
 
+    def _await(self, session: Session) -> None:
+        """Let the workers catch up with this session, if they can."""
+        deadline = time.monotonic() + AWAIT_SECONDS
+        keys = identify_session("default", session.name, session.user).keys
+        while rows_of(self._scene.url, DUE, keys["shard_key"], keys["session_key"])[0][0]:
+            if self._scene.over.wait(0.05) or time.monotonic() > deadline:
+                break
+
     # What is corrected.
 
     def _rewind(self, session: Session) -> None:
@@ -207,10 +219,19 @@ class Actor:
             if isinstance(error, NotFoundError):
                 session.refusals.add(order["seq"])
             return None
-        again = correct(session.memory, order) if self._chance.random() < 0.2 else correction
-        if again != correction:
-            self._scene.wrong.append(f"a repeated correction was another one: {correction}, {again}")
+        if self._chance.random() < 0.2:
+            self._repeat(session, order, correction)
         return correction
+
+    def _repeat(self, session: Session, order: dict[str, Any], correction: Correction) -> None:
+        try:
+            again = correct(session.memory, order)
+        except NotFoundError:
+            # A reset has deleted it meanwhile, with the message.
+            session.refusals.add(order["seq"])
+        else:
+            if again != correction:
+                self._scene.wrong.append(f"a repeated correction was another one: {correction}, {again}")
 
     def _have_killed(self, session: Session, order: dict[str, Any]) -> None:
         order |= {

@@ -53,7 +53,7 @@ class Options:
     actors: int = 4
     readers: int = 2
     workers: int = 2
-    corrections_per_kill: int = 12
+    corrections_per_kill: int = 25
     kill_percent: int = 8
     replays: int = 1
 
