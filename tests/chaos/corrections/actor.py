@@ -6,7 +6,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -24,7 +25,7 @@ THINGS = ("boat", "flat", "cat", "tea")
 KINDS = ("blue", "small", "old", "loud")
 LIMITS: dict[str, Any] = {"token_limit": 400, "chat_history_token_ratio": 0.3, "token_flush_size": 40}
 SCOPE = "harbour"
-MAX_SESSIONS_OF_A_USER = 5
+MIN_SESSIONS_OF_A_USER, MAX_SESSIONS_OF_A_USER = 3, 6
 
 CORRECTIONS: Mapping[str, float] = {
     "rewind": 4,
@@ -32,15 +33,50 @@ CORRECTIONS: Mapping[str, float] = {
     "regenerate": 4,
     "edit": 3,
     "pop": 4,
-    "fork": 3,
+    "fork": 4,
     "reset": 0.7,
-    "delete": 0.7,
+    "delete": 0.4,
 }
 OTHERS: Mapping[str, float] = {"put": 16, "put_call": 1, "flush": 5, "deliver": 1, "await": 4}
 # So long a thread waits for the workers at most, so that there is something derived to correct.
 AWAIT_SECONDS = 4.0
 DUE = "SELECT count(*) FROM strandline.due WHERE shard_key = %s AND session_key = %s AND ring_at < 'infinity'"
 MOMENTS: tuple[Moment, ...] = ("in the transaction", "before the copies go", "sometime")
+
+
+class Gate:
+    """Operations go through it; closed, it keeps them back."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._is_closed = False
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """One operation; it begins once the gate is open."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_closed)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """No operation is under way, and none begins."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.wait_for(lambda: not self._inside)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_closed = False
+                self._changed.notify_all()
 
 
 @dataclass
@@ -57,6 +93,7 @@ class Scene:
     target: int
     kill_share: float
     book: Book = field(default_factory=Book)
+    gate: Gate = field(default_factory=Gate)
     over: threading.Event = field(default_factory=threading.Event)
     wrong: list[str] = field(default_factory=list)
     corrections: Counter[str] = field(default_factory=Counter)
@@ -112,12 +149,13 @@ class Actor:
         weights = [*OTHERS.values(), *CORRECTIONS.values()]
         while not self._scene.over.is_set():
             (name,) = self._chance.choices(names, weights)
-            session = self._chance.choice(self._book.open_sessions())
-            try:
-                getattr(self, f"_{name}")(session)
-            except Exception as error:  # noqa: BLE001 - the outermost edge of this thread: a finding
-                self._scene.wrong.append(f"{name} of {session.name}: {type(error).__name__}: {error}")
-            self._scene.note(self._scene.operations, name)
+            with self._scene.gate.entered():
+                session = self._chance.choice(self._book.open_sessions())
+                try:
+                    getattr(self, f"_{name}")(session)
+                except Exception as error:  # noqa: BLE001 - the outermost edge of this thread: a finding
+                    self._scene.wrong.append(f"{name} of {session.name}: {type(error).__name__}: {error}")
+                self._scene.note(self._scene.operations, name)
 
     # What is put.
 
@@ -253,8 +291,10 @@ class Actor:
 
     def _fork(self, session: Session) -> None:
         seqs = list(self._book.lines(session))
-        users = [one.user for one in self._book.open_sessions()]
-        if not seqs or session.user is None or users.count(session.user) >= MAX_SESSIONS_OF_A_USER:
+        if not seqs or session.user is None:
+            return
+        if self._sessions_of(session.user) >= MAX_SESSIONS_OF_A_USER:
+            self._delete(session)
             return
         through_seq = self._chance.choice(seqs[len(seqs) // 2 :])
         copy = self._scene.open_session(session.user)
@@ -269,14 +309,18 @@ class Actor:
             self._book.add(copy)
         self._scene.note(self._scene.corrections, "fork")
 
+    def _sessions_of(self, user: str | None) -> int:
+        return [one.user for one in self._book.open_sessions()].count(user)
+
     def _reset(self, session: Session) -> None:
         self._forget(session)
         self._scene.note(self._scene.corrections, "reset")
 
     def _delete(self, session: Session) -> None:
-        """As ``strandline sessions delete`` does; another session takes its place."""
+        """As ``strandline sessions delete`` does; another session takes its place if its user has few."""
         session.is_open = False
-        self._book.add(self._scene.open_session(session.user))
+        if self._sessions_of(session.user) < MIN_SESSIONS_OF_A_USER:
+            self._book.add(self._scene.open_session(session.user))
         self._forget(session)
         self._scene.note(self._scene.corrections, "delete")
 

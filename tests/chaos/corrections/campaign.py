@@ -23,10 +23,10 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from tests.chaos.corrections.actor import Actor, Scene
-from tests.chaos.corrections.judge import corrections_twice, differing, stuck, wrong_logs
+from tests.chaos.corrections.judge import corrections_twice, differing, stuck, wrong_facts, wrong_logs
 from tests.chaos.corrections.killed_workers import KilledWorkers
 from tests.chaos.corrections.readers import Reader
-from tests.conftest import nothing_due, wait_until
+from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.servers.databases import forgo_durability, make_tables
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, environment
@@ -43,6 +43,7 @@ class Options:
         corrections: of all kinds together, until it ends.
         corrections_per_kill: a worker that dies whenever it happens to be lives for so many, about.
         kill_percent: of the corrections, how many are begun by a process that is killed in the middle.
+        looks: how often everything is looked at meanwhile, while nothing is corrected.
         replays: whether memory is replayed in place meanwhile, and derived by a new generation.
     """
 
@@ -56,6 +57,7 @@ class Options:
     corrections_per_kill: int = 25
     kill_percent: int = 8
     replays: int = 1
+    looks: int = 8
 
 
 @dataclass
@@ -73,6 +75,7 @@ class Findings:
     messages: int = 0
     reads: int = 0
     verified: int = 0
+    applied: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
 
 
@@ -107,14 +110,18 @@ class Campaign:
             Reader(self.scene.book, self._chance(f"reader {n}"), self._ended, self.scene.wrong.append)
             for n in range(self.options.readers)
         ]
+        replaying = threading.Thread(target=self._replay, args=(database, settings), name="replays")
         try:
             self._workers.start()
             for one in (*actors, *readers):
                 one.thread.start()
             if self.options.replays:
-                self._replay(database, settings)
+                replaying.start()
+            self._look_on(database)
             for actor in actors:
                 actor.thread.join()
+            if self.options.replays:
+                replaying.join()
             self._workers.end_kills()
             self._judge(database)
             self._ended.set()
@@ -150,6 +157,26 @@ class Campaign:
                     seqs = session.memory.put_messages([{"role": "system", "content": "be brief"}])
                     self.scene.book.place(session, [(seqs[0], "be brief")])
         self.scene.book.add(self.scene.open_session(None, name="alone"))
+
+    def _look_on(self, database: Database) -> None:
+        """Look at everything now and then, while nothing is corrected."""
+        step = self.options.corrections // (self.options.looks + 1)
+        for number in range(1, self.options.looks + 1):
+            while self.scene.progress() < number * step:
+                if self.scene.over.wait(0.05):
+                    return
+            with self.scene.gate.closed():
+                self._look(database, f"after {self.scene.progress()}")
+
+    def _look(self, database: Database, when: str) -> None:
+        """The log, the facts and all tables, once everything is delivered and derived."""
+        for session in self.scene.book.sessions.values():
+            session.memory.flush(all=True)
+        self._settle()
+        self._verify(database)
+        looked_at = (stuck(self._url), wrong_logs(self.scene), corrections_twice(self._url))
+        for sentences in (*looked_at, wrong_facts(self.scene)):
+            self.scene.wrong += [f"{when}: {sentence}" for sentence in sentences]
 
     def _replay(self, database: Database, settings: Settings) -> None:
         """Replays beside the corrections: begun in the first third, the middle and the last third."""
@@ -190,13 +217,14 @@ class Campaign:
         wait_until(lambda: nothing_due(self._url), timeout=SETTLE_SECONDS, what="the workers")
 
     def _judge(self, database: Database) -> None:
-        for session in self.scene.book.sessions.values():
-            session.memory.flush(all=True)
-        self._settle()
-        self._verify(database)
-        wrong = self.scene.wrong
-        wrong += [*stuck(self._url), *wrong_logs(self.scene), *corrections_twice(self._url)]
-        wrong += differing(self.scene, self._settle)
+        self._look(database, "at the end")
+        self.found.applied = dict(
+            rows_of(
+                self._url,
+                "SELECT stage || ', ' || state, count(*) FROM strandline.batch WHERE state <> 'open' GROUP BY 1",
+            )
+        )
+        self.scene.wrong += differing(self.scene, self._settle)
         self._verify(database)
 
     def _report(self, reads: int) -> None:

@@ -65,6 +65,7 @@ def kill_in_the_middle(url: str, order: Mapping[str, Any], moment: Moment, pause
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
         )
         assert process.stdin is not None and process.stdout is not None

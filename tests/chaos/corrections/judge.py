@@ -29,6 +29,21 @@ def wrong_logs(scene: Scene) -> Iterator[str]:
                 yield f"message {seq} of {session.name} was not found, and is there"
 
 
+def wrong_facts(scene: Scene) -> Iterator[str]:
+    """Owners whose facts are not what their users say in their sessions; all of it is delivered."""
+    lines: dict[str, set[str]] = defaultdict(set)
+    memories = {}
+    for session in scene.book.sessions.values():
+        owner = session.user or session.name
+        memories[owner] = session.memory
+        lines[owner] |= {text for text in session.lines().values() if text.startswith("my")}
+    for owner, memory in memories.items():
+        facts = {fact.text for fact in memory.facts.list(limit=1_000)}
+        if facts != lines[owner]:
+            lacking, surplus = sorted(lines[owner] - facts), sorted(facts - lines[owner])
+            yield f"facts of {owner}: lacks {lacking[:4]}, has {surplus[:4]}"
+
+
 def differing(scene: Scene, settle: Callable[[], None]) -> Iterator[str]:
     """Sessions whose memory is not that of fresh ones into which the messages are put as they stand."""
     sessions = list(scene.book.sessions.values())

@@ -14,6 +14,8 @@ from strandline.pipelines.engine.engine import StopPoint
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
 LOOK_SECONDS = 0.05
+# Beside the stop points, of which each worker reaches one within its first batch.
+SOMETIME = ("sometime",) * 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class KilledWorkers:
             doomed.worker.end()
 
     def _fate(self) -> str:
-        return self._chance.choice(("sometime", "sometime", "applying", *get_args(StopPoint)))
+        return self._chance.choice((*SOMETIME, "applying", *get_args(StopPoint)))
 
     def _add(self, fate: str) -> None:
         dies_at = self._progress() + self._chance.randint(1, 2 * self._every)
