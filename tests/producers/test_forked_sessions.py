@@ -172,3 +172,26 @@ def test_a_fork_keeps_the_facts_of_what_its_source_takes_back(
     facts = {fact.text for fact in branch.facts.list()}
     assert facts == {"event 1", "event 2", "event 3"} | ({"event two"} if kind == "replace" else set())
     assert verify(database).violations == ()
+
+
+def test_a_fork_of_a_fork_keeps_what_both_take_back(
+    make_memory: MakeMemory, database: Database, work: Work
+) -> None:
+    memory = make_memory(user_id="ana")
+    for number in range(1, 4):
+        memory.put(user(f"event {number}"))
+        memory.flush(all=True)
+    work()
+    branch = make_memory(memory.fork().session_id, user_id="ana")
+    twig = make_memory(branch.fork().session_id, user_id="ana")
+    memory.rewind(2)
+    branch.rewind(3)
+    work()
+    assert {fact.text for fact in twig.facts.list()} == {"event 1", "event 2", "event 3"}
+    branch.reset(derived=True)
+    memory.reset(derived=True)
+    work()
+    assert {fact.text for fact in twig.facts.list()} == {"event 1", "event 2", "event 3"}
+    twig.reset(derived=True)
+    assert not list(twig.facts.list())
+    assert verify(database).violations == ()

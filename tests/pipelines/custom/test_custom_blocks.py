@@ -253,6 +253,29 @@ def test_corrected_messages_leave_the_owners_state(
 
 
 @pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("kind", ["rewind", "replace", "reset"])
+def test_what_a_fork_keeps_stays_in_the_owners_state(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, kind: str
+) -> None:
+    one = make_memory("one", user_id="maren", memory_blocks=["diary"])
+    say(one, "first", "second", "third")
+    drain(batch_token_budget=1)
+    one.fork("two", through_seq=2)
+    if kind == "rewind":
+        one.rewind(2)
+    elif kind == "replace":
+        one.replace(2, "otherwise")
+    else:
+        one.reset(derived=True)
+    assert sound(database)
+    drain()
+    left = {"rewind": ["first"], "replace": ["first", "otherwise", "third"], "reset": ["first"]}[kind]
+    assert sorted(state_of(database_url, "diary")) == sorted([*left, "second"])
+    assert nothing_due(database_url)
+    assert sound(database)
+
+
+@pytest.mark.usefixtures("registered")
 def test_a_fold_whose_commit_failed_is_not_doubled(
     make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
 ) -> None:
